@@ -39,7 +39,10 @@ def test_memory_is_fresh_every_time() -> None:
     ("url", "why"),
     [
         ("postgresql://u:secret@db/jobs?schema=A", "small letters"),
-        ("redis://localhost", "not in this release"),
+        ("redis://:secret@localhost", "holds no jobs"),
+        ("postgresql://db/jobs?redis=http://:secret@cache", "must be a URL"),
+        ("postgresql://db/jobs?redis=redis://:secret@cache:port", "redis://cache:port"),
+        ("postgresql://db/jobs?redis=redis://:sec:ret@cache/0?db=secret", "not a URL"),
         ("ftp://x", "is no store"),
         ("sqlite://jobs.db", "three slashes"),
         ("sqlite:///jobs.db?cache=shared", "unknown parameter 'cache'"),

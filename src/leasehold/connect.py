@@ -6,6 +6,7 @@ sqlite:///jobs.db?durability=normal&lock_timeout_seconds=5
 memory://                          a fresh store in this process
 postgresql://user@host/database    a schema of a PostgreSQL database, for many machines
 postgresql://...?schema=leasehold&pool_size=10&lock_timeout_seconds=10
+postgresql://...?redis=redis://host:6379/0   with Redis beside it, which makes it faster
 http://TOKEN@host:port             a store behind a service; https://, grpc:// and grpcs:// too
 """
 
@@ -14,6 +15,7 @@ from __future__ import annotations
 import os
 from typing import Final, Literal, cast
 
+from leasehold.core.contract.accelerator import Accelerator
 from leasehold.core.contract.store import Store
 from leasehold.core.model.retention import RetentionPolicy
 from leasehold.env import SYSTEM, Env
@@ -24,10 +26,6 @@ Durability = Literal["full", "normal"]
 
 LOCK_TIMEOUT_SECONDS_MAX: Final = 86_400.0
 """A write that may wait longer for its turn would as well wait for ever."""
-
-_LATER: Final = {
-    "redis": "Redis",
-}
 
 
 def connect(
@@ -46,8 +44,8 @@ def connect(
     []
     >>> connect("redis://cache")
     Traceback (most recent call last):
-    leasehold.errors.UnsupportedError: 'redis://...': Redis is not in this release of Leasehold; \
-use a SQLite file, postgresql:// or memory://
+    leasehold.errors.UnsupportedError: 'redis://...': Redis holds no jobs, it only makes \
+PostgreSQL faster: postgresql://...?redis=redis://...
     """
     text = os.fspath(url)
     scheme, separator, rest = text.partition("://")
@@ -63,11 +61,11 @@ use a SQLite file, postgresql:// or memory://
         return _postgres(text, env)
     if scheme in ("http", "https", "grpc", "grpcs"):
         return _remote(text, env, durability)
-    if scheme in _LATER:
-        # The rest of the URL may hold a password, and errors end up in logs.
+    # The rest of a URL may hold a password, and errors end up in logs.
+    if scheme in ("redis", "rediss", "valkey"):
         raise UnsupportedError(
-            f"'{scheme}://...': {_LATER[scheme]} is not in this release of Leasehold; "
-            "use a SQLite file, postgresql:// or memory://"
+            f"'{scheme}://...': Redis holds no jobs, it only makes PostgreSQL faster: "
+            "postgresql://...?redis=redis://..."
         )
     raise UnsupportedError(
         f"'{scheme}://...' is no store: give a path, sqlite:///path, postgresql://..., "
@@ -132,7 +130,40 @@ def _postgres(url: str, env: Env) -> Store:
         ) from missing
     from leasehold.stores.postgres import PostgresStore
 
-    return PostgresStore(url, env=env)
+    url, redis_url = _without_redis(url)
+    accelerator = None if redis_url is None else _redis(redis_url, env)
+    return PostgresStore(url, env=env, accelerator=accelerator)
+
+
+def _without_redis(url: str) -> tuple[str, str | None]:
+    """The URL of a database, and that of the Redis beside it.
+
+    >>> _without_redis("postgresql://db/jobs?schema=tests&redis=redis%3A%2F%2Fcache%2F1")
+    ('postgresql://db/jobs?schema=tests', 'redis://cache/1')
+    """
+    from urllib.parse import unquote
+
+    place, question, query = url.partition("?")
+    pairs = query.split("&") if query else []
+    found = [pair.partition("=")[2] for pair in pairs if pair.partition("=")[0] == "redis"]
+    if not found:
+        return url, None
+    rest = "&".join(pair for pair in pairs if pair.partition("=")[0] != "redis")
+    return f"{place}{question if rest else ''}{rest}", unquote(found[-1])
+
+
+def _redis(url: str, env: Env) -> Accelerator:
+    try:
+        import_whole("leasehold.stores.redis")
+    except ModuleNotFoundError as missing:
+        if (missing.name or "").partition(".")[0] != "redis":
+            raise
+        raise UnsupportedError(
+            "postgresql://...?redis=... needs redis-py: pip install 'leasehold[redis]'"
+        ) from missing
+    from leasehold.stores.redis import RedisAccelerator
+
+    return RedisAccelerator(url, env=env)
 
 
 def _memory(env: Env, retention: RetentionPolicy | None) -> Store:

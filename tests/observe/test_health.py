@@ -28,7 +28,10 @@ STORE = {
     "wal_bytes": 1024,
     "warning": None,
     "writing": [],
+    "redis": {"path": "redis://cache", "is_up": True, "problem": None, "evicted_keys": 0},
 }
+FULL = {"is_up": True, "evicted_keys": 1234, "used_bytes": 95, "max_bytes": 100}
+AWAY = {"is_up": False, "problem": "connection refused"}
 SCHEDULE = declared(
     None, ScheduleDraft(name="nightly", timing=Every(60), job=Draft(id="x", task="t")), NOW
 )
@@ -118,6 +121,8 @@ def test_a_store_in_memory_has_no_disk() -> None:
         ("write_lock", "warning", "process 7 is busy for 6 s", facts({"writing": [held(6)]})),
         ("write_lock", "critical", "is busy for 60 s", facts({"writing": [held(60)]})),
         ("write_lock", "critical", "7 (stopped)", facts({"writing": [held(1, stopped=True)]})),
+        ("redis", "warning", "refused", facts({"redis": {"path": "redis://cache", **AWAY}})),
+        ("redis", "critical", "1,234 key", facts({"redis": {"path": "redis://cache", **FULL}})),
         ("clock", "warning", "3 s", facts(wall_clock=NOW - timedelta(seconds=3))),
         ("clock", "critical", "3,600 s", facts(wall_clock=NOW - timedelta(hours=1))),
         ("workers", "warning", "w1 died", facts(workers=[worker()], lost_workers=["w1"])),

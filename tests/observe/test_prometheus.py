@@ -64,6 +64,7 @@ FOR_THE_ALERTS = {
     "store_clock_ahead_seconds": ("gauge", frozenset[str]()),
     "store_free_bytes": ("gauge", frozenset[str]()),
     "cleanup_seconds": ("gauge", frozenset[str]()),
+    "redis_evicted_keys_total": ("counter", frozenset[str]()),
 }
 
 

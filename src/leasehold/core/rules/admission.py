@@ -22,16 +22,32 @@ from leasehold.errors import QueueClosedError, QueueFullError, RateLimitedError
 
 QUEUE_BUCKET: Final = "queue"
 """The name of the bucket that all clients of a queue share."""
+_CLIENT: Final = "client:"
 
 
 def client_bucket(client: str | None) -> str:
     """The name of a client's own bucket; those that give no name share one."""
-    return "client:" + (client or "")
+    return _CLIENT + (client or "")
 
 
 def key_bucket(limit_key: str) -> str:
     """The name of a key's own bucket."""
     return "key:" + limit_key
+
+
+def loose_rate(config: QueueConfig, bucket: str) -> Rate | None:
+    """The rate of a bucket that need not be exact under every race; None for a key's, which must.
+
+    >>> loose_rate(QueueConfig(rate_per_second=2), "queue")
+    Rate(per_second=2)
+    """
+    if bucket == QUEUE_BUCKET:
+        rate = config.rate_per_second
+    elif bucket.startswith(_CLIENT):
+        rate = config.client_rate_per_second
+    else:
+        return None
+    return None if rate is None else Rate(rate)
 
 
 Asked = Sequence[tuple[Draft, bool]]

@@ -2,10 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import Final
+
+import msgspec
 
 from leasehold.core.model.key_limits import KeyLimits
-from leasehold.core.model.queue_config import QueueRule
+from leasehold.core.model.queue_config import DEFAULT_CONFIG, QueueRule, QueueState
+
+_ABOUT_NO_OTHER_JOB: Final = {
+    name: getattr(DEFAULT_CONFIG, name)
+    for name in (
+        "rate_per_second",
+        "client_rate_per_second",
+        "lease_seconds",
+        "max_retries",
+        "retry",
+        "retention",
+    )
+}
+"""Rules that say nothing about which jobs stand or run beside another, with their defaults."""
 
 
 class RuleBook(dict[str, QueueRule]):
@@ -30,6 +47,24 @@ class RuleBook(dict[str, QueueRule]):
         }
         """The queues in which even a new job may not stand where its own priority says."""
 
+        self.rated: frozenset[str] = frozenset(
+            queue
+            for queue, rule in rules.items()
+            if rule.config.rate_per_second is not None
+            or rule.config.client_rate_per_second is not None
+        )
+        """The queues in which somebody counts how fast jobs come, in all or from each client."""
+
+    def are_light(self, queues: Iterable[str]) -> bool:
+        """Whether jobs of these queues are leased whatever others do, and let in unless they come
+        too fast.
+        """
+        return all(queue not in self or queue in self._light for queue in queues)
+
+    @cached_property
+    def _light(self) -> Collection[str]:
+        return {queue for queue, rule in self.items() if _is_light(rule)}
+
     def problems(self) -> Iterator[str]:
         """The queues whose rules cannot be read, as sentences."""
         for queue, rule in self.items():
@@ -38,3 +73,8 @@ class RuleBook(dict[str, QueueRule]):
                     f"the rules of queue {queue!r} cannot be read: {rule.problem}; nothing is "
                     "leased or accepted there until they are set again, or this process is upgraded"
                 )
+
+
+def _is_light(rule: QueueRule) -> bool:
+    others = msgspec.structs.replace(rule.config, **_ABOUT_NO_OTHER_JOB)
+    return rule.state is QueueState.ACTIVE and rule.problem is None and others == DEFAULT_CONFIG

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any, TypeVar
+from copy import copy
+from typing import Any, TypeVar, cast
 
 import msgspec
 
+from leasehold.core.contract.accelerator import Accelerator
 from leasehold.core.contract.transactions import Connection, OwnConnection
 from leasehold.core.model.archive import EVERYTHING, ArchivedJob, ArchivePage, ArchiveSpan
 from leasehold.core.model.budget import PURGE_AT_ONCE
@@ -70,6 +72,7 @@ from leasehold.stores.postgres.leasing.exchange import exchange, exchange_once
 from leasehold.stores.postgres.leasing.held import HeldTransaction
 from leasehold.stores.postgres.leasing.state import Histories
 from leasehold.stores.postgres.reading import inspection, jobs, read
+from leasehold.stores.postgres.reading.looking import LookingDatabase
 from leasehold.stores.postgres.reading.metrics import Look
 from leasehold.stores.postgres.reading.tallies import Failures
 from leasehold.stores.postgres.rules import (
@@ -102,8 +105,12 @@ class PostgresStore(WithoutLocalVerbs, TableStore):
     _failures = Failures
     _metrics = Look
 
-    def __init__(self, url: str, *, env: Env = SYSTEM) -> None:
-        self._database = Database(url, env=env)
+    def __init__(
+        self, url: str, *, env: Env = SYSTEM, accelerator: Accelerator | None = None
+    ) -> None:
+        self._database = Database(url, env=env, accelerator=accelerator)
+        replica = self._database.address.replica
+        self._looking = None if replica is None else LookingDatabase(self._database, replica)
 
     def __repr__(self) -> str:
         return f"PostgresStore({self._database.address.shown!r})"
@@ -127,7 +134,10 @@ class PostgresStore(WithoutLocalVerbs, TableStore):
         return application.connect(self._database)
 
     def address(self) -> str:
-        return self._database.url
+        url, accelerator = self._database.url, self._database.accelerator
+        if accelerator is None:
+            return url
+        return f"{url}{'&' if '?' in url else '?'}{accelerator.parameter}"
 
     def lend(self, connection: OwnConnection) -> AbstractAsyncContextManager[None] | None:
         return own_connections.lend(connection)
@@ -455,10 +465,22 @@ class PostgresStore(WithoutLocalVerbs, TableStore):
         return moving.Rows(self._database)
 
     def describe(self) -> Mapping[str, Any]:
+        accelerator = self._database.accelerator
         with self._database.read() as db:
-            return inspection.describe(db, self._database.address)
+            described = inspection.describe(db, self._database.address)
+        return described if accelerator is None else {**described, **accelerator.describe()}
+
+    def looking(self) -> PostgresStore:
+        if self._looking is None:
+            return self
+        # The same verbs, over a database that reads elsewhere.
+        store = copy(self)
+        store._database = cast("Database", self._looking)  # noqa: SLF001  # its own copy
+        return store
 
     def close(self) -> None:
+        if self._looking is not None:
+            self._looking.close()
         self._database.close()
 
 

@@ -36,7 +36,9 @@ def exchange(
     return database.write(
         lambda step: _exchange(database, step, settlements, request),
         go_on=request is None,
-        side_by_side=None if database.expects_rules(queues) else partial(_side_by_side, queues),
+        side_by_side=partial(_side_by_side, queues)
+        if database.remembered.rules.are_light(queues)
+        else None,
         ahead=ahead if settle.are_of_different_jobs(settlements) else (),
     )
 
@@ -52,7 +54,7 @@ def _side_by_side(queues: Iterable[str], step: Step) -> bool:
         or found.some_rescoring
         or found.is_followed
         or any(moment is not None and moment <= step.now for moment in due)
-        or any(queue in step.rules for queue in queues)
+        or not step.rules.are_light(queues)
     )
 
 

@@ -11,6 +11,9 @@ DEAD_SECONDS, on a server that was up all the while, proves a death.
 
 Behind a pooler (`connection`) there is no connection that lasts: listeners are told to look now and
 then, and no life is proved; leases run out instead.
+
+An accelerator, if there is one, carries the news while it can; those of others are heard by NOTIFY
+all the same, from processes that cannot reach it and from applications' own transactions.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from typing import Any, Final
 
 import psycopg
 
+from leasehold.core.contract.accelerator import Accelerator
 from leasehold.core.model.lives import NO_LIFE
 from leasehold.core.model.records import Listener
 from leasehold.env import Env
@@ -56,8 +60,9 @@ LET_GO: Final = "SELECT pg_advisory_unlock(hashtext('leasehold life ' || $1), $2
 class Session:
     """The connections of one process that outlast its transactions; opened when first needed."""
 
-    def __init__(self, address: Address, env: Env) -> None:
+    def __init__(self, address: Address, env: Env, accelerator: Accelerator | None = None) -> None:
         self._address = address
+        self._accelerator = accelerator
         self._name = env.new_secret()
         """Tells this process's news from those of others."""
         self._listeners: list[Listener] = []
@@ -75,6 +80,11 @@ class Session:
         """Set when it was tried for the first time."""
         self._closed = False
 
+    def serve(self, store_id: str) -> None:
+        """The store is open, and this is its id."""
+        if self._accelerator is not None:
+            self._accelerator.serve(store_id, self.hear, self.notify)
+
     # -- news --------------------------------------------------------------------------------
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
@@ -88,6 +98,8 @@ class Session:
                 self._ears.start()
         # Whatever is committed from now on is heard, or told when the way is free again.
         self._listening.wait(CONNECT_TIMEOUT_SECONDS)
+        if self._accelerator is not None:
+            self._accelerator.listen()
 
         def end() -> None:
             with self._mutex:
@@ -107,11 +119,20 @@ class Session:
             if there
         }
         self._tell(news, hints.ended, hints.cancel_requested)
+        if self._accelerator is None or not self._accelerator.send("".join(news)):
+            self.notify(news)
+
+    def notify(self, news: Collection[str]) -> None:
+        """Let other processes be told by NOTIFY."""
         with self._mutex:
             if self._closed:
                 return
-            self._news |= news
+            self._news.update(news)
             self._speak()
+
+    def hear(self, news: str | None) -> None:
+        """Tell listeners here what another process said, or that they may have missed something."""
+        self._tell((READY, ENDED, CANCEL) if news is None else news)
 
     def _tell(
         self,
@@ -243,6 +264,9 @@ class Session:
 
     def close(self) -> None:
         """Stop both threads and close their connections."""
+        # First, since the news that it cannot send any more are sent here.
+        if self._accelerator is not None:
+            self._accelerator.close()
         with self._mutex:
             self._closed = True
             self._listeners = []

@@ -14,12 +14,14 @@ from leasehold.core.rules.replies import (
     keep_submit,
     submit_again,
 )
+from leasehold.core.rules.rule_book import RuleBook
 from leasehold.errors import LeaseholdError, QueueFullError
 from leasehold.stores.postgres.submitting.lanes import Lanes
 from leasehold.stores.postgres.submitting.submit import submit as submit_in
 from leasehold.stores.postgres.writing import replies
 from leasehold.stores.postgres.writing.application import within
 from leasehold.stores.postgres.writing.database import Database
+from leasehold.stores.postgres.writing.loans import Loans
 from leasehold.stores.postgres.writing.step import TAKE_NUMBERS, Step
 
 Stored = Sequence[Submitted | LeaseholdError] | QueueFullError
@@ -35,7 +37,9 @@ def submit(
     queues = {draft.queue for draft in drafts}
 
     def write(operation: Callable[[Step], Stored]) -> Stored:
-        expected = plain and not database.expects_rules(queues)
+        expected = plain and _are_light(
+            database.remembered.rules, queues, Loans(database.accelerator)
+        )
         return database.write(
             operation,
             side_by_side=bind(_side_by_side, queues) if expected else None,
@@ -52,7 +56,14 @@ def _is_plain(drafts: Sequence[Draft], *, partial: bool) -> bool:
 
 def _side_by_side(queues: Collection[str], step: Step) -> bool:
     """Whether none of these queues has limits, which are about other jobs too."""
-    return not step.found.is_followed and step.rules.keys().isdisjoint(queues)
+    return not step.found.is_followed and _are_light(step.rules, queues, step.loans)
+
+
+def _are_light(rules: RuleBook, queues: Collection[str], loans: Loans) -> bool:
+    """Whether they have no limit but how fast jobs come, and that is counted elsewhere."""
+    if not rules or rules.keys().isdisjoint(queues):
+        return True
+    return rules.are_light(queues) and (rules.rated.isdisjoint(queues) or loans.are_to_be_had)
 
 
 def submit_within(

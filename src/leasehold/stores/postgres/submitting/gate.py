@@ -1,17 +1,20 @@
 """What the gate of a submit reads of queues, and keeps for them; `core.rules.gate` decides.
 
 Guard: depth and buckets are read, and written down, in the write that stores the jobs, so no other
-process comes in between.
+process comes in between. Only the buckets of queues and clients may be elsewhere
+(`writing.loans`): tokens for the whole call are taken there before the gate decides.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from leasehold.core.model.budget import FORGOTTEN_AT_ONCE
 from leasehold.core.model.drain import Drain
+from leasehold.core.model.job import Draft
 from leasehold.core.model.queue_config import QueueRule
+from leasehold.core.rules.admission import QUEUE_BUCKET, client_bucket, loose_rate
 from leasehold.core.rules.gate import QueueFill
 from leasehold.stores.postgres.server.connection import Connection, unnested
 
@@ -62,11 +65,43 @@ class BucketBook:
 class GateBook(BucketBook):
     """See `leasehold.core.rules.gate.GateBook`."""
 
-    __slots__ = ("step",)
+    __slots__ = ("_drafts", "_partial", "step")
 
-    def __init__(self, step: Step) -> None:
+    def __init__(self, step: Step, drafts: Sequence[Draft], *, partial: bool) -> None:
+        """The drafts are all that this call may let in."""
         super().__init__(step.db, step.now)
         self.step = step
+        self._drafts = drafts
+        self._partial = partial
+
+    def full_at(self, queue: str, bucket: str) -> int:
+        elsewhere = self._full_at_elsewhere(queue, bucket)
+        if elsewhere is not None:
+            return elsewhere
+        # Here a rate is exact: nobody else may count at the same time.
+        self.step.must_be_alone()
+        return super().full_at(queue, bucket)
+
+    def _full_at_elsewhere(self, queue: str, bucket: str) -> int | None:
+        rule = self.rule_of(queue)
+        rate = None if rule is None else loose_rate(rule.config, bucket)
+        if rate is None or not self.step.loans.are_to_be_had:
+            return None
+        jobs = sum(
+            draft.queue == queue and bucket in (QUEUE_BUCKET, client_bucket(draft.client))
+            for draft in self._drafts
+        )
+        least = 1 if self._partial else jobs
+        return self.step.loans.take((queue, bucket), rate, jobs, least, self.now)
+
+    def keep_buckets(self, queue: str, buckets: Mapping[str, int]) -> None:
+        here = {
+            name: full_at
+            for name, full_at in buckets.items()
+            if not self.step.loans.use((queue, name), full_at)
+        }
+        if here:
+            super().keep_buckets(queue, here)
 
     def rule_of(self, queue: str) -> QueueRule | None:
         return self.step.rules.get(queue)

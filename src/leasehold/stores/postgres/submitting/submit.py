@@ -100,7 +100,8 @@ def submit(
     partial: bool,
 ) -> Sequence[Answer] | QueueFullError:
     """See `leasehold.core.rules.submitting.submit`."""
-    return submitting.submit(Intake(step, lanes), drafts, refused, partial=partial)
+    intake = Intake(step, lanes, drafts, partial=partial)
+    return submitting.submit(intake, drafts, refused, partial=partial)
 
 
 class Intake(GateBook):
@@ -108,8 +109,8 @@ class Intake(GateBook):
 
     __slots__ = ("_lanes", "_numbers", "defaults", "has_rules")
 
-    def __init__(self, step: Step, lanes: Lanes) -> None:
-        super().__init__(step)
+    def __init__(self, step: Step, lanes: Lanes, drafts: Sequence[Draft], *, partial: bool) -> None:
+        super().__init__(step, drafts, partial=partial)
         self._lanes = lanes
         self._numbers: dict[str, int] = {}
         """The dependencies that were looked for and found, and their numbers."""

@@ -29,6 +29,7 @@ from leasehold.stores.postgres.server.connection import (
 )
 from leasehold.stores.postgres.server.failures import TRY_AGAIN, translated
 from leasehold.stores.postgres.writing.database import Database, MaySideBySide
+from leasehold.stores.postgres.writing.loans import Loans
 from leasehold.stores.postgres.writing.own_connections import unwrapped
 from leasehold.stores.postgres.writing.step import NotAlone, Step
 
@@ -137,10 +138,12 @@ def within(
     with translated(database.address), _as_the_store(database, db):
         while True:
             try:
-                with _part(db):
-                    answer, step = database.carry_out(db, operation, side_by_side)
-                    if step.hints.ready:
-                        db.execute(NOTIFY, (database.address.schema,))
+                with Loans(database.accelerator) as loans:
+                    with _part(db):
+                        answer, step = database.carry_out(db, operation, side_by_side, loans)
+                        if step.hints.ready:
+                            db.execute(NOTIFY, (database.address.schema,))
+                    loans.keep()
                 return answer, step
             except (NotAlone, UniqueViolation):
                 if side_by_side is None:

@@ -28,13 +28,14 @@ import logging
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, TypeVar
 
 import psycopg
 from psycopg.errors import UniqueViolation
 from psycopg_pool import PoolClosed, PoolTimeout
 
+from leasehold.core.contract.accelerator import Accelerator
 from leasehold.core.model.lives import LivesHere
 from leasehold.core.model.span import MINUTE_MICROS
 from leasehold.core.rules.group_rounds import GroupRounds
@@ -60,6 +61,7 @@ from leasehold.stores.postgres.server.session import Session
 from leasehold.stores.postgres.submitting import dependents
 from leasehold.stores.postgres.submitting.lanes import Lanes
 from leasehold.stores.postgres.writing import deltas, state
+from leasehold.stores.postgres.writing.loans import Loans
 from leasehold.stores.postgres.writing.outcome import Outcome
 from leasehold.stores.postgres.writing.state import Found, Remembered
 from leasehold.stores.postgres.writing.step import NotAlone, Statement, Step
@@ -88,15 +90,18 @@ MaySideBySide = Callable[[Step], bool]
 class Database:
     """What every verb of the store is given; the verbs themselves are functions of it."""
 
-    def __init__(self, url: str, *, env: Env = SYSTEM) -> None:
+    def __init__(
+        self, url: str, *, env: Env = SYSTEM, accelerator: Accelerator | None = None
+    ) -> None:
         self.env = env
+        self.accelerator = accelerator
         self.url = url
         self.address = addresses.parse(url)
         self.clock = StoreClock(env)
         self.lanes = Lanes()
         self._inherited: list[object] = []
         """What is the parent's after a fork. It is kept, or its end would close the parent's."""
-        self._remembered = Remembered(self.address.shown)
+        self.remembered = Remembered(self.address.shown)
         self._version_base = 0
         self._unresolved = False
         self._closed = False
@@ -108,6 +113,7 @@ class Database:
                     row: Any = db.execute(TURN_KEY, (self.address.schema,)).fetchone()
                 self._turn: int = row[0]
                 self.store_id: str = row[1]
+            self.session.serve(self.store_id)
         except BaseException:
             self.close()
             raise
@@ -117,7 +123,7 @@ class Database:
         """Make what belongs to one process; nothing is connected yet."""
         self._mutex = threading.Lock()
         self._pool: Pool | None = None
-        self.session = Session(self.address, self.env)
+        self.session = Session(self.address, self.env, self.accelerator)
         self.deaths = Deaths(self.address.schema, self.env.clock)
         self.lives = LivesHere()
         self.group_rounds = GroupRounds()
@@ -126,6 +132,7 @@ class Database:
         """After a fork: connections, threads and listeners are the parent's."""
         self._inherited.append((self._pool, self.session))
         self._begin()
+        self.session.serve(self.store_id)
 
     def close(self) -> None:
         with self._mutex:
@@ -210,16 +217,18 @@ class Database:
         outcome: Outcome[T],
     ) -> None:
         outcome.has_begun = True
-        try:
-            with db.pipelined():
-                db.begin()
-                answer, step = self.carry_out(db, operation, side_by_side, ahead)
-                outcome.transaction = step.found.transaction
-                outcome.send(db, answer, step.hints)
-        except BaseException:
-            with contextlib.suppress(psycopg.Error):
-                db.raw.rollback()
-            raise
+        with Loans(self.accelerator) as loans:
+            try:
+                with db.pipelined():
+                    db.begin()
+                    answer, step = self.carry_out(db, operation, side_by_side, loans, ahead)
+                    outcome.transaction = step.found.transaction
+                    outcome.send(db, answer, step.hints)
+            except BaseException:
+                with contextlib.suppress(psycopg.Error):
+                    db.raw.rollback()
+                raise
+            loans.keep()
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[Connection]:
@@ -234,6 +243,7 @@ class Database:
         db: Connection,
         operation: Callable[[Step], T],
         side_by_side: MaySideBySide | None,
+        loans: Loans,
         ahead: Sequence[Statement] = (),
     ) -> tuple[T, Step]:
         """Carry out an operation inside a transaction, whoever commits it.
@@ -244,7 +254,7 @@ class Database:
         db.execute(TURN_ALONE if alone else TURN_SHARED, (self._turn,))
         looked = db.execute(state.READ)
         sent = {statement: db.execute(statement, values) for statement, values in ahead}
-        step = self._step(db, looked, sent, alone=alone)
+        step = self._step(db, looked, sent, loans, alone=alone)
         if side_by_side is None:
             self._prepare(step)
         elif step.found.server_was_started or not (
@@ -264,19 +274,19 @@ class Database:
         return step.found.open_minute >= step.now // MINUTE_MICROS
 
     def _step(
-        self, db: Connection, looked: Cursor, sent: dict[str, Cursor], *, alone: bool
+        self, db: Connection, looked: Cursor, sent: dict[str, Cursor], loans: Loans, *, alone: bool
     ) -> Step:
         row: Any = looked.fetchone()
         found = Found(*row)
         if found.server_was_started or found.version_base != self._version_base:
             # What this process remembers may be what the server has lost.
             self.lanes.forget()
-            self._remembered = Remembered(self.address.shown)
+            self.remembered = Remembered(self.address.shown)
             self._version_base = found.version_base
-        known = self._remembered.at(db, found)
+        known = self.remembered.at(db, found)
         now = self.clock.time(found.clock, found.server)
-        numbers = self._remembered.worker_numbers(now // MINUTE_MICROS)
-        return Step(db, self.env, now, found, known, numbers, sent, alone=alone)
+        numbers = self.remembered.worker_numbers(now // MINUTE_MICROS)
+        return Step(db, self.env, now, found, known, numbers, sent, loans, alone=alone)
 
     def _prepare(self, step: Step) -> None:
         """Before anything is changed: fold in what was counted, and end a minute that is over.
@@ -298,10 +308,6 @@ class Database:
         self._unresolved = self._unresolved or hints.unresolved
         if hints:
             self.session.send(hints)
-
-    def expects_rules(self, queues: Iterable[str]) -> bool:
-        """Whether a write about these queues will probably have to be alone."""
-        return self._remembered.has_rules(queues)
 
     def _resolve_the_rest(self) -> None:
         """Go on with dependents that were too many for one write; others write in between."""
@@ -328,16 +334,8 @@ class Database:
     def read(self) -> Iterator[Connection]:
         """Several statements, one moment."""
         self.check_open()
-        with translated(self.address), self._connection() as db:
-            try:
-                with db.pipelined():
-                    db.begin("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-                    yield db
-                    db.execute("COMMIT")
-            except BaseException:
-                with contextlib.suppress(psycopg.Error):
-                    db.raw.rollback()
-                raise
+        with translated(self.address), self._connection() as db, one_moment(db):
+            yield db
 
     def look(self, operation: Callable[[Connection], T]) -> T:
         """Read."""
@@ -383,6 +381,20 @@ class Database:
             if self._pool is None:
                 self._pool = open_pool(self.address)
             return self._pool
+
+
+@contextlib.contextmanager
+def one_moment(db: Connection) -> Iterator[None]:
+    """A transaction in which every statement sees the same."""
+    try:
+        with db.pipelined():
+            db.begin("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            yield
+            db.execute("COMMIT")
+    except BaseException:
+        with contextlib.suppress(psycopg.Error):
+            db.raw.rollback()
+        raise
 
 
 _OPEN: Final[weakref.WeakSet[Database]] = weakref.WeakSet()

@@ -7,7 +7,6 @@ settings that were read at a generation are still true while it is the same.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from leasehold.core.model.seals import check_unsealed
@@ -40,6 +39,8 @@ RAISE_VERSIONS: Final = """
         version_base, (extract(epoch FROM clock_timestamp()) * 1048576)::bigint - last.number)
     FROM (SELECT nextval('lease_version') AS number) AS last RETURNING version_base
 """
+
+_NONE: Final = RuleBook()
 
 
 READ_SEAL: Final = "SELECT value FROM meta WHERE key = 'seal'"
@@ -104,9 +105,10 @@ class Remembered:
             self._workers = (minute, {})
         return self._workers[1]
 
-    def has_rules(self, queues: Iterable[str]) -> bool:
-        """Whether one of these queues had rules when this process last looked."""
-        return self._known is not None and any(queue in self._known.rules for queue in queues)
+    @property
+    def rules(self) -> RuleBook:
+        """Those that were read last: a write will probably find the same."""
+        return _NONE if self._known is None else self._known.rules
 
     def at(self, db: Connection, found: Found) -> Known:
         """Rules and settings at these generations, which must be committed."""

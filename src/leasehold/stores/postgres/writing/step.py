@@ -19,6 +19,7 @@ from leasehold.stores.postgres.rules.known import load
 from leasehold.stores.postgres.schema.texts import storable
 from leasehold.stores.postgres.server.connection import Connection, Cursor, unnested
 from leasehold.stores.postgres.submitting.gate import BucketBook
+from leasehold.stores.postgres.writing.loans import Loans
 from leasehold.stores.postgres.writing.state import Found, Known
 from leasehold.stores.tables.step import TableStep
 
@@ -61,6 +62,7 @@ class Step(TableStep):
         known: Known,
         worker_numbers: dict[tuple[str, int], int],
         ahead: dict[str, Cursor],
+        loans: Loans,
         *,
         alone: bool,
     ) -> None:
@@ -69,6 +71,7 @@ class Step(TableStep):
         self._ahead = ahead
         self.execute = db.execute
         self.many = db.many
+        self.loans = loans
         self.alone = alone
         self.found = found
         self.somebody_waits = found.somebody_waits

@@ -1,0 +1,46 @@
+"""Whether the Redis beside a store does what it is there for, by what the store says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
+
+from leasehold.observe.findings import Finding, Level
+
+FILLED_SHARE: Final = 0.9
+"""A Redis that has evicted keys, and is filled to this share of its memory, goes on evicting."""
+
+
+class StoreFacts(Protocol):
+    """What a check is given of `leasehold.observe.health.Facts`."""
+
+    @property
+    def store(self) -> Mapping[str, Any]: ...
+
+
+def redis(facts: StoreFacts) -> Finding | None:
+    """Redis only makes a store faster, and may be away; but it must not forget while it counts."""
+    known = facts.store.get("redis")
+    if known is None:
+        return None
+    if not known["is_up"]:
+        return Finding(
+            check="redis",
+            level=Level.WARNING,
+            found=f"{known['path']} does not answer: {known['problem']}",
+            meaning="the database serves alone: nothing is lost but speed, and enqueue rates are "
+            "counted there, which may have let one more burst in",
+            advice="start Redis, or see to its address and password; it is used again within a "
+            "second",
+        )
+    evicted, used, most = (known.get(name) for name in ("evicted_keys", "used_bytes", "max_bytes"))
+    if evicted and used and most and used >= FILLED_SHARE * most:
+        return Finding(
+            check="redis",
+            level=Level.CRITICAL,
+            found=f"{known['path']} is full, and has evicted {evicted:,} key(s)",
+            meaning="enqueue rates forget what was counted, and let too many jobs in",
+            advice="give Redis more memory, or Leasehold a Redis of its own: it needs a few "
+            "hundred bytes for each client",
+        )
+    return Finding(check="redis", level=Level.OK, found=f"{known['path']} answers")

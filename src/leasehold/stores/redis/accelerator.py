@@ -1,0 +1,103 @@
+"""Redis as an accelerator: see `leasehold.core.contract.accelerator.Accelerator`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import quote
+
+import redis
+
+from leasehold.core.contract.accelerator import Tokens
+from leasehold.core.model.rate import Rate
+from leasehold.env import SYSTEM, Env
+from leasehold.stores.redis.address import parse
+from leasehold.stores.redis.buckets import Buckets
+from leasehold.stores.redis.link import Link
+from leasehold.stores.redis.news import News
+
+
+class RedisAccelerator:
+    """What one process has of Redis; nothing is connected before it is needed."""
+
+    def __init__(self, url: str, *, env: Env = SYSTEM) -> None:
+        self._address = parse(url)
+        self._env = env
+        self._inherited: list[object] = []
+        """What is the parent's after a fork. It is kept, or its end would close the parent's."""
+        self._serve("", _nobody, _nobody)
+
+    def serve(
+        self, store_id: str, hear: Callable[[str | None], None], tell: Callable[[str], None]
+    ) -> None:
+        self._inherited.append((self._link, self._news))
+        self._serve(store_id, hear, tell)
+
+    def _serve(
+        self, store_id: str, hear: Callable[[str | None], None], tell: Callable[[str], None]
+    ) -> None:
+        self._channels = f"leasehold:{store_id}"
+        self._buckets = Buckets(store_id)
+        self._link = Link(self._address, self._probe)
+        channel = f"{self._channels}:news"
+        self._news = News(self._link, channel, self._env.new_secret(), hear, tell)
+
+    def _probe(self, client: redis.Redis) -> None:
+        """Raise unless it can do all that it is needed for."""
+        self._buckets.probe(client)
+        client.publish(f"{self._channels}:probe", "")
+
+    @property
+    def parameter(self) -> str:
+        return f"redis={quote(self._address.url, safe='')}"
+
+    @property
+    def is_up(self) -> bool:
+        self._news.begin()
+        return self._link.is_up
+
+    def listen(self) -> None:
+        self._news.begin()
+        self._news.listen()
+
+    def send(self, news: str) -> bool:
+        return self.is_up and self._news.send(news)
+
+    def take(
+        self, bucket: tuple[str, str], rate: Rate, jobs: int, *, least: int, now: int
+    ) -> Tokens | None:
+        self._news.begin()
+        return self._link.ask(
+            lambda client: self._buckets.take(client, bucket, rate, least, jobs, now)
+        )
+
+    def correct(self, bucket: tuple[str, str], rate: Rate, jobs: int, *, now: int) -> None:
+        self._link.ask(
+            lambda client: self._buckets.take(
+                client, bucket, rate, jobs, jobs, now, is_correction=True
+            )
+        )
+
+    def describe(self) -> Mapping[str, Any]:
+        self._link.look()
+        known: dict[str, Any] = {
+            "path": self._address.shown,
+            "is_up": self._link.is_up,
+            "problem": self._link.problem,
+        }
+        info: Any = self._link.ask(lambda client: client.info())
+        if info is not None:
+            known["server_version"] = info.get("valkey_version", info.get("redis_version"))
+            known["used_bytes"] = info.get("used_memory")
+            known["max_bytes"] = info.get("maxmemory") or None
+            known["eviction"] = info.get("maxmemory_policy")
+            known["evicted_keys"] = info.get("evicted_keys", 0)
+        return {"redis": known}
+
+    def close(self) -> None:
+        self._news.close()
+        self._link.close()
+
+
+def _nobody(_: str | None) -> None:
+    """Before there is a store, there is no news of it."""

@@ -1,0 +1,190 @@
+"""Redis beside PostgreSQL keeps the clauses that it touches, and lets rated queues go side by side.
+
+The order of jobs, their leases and all exact limits are PostgreSQL's own with and without it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+
+import pytest
+
+from leasehold.connect import connect
+from leasehold.core.contract.local_store import local_part
+from leasehold.core.contract.store import Store
+from leasehold.core.model.queue_config import QueueConfig
+from leasehold.core.model.records import Submitted
+from leasehold.env import Env
+from leasehold.errors import RateLimitedError, StoreBusyError
+from leasehold.testing.conformance import MakeStore
+from leasehold.testing.conformance.admitting import AdmittingClauses
+from leasehold.testing.conformance.base import at_once, draft, submit
+from leasehold.testing.conformance.keying import KeyingClauses
+from leasehold.testing.conformance.limiting import LimitingClauses, numbered
+from leasehold.testing.conformance.waking import Ears, WakingClauses
+from support.poolers import pgbouncer
+from support.redis_servers import RedisServer, needs_redis, redis_server
+from support.servers import Schemas, needs_psycopg
+
+needs_psycopg()
+needs_redis()
+
+import psycopg  # noqa: E402
+
+from leasehold.stores.postgres import PostgresStore  # noqa: E402
+from leasehold.stores.postgres.clauses import NOT_KEPT  # noqa: E402
+from leasehold.stores.postgres.server import session  # noqa: E402
+from leasehold.stores.postgres.writing import database  # noqa: E402
+from leasehold.stores.redis import RedisAccelerator, address  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine is not to be taken for a server that is away."""
+    monkeypatch.setattr(address, "TIMEOUT_SECONDS", 20.0)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[RedisServer]:
+    with redis_server() as running:
+        yield running
+
+
+class AcceleratedStore(PostgresStore):
+    """One whose schema is used again when it is closed."""
+
+    def __init__(self, schemas: Schemas, server: RedisServer, env: Env) -> None:
+        self._schemas = schemas
+        self._url = schemas.lend()
+        # The id of a store whose schema was used before is the same, and so are its buckets.
+        server.command("FLUSHALL")
+        super().__init__(self._url, env=env, accelerator=RedisAccelerator(server.url, env=env))
+
+    def close(self) -> None:
+        super().close()
+        self._schemas.take_back(self._url)
+
+
+class TestWithRedis(WakingClauses):
+    not_kept = NOT_KEPT
+
+    test_burst = LimitingClauses.test_lim_3_a_burst_then_the_rate
+    test_clients = LimitingClauses.test_lim_3_each_client_has_its_own
+    test_both = LimitingClauses.test_lim_3_both_rates_hold_together
+    test_never_fits = LimitingClauses.test_lim_3_more_than_a_burst_never_fits
+    test_time_told = LimitingClauses.test_lim_3_after_the_time_told_it_fits
+    test_race = LimitingClauses.test_lim_3_a_race_lets_nobody_slip_in
+    test_refused_call = AdmittingClauses.test_lim_4_a_refused_call_uses_up_nothing
+    test_known_key = AdmittingClauses.test_lim_4_a_known_key_is_answered_all_the_same
+    test_rate_of_keys = KeyingClauses.test_key_7_each_key_has_its_own_rate
+
+    @pytest.fixture
+    def make_store(
+        self, schemas: Schemas, server: RedisServer, monkeypatch: pytest.MonkeyPatch
+    ) -> MakeStore:
+        monkeypatch.setattr(database, "open_pool", schemas.open_pool)
+        return lambda env: AcceleratedStore(schemas, server, env)
+
+    def test_of_submits_at_once_no_more_come_in_than_the_rate_lets(self, store: Store) -> None:
+        store.create_queue("default", QueueConfig(rate_per_second=3), actor="me")
+
+        def one(number: int) -> int:
+            try:
+                return len(submit(store, *numbered(2, prefix=f"thread-{number}")))
+            except RateLimitedError:
+                return 0
+
+        assert sum(at_once(6, one)) == 6
+
+    def test_a_batch_that_does_not_fit_keeps_nobody_out(self, store: Store) -> None:
+        store.create_queue("default", QueueConfig(rate_per_second=3), actor="me")
+        with pytest.raises(RateLimitedError):
+            submit(store, *numbered(7, prefix="many"))
+        answers = store.submit(numbered(8), partial=True)
+        assert [isinstance(each, Submitted) for each in answers] == [True] * 6 + [False] * 2
+
+
+@pytest.fixture
+def url(schemas: Schemas, server: RedisServer) -> Iterator[str]:
+    """The URL of an empty store, without Redis."""
+    server.command("FLUSHALL")
+    lent = schemas.lend()
+    yield lent
+    schemas.take_back(lent)
+
+
+def test_a_rated_queue_waits_for_nobody_with_redis_and_for_its_turn_without(
+    url: str, server: RedisServer
+) -> None:
+    waiting = f"{url}&lock_timeout_seconds=0.2"
+    with ExitStack() as opened:
+        fast = opened.enter_context(closing(connect(f"{waiting}&redis={server.url}")))
+        slow = opened.enter_context(closing(connect(waiting)))
+        for store in (fast, slow):
+            store.create_queue("default", QueueConfig(rate_per_second=1000), actor="me")
+            submit(store, draft(f"first of {id(store)}"))
+        other = opened.enter_context(psycopg.connect(url.partition("&schema")[0]))
+        schema = url.partition("schema=")[2]
+        key = f"hashtextextended('leasehold turn {schema}', 0)"
+        other.execute(f"SELECT pg_advisory_xact_lock_shared({key})".encode())
+        submit(fast, draft("side by side"))
+        with pytest.raises(StoreBusyError):
+            submit(slow, draft("alone"))
+
+
+def test_another_process_is_told_of_redis_too(url: str, server: RedisServer) -> None:
+    with closing(connect(f"{url}&redis={server.url}")) as store:
+        address = local_part(store, "an address").address()
+        assert address is not None
+        with closing(connect(address)) as again:
+            assert again.describe()["redis"]["is_up"]
+
+
+def test_a_forked_child_has_a_connection_of_its_own(url: str, server: RedisServer) -> None:
+    with closing(connect(f"{url}&redis={server.url}")) as store:
+        store.create_queue("default", QueueConfig(rate_per_second=1000), actor="me")
+        ears = Ears(store)
+        store.subscribe(ears)
+        submit(store, draft("parent"))
+        ears.ready = 0
+        child = os.fork()
+        if child == 0:
+            try:
+                submit(store, draft("child"))
+                store.close()
+                os._exit(0)
+            finally:
+                os._exit(1)
+        assert os.waitpid(child, 0)[1] == 0
+        assert ears.wait_for(lambda: ears.ready > 0)
+        submit(store, draft("parent again"))
+
+
+def test_behind_a_pooler_news_go_by_redis(
+    url: str, server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "POLL_SECONDS", 3600.0)
+    direct = url.partition("&schema")[0]
+    with ExitStack() as opened:
+        pooled = opened.enter_context(pgbouncer(direct))
+        there = f"{url.replace(direct, pooled)}&redis={server.url}"
+        one = opened.enter_context(closing(connect(there)))
+        other = opened.enter_context(closing(connect(there)))
+        assert other.describe()["is_pooled"]
+        ears = Ears(other)
+        other.subscribe(ears)
+        submit(one, draft())
+        assert ears.wait_for(lambda: ears.ready > 0)
+
+
+def test_a_message_that_makes_no_sense_is_only_a_message(url: str, server: RedisServer) -> None:
+    with closing(connect(f"{url}&redis={server.url}")) as store:
+        ears = Ears(store)
+        store.subscribe(ears)
+        channel = f"leasehold:{store.describe()['store_id']}:news"
+        for garbage in ("", "\x00\xff", "x" * 100_000, "a r"):
+            server.command("PUBLISH", channel, garbage)
+        assert ears.wait_for(lambda: ears.ready > 0)
+        submit(store, draft())
