@@ -163,3 +163,6 @@ def test_delete(shell: Shell) -> None:
     assert done == {"queue": "mail", "dead": 1}
     [job] = shell.ok("list", "-o", "json").json
     assert job["status"] == "dead"
+    [listed] = shell.ok("queue", "list", "-o", "json").json
+    assert (listed["queue"], listed["state"]) == ("mail", "deleted")
+    assert "deleted" in shell.ok("queue", "list").out

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
+from leasehold.core.contract.looking import looking
 from leasehold.core.contract.store import Store
 from leasehold.core.model.histogram import BOUNDS, Measurements
 from leasehold.core.model.queue_config import QueueInfo, QueueState
@@ -72,7 +73,7 @@ def look_at(store: Store, env: Env) -> Sight:
         version=__version__,
         store=str(described.get("kind", "unknown")),
         queues=store.list_queues(),
-        lifetimes=store.lifetimes(),
+        lifetimes=looking(store).lifetimes(),
         stale_leases=Counter(job.queue for job in store.stuck(SILENT_SECONDS)),
         clock_ahead_seconds=(store.now() - env.now()).total_seconds(),
         free_bytes=described.get("free_bytes"),

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import date
 from typing import Unpack
 
+from leasehold.core.contract.looking import looking
 from leasehold.core.contract.store import Store
 from leasehold.core.model.archive import ArchivedJob, ArchiveSpan
 from leasehold.core.model.search import JobFilter
@@ -66,7 +67,7 @@ class Archive:
         )
         cursor: str | None = None
         while True:
-            page = self._store.search_archive(
+            page = looking(self._store).search_archive(
                 wanted, span=span, slowest_first=slowest_first, limit=PAGE_SIZE, cursor=cursor
             )
             yield from page.jobs

@@ -10,6 +10,7 @@ from typing import Any, Unpack
 import msgspec
 
 from leasehold.blobs.blobs import Blobs
+from leasehold.core.contract.looking import looking
 from leasehold.core.contract.store import Store
 from leasehold.core.model.changes import Changes
 from leasehold.core.model.job import Attempt, HistoryEvent, Job
@@ -80,7 +81,7 @@ class Looking:
         >>> [job.task for job in queue.search(status="pending", metadata={"tenant": "acme"})]
         ['mail']
         """
-        return found(self.store, filter_of(where, fields), without)
+        return found(looking(self.store), filter_of(where, fields), without)
 
     def search_page(
         self,
@@ -98,8 +99,12 @@ class Looking:
         With `total` it says how many jobs fit on all pages together, as `count` does.
         """
         wanted = filter_of(where, fields)
-        page = self.store.search(wanted, limit=limit, cursor=cursor, without=without)
-        return msgspec.structs.replace(page, total=self.store.count(wanted)) if total else page
+        page = looking(self.store).search(wanted, limit=limit, cursor=cursor, without=without)
+        return (
+            msgspec.structs.replace(page, total=looking(self.store).count(wanted))
+            if total
+            else page
+        )
 
     def count(self, where: JobFilter | None = None, /, **fields: Unpack[FilterFields]) -> Count:
         """How many jobs fit: exactly up to 10,000, beyond that "at least 10,000".
@@ -113,7 +118,7 @@ class Looking:
         >>> queue.count(limit_key="acme").jobs, str(queue.count(task="mail"))
         (1, '1')
         """
-        return self.store.count(filter_of(where, fields))
+        return looking(self.store).count(filter_of(where, fields))
 
     def find_ids(self, prefix: str, limit: int = 10) -> list[str]:
         """Ids of jobs that begin like this, in order: for a person who typed only a part of one."""
@@ -121,11 +126,11 @@ class Looking:
 
     def attempts(self, job: JobRef) -> list[Attempt]:
         """The job's attempts, oldest first, the running one included."""
-        return self.store.attempts(self.get(job).id)
+        return looking(self.store).attempts(self.get(job).id)
 
     def history(self, job: JobRef) -> list[HistoryEvent]:
         """Everything that happened to the job, oldest first."""
-        return self.store.history(self.get(job).id)
+        return looking(self.store).history(self.get(job).id)
 
     def history_page(
         self, job: JobRef, *, limit: int = 100, cursor: str | None = None
@@ -140,7 +145,7 @@ class Looking:
         >>> [event.event.value for event in page.events], page.next_cursor
         (['created'], '1')
         """
-        return self.store.history_page(self.get(job).id, limit=limit, cursor=cursor)
+        return looking(self.store).history_page(self.get(job).id, limit=limit, cursor=cursor)
 
     def log(self, job: JobRef) -> list[str]:
         """What the job's task logged by `current_job().log(...)`: the last 1000 lines."""
@@ -148,11 +153,11 @@ class Looking:
 
     def job_log(self, job: JobRef) -> JobLog:
         """The same lines with the time of each, and how many there were before them."""
-        return self.store.log(self.get(job).id)
+        return looking(self.store).log(self.get(job).id)
 
     def log_page(self, job: JobRef, *, limit: int = 100, cursor: str | None = None) -> LogPage:
         """A part of them, and the cursor with which to ask for the next."""
-        return self.store.log_page(self.get(job).id, limit=limit, cursor=cursor)
+        return looking(self.store).log_page(self.get(job).id, limit=limit, cursor=cursor)
 
     def get_queue_stats(self, queue: str | None = None) -> dict[str, int]:
         """A count per status, and the lifetime totals as `total_...`, of one queue or of all.
@@ -172,7 +177,7 @@ class Looking:
 
     def audit_log(self, limit: int = 100) -> list[AuditRecord]:
         """The latest administrative actions, newest first, archived ones included."""
-        return self.store.audit_log(limit)
+        return looking(self.store).audit_log(limit)
 
     def audit_page(
         self,
@@ -186,7 +191,9 @@ class Looking:
 
         `since` (inclusive) and `before` (exclusive) narrow them to a time.
         """
-        return self.store.audit_page(since=since, before=before, limit=limit, cursor=cursor)
+        return looking(self.store).audit_page(
+            since=since, before=before, limit=limit, cursor=cursor
+        )
 
     def changes(self, cursor: str | None = None, *, limit: int = 1000) -> Changes:
         """What changed after a cursor, in order; without one, only the cursor to begin with.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
+from leasehold.core.contract.looking import looking
 from leasehold.core.contract.store import Store
 from leasehold.core.model.failure import Failure
 from leasehold.core.model.queue_config import QueueState
@@ -38,9 +39,9 @@ class Metrics:
     2
     """
 
-    def __init__(self, store: Store, looking: Looking) -> None:
+    def __init__(self, store: Store, jobs: Looking) -> None:
         self.store = store
-        self._looking = looking
+        self._jobs = jobs
 
     def metrics(
         self, queue: str | None = None, window_seconds: float = WINDOW_SECONDS
@@ -51,17 +52,17 @@ class Metrics:
         nobody ever heard of. No job is scanned for it.
         """
         check_queue(self.store, queue)
-        return self.store.metrics(queue, window_seconds=window_seconds)
+        return looking(self.store).metrics(queue, window_seconds=window_seconds)
 
     def series(self, queue: str | None = None, minutes: int = 60) -> list[MinutePoint]:
         """What happened in each of the latest minutes, oldest first; the last is not over yet."""
         check_queue(self.store, queue)
-        return self.store.series(queue, minutes=minutes)
+        return looking(self.store).series(queue, minutes=minutes)
 
     def daily(self, queue: str | None = None, days: int = 30) -> list[DayPoint]:
         """What happened on each of the latest days (UTC), oldest first; the last is today."""
         check_queue(self.store, queue)
-        return self.store.daily(queue, days=days)
+        return looking(self.store).daily(queue, days=days)
 
     def timeline(
         self,
@@ -80,7 +81,9 @@ class Metrics:
         """
         names = (metrics,) if isinstance(metrics, str) else metrics
         begin = self.store.now() - since if isinstance(since, timedelta) else since
-        return self.store.timeline(names, queue, since=begin, until=until, resolution=resolution)
+        return looking(self.store).timeline(
+            names, queue, since=begin, until=until, resolution=resolution
+        )
 
     def failures(
         self, queue: str | None = None, *, task: str | None = None, limit: int = 20
@@ -90,14 +93,14 @@ class Metrics:
         Errors that differ only in numbers, ids and addresses are the same failure. What failed
         outlives the jobs; the 1,000 most telling failures of a store are kept.
         """
-        return self.store.failures(queue, task=task, limit=limit)
+        return looking(self.store).failures(queue, task=task, limit=limit)
 
     def worker_totals(self, *, limit: int = 100) -> list[WorkerTotals]:
         """What each worker ever did, the one that leased most first, whether it still lives or not.
 
         The 500 that did something last are kept.
         """
-        return self.store.worker_totals(limit=limit)
+        return looking(self.store).worker_totals(limit=limit)
 
     def estimated_start(self, job: JobRef) -> datetime | None:
         """When a waiting job will probably be leased, at the rate of the latest minutes.
@@ -107,7 +110,7 @@ class Metrics:
         does not wait or is blocked, while its queue is paused, and if nothing was leased from the
         queue lately.
         """
-        snapshot = self._looking.get(job)
+        snapshot = self._jobs.get(job)
         if snapshot.status in (Status.SCHEDULED, Status.FAILED):
             return snapshot.run_at
         position = self.store.position(snapshot.id)

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
+from leasehold.core.contract.looking import looking
 from leasehold.core.model.failure import Failure
 from leasehold.core.model.records import WorkerTotals
 from leasehold.core.model.tokens import LOOKING
@@ -103,28 +104,28 @@ class Measures(Part):
     def metrics(self, caller: Caller, request: AskMetrics) -> MetricsAnswer:
         """How a queue, or the whole store, stands, and what happened in the window before."""
         state = self._check_figures(caller, request.queue)
-        figures = self.store.metrics(request.queue, window_seconds=request.window_seconds)
+        figures = looking(self.store).metrics(request.queue, window_seconds=request.window_seconds)
         return MetricsAnswer(metrics=metrics_document(figures, state))
 
     @operation("GET", "/series", *LOOKING)
     def series(self, caller: Caller, request: AskSeries) -> SeriesAnswer:
         """What happened in a queue, or in the whole store, minute by minute."""
         self._check_figures(caller, request.queue)
-        points = self.store.series(request.queue, minutes=request.minutes)
+        points = looking(self.store).series(request.queue, minutes=request.minutes)
         return SeriesAnswer(points=[point_document(request.queue, each) for each in points])
 
     @operation("GET", "/daily", *LOOKING)
     def daily(self, caller: Caller, request: AskDaily) -> SeriesAnswer:
         """What happened in a queue, or in the whole store, day by day."""
         self._check_figures(caller, request.queue)
-        points = self.store.daily(request.queue, days=request.days)
+        points = looking(self.store).daily(request.queue, days=request.days)
         return SeriesAnswer(points=[point_document(request.queue, each) for each in points])
 
     @operation("GET", "/timeline", *LOOKING)
     def timeline(self, caller: Caller, request: AskTimeline) -> TimelineAnswer:
         """Any metrics of a queue, or of the whole store, minute by minute or day by day."""
         self._check_figures(caller, request.queue)
-        timeline = self.store.timeline(
+        timeline = looking(self.store).timeline(
             request.metric,
             request.queue,
             since=request.since,
@@ -137,14 +138,14 @@ class Measures(Part):
     def failures(self, caller: Caller, request: AskFailures) -> Failures:
         """What fails in a queue, or in the whole store, the most frequent first."""
         self._check_figures(caller, request.queue)
-        found = self.store.failures(request.queue, task=request.task, limit=request.limit)
+        found = looking(self.store).failures(request.queue, task=request.task, limit=request.limit)
         return Failures(failures=found)
 
     @operation("GET", "/worker-totals", "operator", "observer")
     def worker_totals(self, caller: Caller, request: AskWorkerTotals) -> WorkerTotalsAnswer:
         """What each worker ever did."""
         caller.check_unscoped()
-        return WorkerTotalsAnswer(workers=self.store.worker_totals(limit=request.limit))
+        return WorkerTotalsAnswer(workers=looking(self.store).worker_totals(limit=request.limit))
 
     # -- inside ----------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from leasehold.core.contract.looking import looking
 from leasehold.core.model.job import MetadataValue
 from leasehold.core.model.lease import StuckJob, SweepReport
 from leasehold.core.model.limits import SECONDS_MAX
@@ -232,11 +233,12 @@ class Operators(Part):
         """List dead letters with why they are dead, the last submitted first."""
         queues = None if request.queue is None else tuple(request.queue)
         where = caller.within(JobFilter(queues=queues, statuses=(Status.DEAD,)))
-        page = self.store.search(where, limit=request.limit, cursor=request.cursor)
+        store = looking(self.store)
+        page = store.search(where, limit=request.limit, cursor=request.cursor)
         return LetterPage(
             letters=[letter_document(job) for job in page.jobs],
             next_cursor=page.next_cursor,
-            total=self.store.count(where) if request.with_total else None,
+            total=store.count(where) if request.with_total else None,
         )
 
     @operation("GET", "/workers", "operator", "observer")
@@ -271,9 +273,10 @@ class Operators(Part):
     def _search(
         self, where: JobFilter, limit: int, cursor: str | None, with_total: bool
     ) -> JobPage:
-        page = self.store.search(where, limit=limit, cursor=cursor)
+        store = looking(self.store)
+        page = store.search(where, limit=limit, cursor=cursor)
         return JobPage(
             jobs=[job_document(job) for job in page.jobs],
             next_cursor=page.next_cursor,
-            total=self.store.count(where) if with_total else None,
+            total=store.count(where) if with_total else None,
         )

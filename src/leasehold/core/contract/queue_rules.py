@@ -90,10 +90,13 @@ class QueueRules(Protocol):
                  finish. Jobs that have ended stay where they are. Many take several writes, in
                  which the queue is `deleting`: nothing is accepted or leased, and should the call
                  be cut short, any sweep goes on.
+        - QUE-14  From then on it is told as `deleted`, and not at all when no job of it is left,
+                 until somebody submits to it or creates it again.
         """
 
     def queue_info(self, queue: str) -> QueueInfo | None:
-        """A queue's rules, state and figures; None if it was not created and never held a job.
+        """A queue's rules, state and figures; None if it was not created and never held a job, or
+        was deleted and holds none.
 
         - QUE-9  Every change by one of these verbs is an audit record.
         - QUE-13  It says when the queue was created and by whom (of one that was not: when its

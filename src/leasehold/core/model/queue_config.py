@@ -41,6 +41,9 @@ class QueueState(StrEnum):
     DELETING = "deleting"
     """Nothing is accepted or leased: what waits becomes dead letters, then the queue is forgotten.
     Only `delete_queue` leads here, and nothing but its end leads away."""
+    DELETED = "deleted"
+    """Its rules are forgotten and nothing has been submitted to it since; jobs that have ended, or
+    still ran then, are there. No rule has this state: a store tells it from its counters."""
 
     @property
     def is_leased_from(self) -> bool:
@@ -243,6 +246,10 @@ class QueueRule(NamedTuple):
     changed_by: str | None = None
 
 
+DELETED_RULE: Final = QueueRule(state=QueueState.DELETED)
+"""What is told of a queue that was deleted; no store keeps it."""
+
+
 class QueueInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A queue as it was at one moment."""
 
@@ -264,6 +271,11 @@ class QueueInfo(msgspec.Struct, frozen=True, kw_only=True):
     changed_at: datetime | None = None
     """When its rules or its state were changed last, its creation included; None for never."""
     changed_by: str | None = None
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether it was deleted, and nothing is left of it."""
+        return self.state is QueueState.DELETED and not any(self.counts.values())
 
 
 def check_queue_name(name: str) -> None:

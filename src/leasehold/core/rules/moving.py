@@ -2,7 +2,7 @@
 
 Both stores bear a *seal* meanwhile (`core.model.seals`), so at any moment at most one of them takes
 writes: first the source, then neither, then the target. Under the seal nothing changes, so rows are
-copied in the order of their keys, some thousand a write, and each write keeps with its rows how far
+copied in the order of their keys, some hundred a write, and each write keeps with its rows how far
 it has come. Whoever runs a move that was killed goes on from there; no row is written twice.
 
 When all tables were copied, both stores are read again, and each table must have the same rows and
@@ -36,7 +36,8 @@ Running = Literal["refuse", "copy"]
 Progress = Callable[[str, str, int], None]
 """Told of the phase ("copy" or "verify"), the table, and how many of its rows are done."""
 
-ROWS_AT_ONCE: Final = 2000
+ROWS_AT_ONCE: Final = 500
+"""A row may hold a payload of 256 KiB: so many are in memory at once."""
 NOT_CARRIED: Final = {("running", "life"): 0}
 """Cells that mean nothing in another store, and what stands there instead: the number of a lock
 that proves a worker of the source to be alive."""

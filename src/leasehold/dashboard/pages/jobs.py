@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
+from leasehold.core.contract.looking import looking
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import Status
 from leasehold.dashboard.searching import QUALIFIERS, Search, SearchError, parse
@@ -44,7 +45,7 @@ def jobs(desk: Desk, visit: Visit) -> Page:
     }
     try:
         search = parse(query, now)
-        found = desk.store.search(
+        found = looking(desk.store).search(
             search.where,
             limit=PAGE_SIZE,
             cursor=visit.text("cursor") or None,
@@ -54,7 +55,7 @@ def jobs(desk: Desk, visit: Visit) -> Page:
             "search": search,
             "jobs": found.jobs,
             "next_cursor": found.next_cursor,
-            "total": desk.store.count(search.where),
+            "total": looking(desk.store).count(search.where),
         }
     except (SearchError, InvalidJobError) as error:
         values["problem"] = str(error)

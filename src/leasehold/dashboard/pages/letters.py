@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from leasehold.core.contract.looking import looking
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import Status
 from leasehold.dashboard.visit import Desk, Page, Visit
@@ -15,7 +16,9 @@ PAGE_SIZE: Final = 50
 def letters(desk: Desk, visit: Visit) -> Page:
     where = filter_of(visit)
     cursor = visit.text("cursor") or None
-    found = desk.store.search(where, limit=PAGE_SIZE, cursor=cursor, without=("payload", "result"))
+    found = looking(desk.store).search(
+        where, limit=PAGE_SIZE, cursor=cursor, without=("payload", "result")
+    )
     infos = [info for info in desk.queue.list_queues() if info.counts.get(Status.DEAD)]
     return Page(
         "letters.html",
@@ -25,7 +28,7 @@ def letters(desk: Desk, visit: Visit) -> Page:
             "now": desk.queue.now(),
             "letters": [(each, why_dead(each) or "no reason was given") for each in found.jobs],
             "next_cursor": found.next_cursor,
-            "total": desk.store.count(where),
+            "total": looking(desk.store).count(where),
             "queue": visit.text("queue"),
             "task": visit.text("task"),
             "queues": [(info.name, info.counts[Status.DEAD]) for info in infos],

@@ -10,7 +10,13 @@ from typing import Any
 
 from leasehold.core.model.key_limits import KeyInfo, KeyLimits
 from leasehold.core.model.priority import DEFAULT_SCORING
-from leasehold.core.model.queue_config import QueueConfig, QueueInfo, QueueRule, QueueState
+from leasehold.core.model.queue_config import (
+    DELETED_RULE,
+    QueueConfig,
+    QueueInfo,
+    QueueRule,
+    QueueState,
+)
 from leasehold.core.model.records import Purged
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import WAITING, Status
@@ -93,6 +99,7 @@ class QueueBook:
         state = self._state
         known = state.queues[queue]
         known.rule = None
+        known.deleted_after = known.totals.submitted
         known.buckets.clear()
         known.drain = None
         _limit_keys(state, queue, None)
@@ -153,17 +160,20 @@ def being_deleted_now(state: State) -> list[str]:
 
 def infos(state: State) -> list[QueueInfo]:
     """What is known of every queue, by name."""
-    return [_info(state, name) for name in sorted(state.queues)]
+    found = (_info(state, name) for name in sorted(state.queues))
+    return [info for info in found if not info.is_gone]
 
 
 def info(state: State, queue: str) -> QueueInfo | None:
     """What is known of a queue; None if nobody ever heard of it."""
-    return _info(state, queue) if queue in state.queues else None
+    found = _info(state, queue) if queue in state.queues else None
+    return None if found is None or found.is_gone else found
 
 
 def _info(state: State, name: str) -> QueueInfo:
     queue = state.queues[name]
-    rule = queue.rule or QueueRule()
+    is_deleted = queue.deleted_after == queue.totals.submitted
+    rule = queue.rule or (DELETED_RULE if is_deleted else QueueRule())
     return QueueInfo(
         name=name,
         state=rule.state,

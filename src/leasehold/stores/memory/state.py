@@ -86,13 +86,15 @@ class MemoryQueue:
     """One queue: who waits in it, and its figures."""
 
     __slots__ = (
-        "breakers", "buckets", "counts", "drain", "lanes", "meter", "rule", "since",
-        "submitted_by_priority", "totals",
+        "breakers", "buckets", "counts", "deleted_after", "drain", "lanes", "meter", "rule",
+        "since", "submitted_by_priority", "totals",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.since: int | None = None
         """When its first job came."""
+        self.deleted_after: int | None = None
+        """How many jobs had been submitted to it when it was deleted, if it was."""
         self.lanes = Lanes()
         self.breakers: dict[str, BreakerState] = {}
         """By task, only of those that failed since they last completed."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from copy import copy
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 
@@ -89,6 +90,7 @@ from leasehold.stores.postgres.leasing.held import HeldTransaction
 from leasehold.stores.postgres.leasing.state import Histories
 from leasehold.stores.postgres.reading import inspection, jobs, read, records
 from leasehold.stores.postgres.reading.history import JobHistory
+from leasehold.stores.postgres.reading.looking import LookingDatabase
 from leasehold.stores.postgres.reading.metrics import Look
 from leasehold.stores.postgres.reading.sampling import Spans
 from leasehold.stores.postgres.reading.tallies import Failures, worker_totals
@@ -119,6 +121,8 @@ class PostgresStore(WithoutLocalVerbs):
         self, url: str, *, env: Env = SYSTEM, accelerator: Accelerator | None = None
     ) -> None:
         self._database = Database(url, env=env, accelerator=accelerator)
+        replica = self._database.address.replica
+        self._looking = None if replica is None else LookingDatabase(self._database, replica)
 
     def __repr__(self) -> str:
         return f"PostgresStore({self._database.address.shown!r})"
@@ -608,7 +612,17 @@ class PostgresStore(WithoutLocalVerbs):
             described = inspection.describe(db, self._database.address)
         return described if accelerator is None else {**described, **accelerator.describe()}
 
+    def looking(self) -> PostgresStore:
+        if self._looking is None:
+            return self
+        # The same verbs, over a database that reads elsewhere.
+        store = copy(self)
+        store._database = cast("Database", self._looking)  # noqa: SLF001  # its own copy
+        return store
+
     def close(self) -> None:
+        if self._looking is not None:
+            self._looking.close()
         self._database.close()
 
 

@@ -182,6 +182,39 @@ class QueueingClauses(ConformanceBase):
         assert log[5].detail["where"] == {"tasks": ["work"]}
         assert log[1].at == log[0].at + timedelta(seconds=1)
 
+    def test_que_14_a_deleted_queue_is_told_as_deleted(self, store: Store) -> None:
+        store.create_queue("mail", QueueConfig(max_depth=9), actor="me")
+        submit(store, draft("one", queue="mail"), draft("other"))
+        store.delete_queue("mail", force=True, actor="me")
+        _, mail = store.list_queues()
+        assert mail == store.queue_info("mail")
+        assert (mail.state, mail.config) == (QueueState.DELETED, QueueConfig())
+        assert mail.counts[Status.DEAD] == 1
+        # Its jobs are like any others; a new one makes it a queue like any other.
+        store.replay(["one"], reset_attempts=True, actor="me")
+        settle(store, lease_one(store, queues=("mail",)), Complete())
+        assert [info.state for info in store.list_queues()][1] is QueueState.DELETED
+        submit(store, draft("two", queue="mail"))
+        assert [info.state for info in store.list_queues()] == [QueueState.ACTIVE] * 2
+        store.cancel(["two"], reason="no", actor="me")
+        store.delete_queue("mail", force=False, actor="me")
+        assert [info.state for info in store.list_queues()][1] is QueueState.DELETED
+        store.create_queue("mail", QueueConfig(max_depth=5), actor="me")
+        assert [info.state for info in store.list_queues()] == [QueueState.ACTIVE] * 2
+
+    def test_que_14_nothing_is_told_when_no_job_is_left(self, store: Store) -> None:
+        store.create_queue("never used", QueueConfig(), actor="me")
+        store.delete_queue("never used", force=False, actor="me")
+        assert store.list_queues() == []
+        submit(store, draft("one", queue="mail"))
+        store.cancel(["one"], reason="no", actor="me")
+        store.delete_queue("mail", force=False, actor="me")
+        assert [info.name for info in store.list_queues()] == ["mail"]
+        store.discard(["one"], actor="me")
+        assert (store.list_queues(), store.queue_info("mail")) == ([], None)
+        submit(store, draft("one", queue="mail", task="another"))
+        assert [info.state for info in store.list_queues()] == [QueueState.ACTIVE]
+
     def test_que_10_every_queue_with_its_figures(self, store: Store) -> None:
         assert store.list_queues() == []
         store.create_queue("mail", QueueConfig(max_depth=9), actor="me")

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from leasehold.core.model.key_limits import KeyInfo
-from leasehold.core.model.queue_config import QueueInfo, QueueRule, QueueState
+from leasehold.core.model.queue_config import DELETED_RULE, QueueInfo, QueueRule, QueueState
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import WAITING, Status
 from leasehold.core.rules import queue_orders, rebalancing
@@ -37,8 +37,14 @@ KNOWN: Final = "SELECT 1 FROM lane WHERE queue = $1 LIMIT 1"
 # Few rows: one per queue and task. `coalesce` makes one statement of it, for one queue and for all.
 FIGURES: Final = (
     f"SELECT queue, {', '.join(f'sum({status.value})::bigint' for status in Status)}, "  # noqa: S608  # our own names
-    "min(made_at) FROM lane_now WHERE queue = coalesce($1, queue) GROUP BY queue"
+    "min(made_at), bool_and(deleted_after IS NOT DISTINCT FROM total_submitted) "
+    "FROM lane_now WHERE queue = coalesce($1, queue) GROUP BY queue"
 )
+# Until more is submitted to it than was by then.
+NOTE_DELETED: Final = """
+    UPDATE lane SET deleted_after = lane_now.total_submitted FROM lane_now
+    WHERE lane_now.id = lane.id AND lane.queue = $1
+"""
 HELD: Final = """
     SELECT queue, task, held_until FROM lane
     WHERE queue = coalesce($1, queue) AND held_until > $2 ORDER BY task
@@ -115,6 +121,8 @@ class QueueBook:
     def forget_rule(self, queue: str) -> None:
         step = self._step
         step.execute(FORGET_RULE, (queue,))
+        step.flush()
+        step.execute(NOTE_DELETED, (queue,))
         step.execute(FORGET_BUCKETS, (queue,))
         rebalance.forget(step, queue)
         step.rules_changed()
@@ -186,26 +194,30 @@ def infos(db: Connection, now: int, queue: str | None = None) -> list[QueueInfo]
     figures: Any = db.execute(FIGURES, (queue,))
     counts: dict[str, dict[Status, int]] = {}
     since: dict[str, datetime] = {}
-    for name, *sums, first in figures:
+    deleted: set[str] = set()
+    for name, *sums, first, is_deleted in figures:
         counts[name] = dict(zip(Status, sums, strict=True))
         since[name] = from_micros(first)
+        if is_deleted:
+            deleted.add(name)
     held: dict[str, dict[str, datetime]] = {}
     rows: Any = db.execute(HELD, (queue, now))
     for name, task, until in rows:
         held.setdefault(name, {})[task] = from_micros(until)
     names = rules.keys() | counts.keys() if queue is None else {queue} & (rules.keys() | counts)
     book = BucketBook(db, now)
-    return [
+    found = (
         _info(
             name,
-            rules.get(name) or QueueRule(),
+            rules.get(name) or (DELETED_RULE if name in deleted else QueueRule()),
             counts.get(name) or dict.fromkeys(Status, 0),
             held.get(name) or {},
             since.get(name),
             book,
         )
         for name in sorted(names)
-    ]
+    )
+    return [info for info in found if not info.is_gone]
 
 
 def _info(

@@ -34,6 +34,8 @@ class Address(NamedTuple):
     pool_timeout_seconds: float = POOL_TIMEOUT_SECONDS
     statement_timeout_seconds: float = STATEMENT_TIMEOUT_SECONDS
     lock_timeout_seconds: float = LOCK_TIMEOUT_SECONDS
+    replica: Address | None = None
+    """Another server with a copy of the same store, for who only looks."""
 
     @property
     def shown(self) -> str:
@@ -48,22 +50,39 @@ def parse(url: str) -> Address:
 
     >>> parse("postgresql://me@db/jobs?schema=tests&sslmode=require").schema
     'tests'
+    >>> parse("postgresql://db/jobs?schema=tests&replica=postgresql://copy/jobs").replica.shown
+    'postgresql://copy/jobs (schema tests)'
     >>> parse("postgresql://me@db/jobs?schema=tests&sslmode=require").conninfo
     'postgresql://me@db/jobs?sslmode=require'
     """
     parts = urlsplit(url)
     options = parse_qsl(parts.query, keep_blank_values=True)
-    ours = {name: value for name, value in options if name == "schema" or name in _NUMBERS}
+    ours = {name: value for name, value in options if name in ("schema", "replica", *_NUMBERS)}
     theirs = urlencode([pair for pair in options if pair[0] not in ours])
     schema = ours.pop("schema", SCHEMA)
     if not _NAME.match(schema):
         raise UnsupportedError(
             f"schema={schema!r}: a schema's name is of small letters, digits and underscores"
         )
+    replica = _replica(ours.pop("replica", None), schema)
     numbers = {name: _number(name, text) for name, text in ours.items()}
     size = int(numbers.pop("pool_size", POOL_SIZE))
     conninfo = urlunsplit(("postgresql", parts.netloc, parts.path, theirs, ""))
-    return Address(conninfo, schema, size, **numbers)
+    return Address(conninfo, schema, size, **numbers, replica=replica)
+
+
+def _replica(url: str | None, schema: str) -> Address | None:
+    """Where the replica is; its schema has the same name, unless its URL names another."""
+    if url is None:
+        return None
+    if urlsplit(url).scheme not in ("postgresql", "postgres"):
+        raise UnsupportedError(
+            "replica=...: give the URL of a server, as in replica=postgresql://me@replica/jobs, "
+            "and write %26 for an & in it"
+        )
+    found = parse(url)
+    is_named = any(name == "schema" for name, _ in parse_qsl(urlsplit(url).query))
+    return found if is_named else found._replace(schema=schema)
 
 
 def _number(name: str, text: str) -> float:

@@ -333,16 +333,8 @@ class Database:
     def read(self) -> Iterator[Connection]:
         """Several statements, one moment."""
         self.check_open()
-        with translated(self.address), self._connection() as db:
-            try:
-                with db.pipelined():
-                    db.begin("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-                    yield db
-                    db.execute("COMMIT")
-            except BaseException:
-                with contextlib.suppress(psycopg.Error):
-                    db.raw.rollback()
-                raise
+        with translated(self.address), self._connection() as db, one_moment(db):
+            yield db
 
     def now(self, db: Connection) -> int:
         """The store's time in microseconds, for who only looks."""
@@ -383,6 +375,20 @@ class Database:
             if self._pool is None:
                 self._pool = open_pool(self.address)
             return self._pool
+
+
+@contextlib.contextmanager
+def one_moment(db: Connection) -> Iterator[None]:
+    """A transaction in which every statement sees the same."""
+    try:
+        with db.pipelined():
+            db.begin("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            yield
+            db.execute("COMMIT")
+    except BaseException:
+        with contextlib.suppress(psycopg.Error):
+            db.raw.rollback()
+        raise
 
 
 _OPEN: Final[weakref.WeakSet[Database]] = weakref.WeakSet()

@@ -15,7 +15,7 @@ import msgspec
 
 from leasehold.core.model.budget import BURIED_AT_ONCE, batched
 from leasehold.core.model.key_limits import KeyInfo
-from leasehold.core.model.queue_config import QueueInfo, QueueRule, QueueState
+from leasehold.core.model.queue_config import DELETED_RULE, QueueInfo, QueueRule, QueueState
 from leasehold.core.model.records import Purged
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import WAITING, Status
@@ -47,9 +47,11 @@ KNOWN: Final = "SELECT 1 FROM lane WHERE queue = ? LIMIT 1"
 # Few rows: one per queue and task. `coalesce` makes one statement of it, for one queue and for all.
 FIGURES: Final = (
     f"SELECT queue, {', '.join(f'sum({status.value})' for status in Status)}, "  # noqa: S608  # our own names
-    "min(iif(typeof(made_at) = 'integer', made_at, NULL)) "
+    "min(iif(typeof(made_at) = 'integer', made_at, NULL)), min(deleted_after IS total_submitted) "
     "FROM lane WHERE queue = coalesce(?, queue) GROUP BY queue"
 )
+# Until more is submitted to it than was by then.
+NOTE_DELETED: Final = "UPDATE lane SET deleted_after = total_submitted WHERE queue = ?"
 HELD: Final = """
     SELECT queue, task, held_until FROM lane
     WHERE queue = coalesce(?, queue) AND held_until > ? ORDER BY task
@@ -125,6 +127,8 @@ class QueueBook:
     def forget_rule(self, queue: str) -> None:
         step = self._step
         step.execute(FORGET_RULE, (queue,))
+        step.write_counters()
+        step.execute(NOTE_DELETED, (queue,))
         step.execute(FORGET_BUCKETS, (queue,))
         rebalance.forget(step, queue)
         step.rules_changed()
@@ -202,8 +206,11 @@ def infos(db: apsw.Connection, now: int, queue: str | None = None) -> list[Queue
     figures: Any = db.execute(FIGURES, (queue,))
     counts: dict[str, dict[Status, int]] = {}
     since: dict[str, datetime] = {}
-    for name, *sums, first in figures:
+    deleted: set[str] = set()
+    for name, *sums, first, is_deleted in figures:
         counts[name] = dict(zip(Status, sums, strict=True))
+        if is_deleted:
+            deleted.add(name)
         if first is not None and 0 < first <= MOMENT_MAX:
             since[name] = from_micros(first)
     held: dict[str, dict[str, datetime]] = {}
@@ -212,17 +219,18 @@ def infos(db: apsw.Connection, now: int, queue: str | None = None) -> list[Queue
         held.setdefault(name, {})[task] = from_micros(until)
     names = rules.keys() | counts.keys() if queue is None else {queue} & (rules.keys() | counts)
     book = BucketBook(db, now)
-    return [
+    found = (
         _info(
             name,
-            rules.get(name) or QueueRule(),
+            rules.get(name) or (DELETED_RULE if name in deleted else QueueRule()),
             counts.get(name) or dict.fromkeys(Status, 0),
             held.get(name) or {},
             since.get(name),
             book,
         )
         for name in sorted(names)
-    ]
+    )
+    return [info for info in found if not info.is_gone]
 
 
 def _info(

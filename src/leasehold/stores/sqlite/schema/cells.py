@@ -109,6 +109,7 @@ CELLS: Final[dict[str, dict[str, str]]] = {
         **dict.fromkeys((*COUNTERS, *TOTALS), WHOLE),
         **BREAKER,
         "made_at": MOMENT,
+        "deleted_after": or_null(WHOLE),
     },
     "job": {
         "seq": WHOLE,

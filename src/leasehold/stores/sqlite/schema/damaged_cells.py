@@ -110,7 +110,7 @@ _INSTEAD: Final[dict[str, dict[str, str]]] = {
     "lane": {
         **dict.fromkeys(("queue", "task"), "'unreadable'"),
         **dict.fromkeys((*COUNTERS, *TOTALS, "made_at"), "0"),
-        **dict.fromkeys(BREAKER, "NULL"),
+        **dict.fromkeys((*BREAKER, "deleted_after"), "NULL"),
     },
     "finished": {"status": "6", "reason": "NULL"},
     "waiting": {"status": "0", "reason": "NULL", "due": "NULL"},

@@ -160,6 +160,8 @@ def put_lanes_right(db: apsw.Connection) -> int:
         changes |= {name: f"unreadable-{lane}" for name in _NAMES if name in columns}
         if "made_at" in columns:
             changes["made_at"] = 0  # It is not known any more.
+        if "deleted_after" in columns:
+            changes["deleted_after"] = None
         if columns & _CLOSED.keys():
             changes |= _CLOSED
         _update(db, "lane", changes, lane)

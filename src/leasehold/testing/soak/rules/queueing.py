@@ -216,6 +216,22 @@ def a_queue_with_jobs_is_deleted_by_force_only(step: Step) -> int:
     return 1
 
 
+@rule("QUE-14")
+def a_deleted_queue_is_told_as_deleted(step: Step) -> int:
+    met = 0
+    if step.method == "delete_queue" and not step.refused:
+        queue = step.call.get("queue")
+        info = step.after.queues.get(queue)
+        jobs = any(job.queue == queue for job in step.after.jobs.values())
+        assert (info is not None) == jobs, f"of {queue} with jobs: {jobs}, it says {info}"
+        assert info is None or info.state is QueueState.DELETED, f"it says {info}"
+        met += 1
+    for job in step.new:
+        info = step.after.info(job.queue)
+        assert info.state is not QueueState.DELETED, f"{job.id} is new, and yet {info}"
+    return met
+
+
 @rule("QUE-10")
 def the_figures_of_a_queue_are_a_recount(step: Step) -> int:
     for name, info in step.after.queues.items():

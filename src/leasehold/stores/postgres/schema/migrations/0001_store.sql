@@ -82,6 +82,7 @@ CREATE TABLE lane (
     held_until               bigint,
     hold_micros              bigint,
     made_at                  bigint NOT NULL,  -- when its first job came
+    deleted_after            bigint,           -- jobs submitted when its queue was deleted, if it was
     UNIQUE (queue, task)
 ) WITH (fillfactor = 50);
 
@@ -126,7 +127,7 @@ CREATE TABLE lane_delta (
 -- The counters as they are now, for who only reads.
 CREATE VIEW lane_now AS
 SELECT lane.id, lane.queue, lane.task, lane.failures_in_row, lane.held_until, lane.hold_micros,
-       lane.made_at,
+       lane.made_at, lane.deleted_after,
        lane.scheduled + coalesce(delta.scheduled, 0) AS scheduled,
        lane.blocked + coalesce(delta.blocked, 0) AS blocked,
        lane.pending + coalesce(delta.pending, 0) AS pending,

@@ -81,6 +81,8 @@ CREATE TABLE lane (
     pending_critical         INTEGER NOT NULL DEFAULT 0,
     -- When its first job came.
     made_at                  INTEGER NOT NULL DEFAULT 0,
+    -- How many jobs had been submitted when its queue was deleted; NULL if it never was.
+    deleted_after            INTEGER,
     UNIQUE (queue, task)
 );
 

@@ -1,0 +1,47 @@
+"""The store's database for who only looks: read where its replica is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from leasehold.stores.postgres.server.address import Address
+from leasehold.stores.postgres.server.connection import Connection
+from leasehold.stores.postgres.server.failures import translated
+from leasehold.stores.postgres.server.replica import Replica
+from leasehold.stores.postgres.writing.database import Database, one_moment
+
+
+class NoDeaths:
+    """Workers hold their locks on the primary: a replica proves nobody dead."""
+
+    def workers(self, db: Connection) -> set[str]:  # noqa: ARG002  # whatever it shows
+        return set()
+
+
+class LookingDatabase:
+    """A `Database` in all but where it reads."""
+
+    def __init__(self, database: Database, replica: Address) -> None:
+        self._database = database
+        self._replica = Replica(replica, database.store_id, database.env)
+        self.deaths = NoDeaths()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._database, name)
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """Several statements, one moment, of the replica where it can be reached."""
+        self._database.check_open()
+        with translated(self._replica.address), self._replica.connection() as db:
+            if db is not None:
+                with one_moment(db):
+                    yield db
+                return
+        with self._database.read() as db:
+            yield db
+
+    def close(self) -> None:
+        self._replica.close()

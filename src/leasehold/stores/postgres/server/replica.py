@@ -1,0 +1,88 @@
+"""A replica of the server, for who only looks: what it shows may be some moments old.
+
+While it cannot be reached, the primary answers in its place.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import psycopg
+from psycopg_pool import PoolTimeout
+
+from leasehold.env import Env
+from leasehold.errors import UnsupportedError
+from leasehold.stores.postgres.server.address import Address
+from leasehold.stores.postgres.server.connection import (
+    Connection,
+    Pool,
+    open_connection,
+    open_pool,
+)
+
+logger = logging.getLogger("leasehold.store")
+
+PATIENCE_SECONDS: Final = 2.0
+"""How long a call waits for a connection to the replica before it goes to the primary."""
+AGAIN_SECONDS: Final = 30.0
+"""So long a replica that could not be reached is left alone."""
+STORE_ID: Final = b"SELECT store_id FROM store_state"
+
+
+class Replica:
+    """Connections to a replica, opened when first needed."""
+
+    def __init__(self, address: Address, store_id: str, env: Env) -> None:
+        self.address = address._replace(pool_timeout_seconds=PATIENCE_SECONDS)
+        self._store_id = store_id
+        self._env = env
+        self._mutex = threading.Lock()
+        self._pool: Pool | None = None
+        self._again_at = 0
+
+    @contextmanager
+    def connection(self) -> Iterator[Connection | None]:
+        """One of them; None while the replica cannot be reached."""
+        try:
+            pool = self._open_pool()
+            raw = None if pool is None else pool.getconn()
+        except (psycopg.OperationalError, PoolTimeout) as error:
+            logger.warning(
+                "the replica %s cannot be reached, and the primary is asked in its place: %s",
+                self.address.shown,
+                error,
+            )
+            self._again_at = self._env.now_micros() + round(AGAIN_SECONDS * 1e6)
+            pool = raw = None
+        if pool is None or raw is None:
+            yield None
+            return
+        try:
+            yield Connection(raw)
+        finally:
+            pool.putconn(raw)
+
+    def _open_pool(self) -> Pool | None:
+        if self._env.now_micros() < self._again_at:
+            return None
+        with self._mutex:
+            if self._pool is None:
+                # By itself first: a pool would go on trying for long where nobody listens.
+                with open_connection(self.address, application_name="leasehold replica") as raw:
+                    row: Any = raw.execute(STORE_ID).fetchone()
+                if row[0] != self._store_id:
+                    raise UnsupportedError(
+                        f"replica=...: {self.address.shown} is no replica of this store"
+                    )
+                self._pool = open_pool(self.address)
+            return self._pool
+
+    def close(self) -> None:
+        with self._mutex:
+            pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.close()

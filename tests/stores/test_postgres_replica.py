@@ -1,0 +1,106 @@
+"""`replica=`: what only looks is read from there, and nothing that anybody decides by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from leasehold import JobNotFoundError, TaskQueue, UnsupportedError
+from leasehold.core.contract.looking import looking
+from leasehold.core.model.job import Draft
+from leasehold.core.model.search import JobFilter
+from leasehold.env import Env, ManualClock
+from leasehold.stores.memory import MemoryStore
+from support.servers import Schemas, needs_psycopg
+
+needs_psycopg()
+
+from leasehold.stores.postgres import PostgresStore  # noqa: E402
+from leasehold.stores.postgres.server import replica as replicas  # noqa: E402
+
+
+@pytest.fixture
+def urls(schemas: Schemas) -> Iterator[tuple[str, str]]:
+    """A store, and one that takes itself for it: as a replica that lags behind, and only reads."""
+    primary, other = schemas.lend(), schemas.lend()
+    with closing(PostgresStore(primary)) as store, closing(PostgresStore(other)) as copy:
+        with copy._database.alone() as db:
+            db.execute("UPDATE store_state SET store_id = $1", (store._database.store_id,))
+        copy.submit([Draft(id="old", task="t")])
+    read_only = quote("-cdefault_transaction_read_only=on")
+    yield f"{primary}&replica={quote(f'{other}&options={read_only}')}", other
+    schemas.take_back(primary)
+    schemas.take_back(other)
+
+
+def test_looking_shows_the_replica_and_deciding_the_primary(urls: tuple[str, str]) -> None:
+    with TaskQueue(urls[0], num_workers=0) as queue:
+        queue.submit("t", job_id="new")
+        assert [job.id for job in queue.search()] == ["old"]
+        assert [job.id for job in queue.search_page().jobs] == ["old"]
+        assert (queue.count().jobs, queue.metrics().submitted) == (1, 1)
+        assert queue.history("new") == []
+        queue.audit_log(), queue.series(), queue.daily(), queue.failures(), queue.worker_totals()
+        assert list(queue.archive.search()) == []
+        # Whoever waits, leases, orders or cleans up sees what is so.
+        with pytest.raises(JobNotFoundError):
+            queue.get("old")
+        assert queue.get("new").id == "new"
+        with pytest.raises(JobNotFoundError):
+            queue.cancel("old")
+        lease = queue.lease(wait=0)
+        assert lease is not None
+        assert lease.job_id == "new"
+        queue.ack(lease)
+        assert [job.id for job in queue.store.search(JobFilter(), limit=9).jobs] == ["new"]
+
+
+def test_a_replica_proves_nobody_dead(urls: tuple[str, str]) -> None:
+    with closing(PostgresStore(urls[0])) as store:
+        assert store.looking().metrics().submitted == 1
+        assert store.looking().lifetimes()
+        assert store.dead_workers() == set()
+
+
+def test_the_primary_answers_for_a_replica_that_is_away(
+    schemas: Schemas, caplog: pytest.LogCaptureFixture
+) -> None:
+    url, clock = schemas.lend(), ManualClock()
+    away = quote("postgresql://me@localhost:1/jobs")
+    with closing(PostgresStore(f"{url}&replica={away}", env=Env(clock=clock))) as store:
+        store.submit([Draft(id="job", task="t")])
+        found = [store.looking().search(JobFilter(), limit=9).jobs[0].id for _ in range(3)]
+        assert found == ["job"] * 3
+        assert caplog.text.count("cannot be reached, and the primary is asked") == 1
+        clock.advance(replicas.AGAIN_SECONDS + 1)
+        assert store.looking().count(JobFilter()).jobs == 1
+        assert caplog.text.count("cannot be reached, and the primary is asked") == 2
+    schemas.take_back(url)
+
+
+def test_what_is_no_replica_is_refused(urls: tuple[str, str], schemas: Schemas) -> None:
+    other = schemas.lend()
+    with closing(PostgresStore(other)):
+        pass
+    primary = urls[0].partition("&replica")[0]
+    with (
+        closing(PostgresStore(f"{primary}&replica={quote(other)}")) as store,
+        pytest.raises(UnsupportedError, match="no replica of this store"),
+    ):
+        store.looking().stats()
+    schemas.take_back(other)
+    with pytest.raises(UnsupportedError, match="give the URL of a server"):
+        PostgresStore(f"{primary}&replica=standby.example.org")
+
+
+def test_a_store_without_a_replica_is_asked_itself(schemas: Schemas) -> None:
+    memory: Any = MemoryStore(Env())
+    assert looking(memory) is memory
+    url = schemas.lend()
+    with closing(PostgresStore(url)) as store:
+        assert looking(store) is store
+    schemas.take_back(url)
