@@ -26,6 +26,7 @@ AXE = (Path(__file__).parent / "vendor/axe.min.js").read_text(encoding="utf-8")
 PAGES = (
     "", "queues", "jobs", "failures", "dead-letters", "schedules", "workers", "health", "settings",
     "audit", "queue?name=mail", "confirm?order=pause-queue&queue=mail", "jobs?q=stauts:dead",
+    "operations", "confirm?order=discard-letters",
 )  # fmt: skip
 RUN_AXE = "axe.run({resultTypes: ['violations'], runOnly: ['wcag2a', 'wcag2aa']})"
 LOUD = ("error", "warning")

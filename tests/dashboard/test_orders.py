@@ -42,15 +42,7 @@ def test_the_question_says_how_many_jobs(people: People, order: str) -> None:
         people.queue.submit("a", queue=name)
     page = people.somebody("operator").get("confirm", params={"order": order, "queue": name})
     assert page.status_code == 200
-    assert "3 pending" in page.text or "3 waiting jobs" in page.text
-
-
-def test_a_purge_deletes_what_waits(people: People) -> None:
-    for _ in range(4):
-        people.queue.submit("a", queue="purged")
-    told = give(people.somebody("operator"), "purge-queue", queue="purged")
-    assert told["n"] == ["4"]
-    assert people.queue.count(queue="purged").jobs == 0
+    assert "3 pending" in page.text or "Purge 3 jobs" in page.text
 
 
 def test_a_job_is_cancelled_with_a_reason(people: People) -> None:
@@ -69,17 +61,6 @@ def test_a_dead_job_is_replayed_and_another_discarded(people: People) -> None:
     assert people.queue.get(replayed).status.value == "pending"
     give(client, "discard", job_id=discarded)
     assert people.store.get(discarded) is None
-
-
-def test_dead_letters_are_replayed_or_discarded_by_filter(people: People) -> None:
-    client = people.somebody("operator")
-    for queue in ("here", "here", "there"):
-        dead(people, queue)
-    page = client.get("confirm", params={"order": "replay-letters", "queue": "here"})
-    assert "Replay 2 jobs" in page.text
-    assert give(client, "replay-letters", queue="here")["n"] == ["2"]
-    assert people.queue.count(queue="there", status="dead").jobs == 1
-    assert give(client, "discard-letters", queue="there")["n"] == ["1"]
 
 
 def test_a_schedule_runs_now_rests_and_goes_on(people: People) -> None:

@@ -20,8 +20,19 @@ from starlette.routing import BaseRoute, Mount, Route
 
 from leasehold.core.contract.store import Store
 from leasehold.core.model.tokens import Role
+from leasehold.core.rules.operations import Operation
+from leasehold.dashboard.bulk import agreement
 from leasehold.dashboard.orders import order_named, told
-from leasehold.dashboard.pages import failures, job, jobs, letters, overview, queues, tables
+from leasehold.dashboard.pages import (
+    failures,
+    job,
+    jobs,
+    letters,
+    operations,
+    overview,
+    queues,
+    tables,
+)
 from leasehold.dashboard.searching import SearchError
 from leasehold.dashboard.session import COOKIE, Sessions, forget, keep
 from leasehold.dashboard.shown import link, templates
@@ -68,11 +79,13 @@ PAGES: Final[tuple[tuple[str, str, str, View, tuple[Role, ...]], ...]] = (
     ("dead-letters", "dead-letters", "Dead letters", letters.letters, OPERATOR),
     ("schedules", "schedules", "Schedules", tables.schedules, OPERATOR),
     ("workers", "workers", "Workers", tables.workers, OPERATOR),
+    ("operations", "operations", "Operations", operations.operations, OPERATOR),
     ("health", "health", "Health", tables.health, OPERATOR),
     ("settings", "settings", "Settings", tables.settings, OPERATOR),
     ("audit", "audit", "Audit", tables.audit, ADMIN),
     ("queue", "", "", queues.queue, ANYBODY_KNOWN),
     ("job", "", "", job.job, ANYBODY_KNOWN),
+    ("operation", "", "", operations.operation, OPERATOR),
     ("failure", "", "", failures.failure, OPERATOR),
 )
 """Path, name and title in the navigation (none for a page about one thing), view, and for whom.
@@ -227,7 +240,13 @@ class _Face:
             question = action.ask(desk, fields) if action.ask else None
             if question is None:
                 raise InvalidRequestError("this order is not asked about")
-            values = {"question": question, "fields": fields, "back": action.back(fields)}
+            agreed = {"agreed": agreement(question.plan)} if question.plan else {}
+            values = {
+                "question": question,
+                "fields": {**fields, **agreed},
+                "back": action.back(fields),
+                "now": desk.queue.now(),
+            }
             return Page("confirm.html", {"title": question.title, "page": "", **values})
 
         action = order_named(fields.get("order", ""))
@@ -242,6 +261,8 @@ class _Face:
             action = order_named(name)
             caller.check_role(action.roles)
             count = self.api.guarded(lambda: action.do(self.desk, caller, fields))
+            if isinstance(count, Operation):
+                return _see(link("operation", id=count.id))
             back = action.back(fields)
             return _see(f"{back}{'&' if '?' in back else '?'}done={name}&n={count}")
 

@@ -8,23 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from itertools import islice
 from typing import Final
 
-from leasehold.core.model.refusals import no_queue
-from leasehold.core.model.search import JobFilter
-from leasehold.core.model.status import WAITING, Status
+from leasehold.core.model.job import Job
+from leasehold.core.model.status import Status
 from leasehold.core.model.tokens import Role
-from leasehold.core.rules.filter_orders import DiscardAll, Order, ReplayAll
-from leasehold.dashboard.pages.failures import AT_ONCE_MAX, dead_jobs, group_of
+from leasehold.core.rules.filter_orders import CancelAll, ReplayAll, ReprioritizeAll
+from leasehold.core.rules.operations import Operation, OperationDraft, Plan, is_undoable
+from leasehold.dashboard.bulk import BULK
 from leasehold.dashboard.shown import link
 from leasehold.dashboard.visit import Desk
+from leasehold.documents.operations import done_of, undo_of, verb_of, why_skipped
 from leasehold.errors import InvalidRequestError
-from leasehold.queue.orders import change_many, order_all
 from leasehold.service.api import OPERATIONS
 from leasehold.service.caller import Caller
 
 Fields = Mapping[str, str]
+OPERATOR: Final[tuple[Role, ...]] = ("operator",)
 _BY_NAME: Final = {each.name: each for each in OPERATIONS}
 
 
@@ -35,8 +35,15 @@ class Question:
     title: str
     effect: str
     button: str
+    """Empty if there is nothing to do."""
     is_grave: bool = False
     has_reason: bool = False
+    has_priority: bool = False
+    has_reset: bool = False
+    plan: Plan | None = None
+    """Of an order to many jobs."""
+    samples: tuple[Job, ...] = ()
+    why_skipped: str = ""
 
 
 @dataclass(frozen=True)
@@ -44,8 +51,8 @@ class Action:
     """One order."""
 
     roles: tuple[Role, ...]
-    do: Callable[[Desk, Caller, Fields], int]
-    """Answers how many jobs it was done to."""
+    do: Callable[[Desk, Caller, Fields], int | Operation]
+    """Answers how many jobs it was done to, or the operation that sees to it."""
     told: str
     """What the next page says; {n} is that number."""
     back: Callable[[Fields], str]
@@ -113,86 +120,65 @@ def _ask_drain(desk: Desk, fields: Fields) -> Question:
     return Question(f"Drain queue {info.name}?", effect, "Drain the queue")
 
 
-def _ask_purge(desk: Desk, fields: Fields) -> Question:
-    name = _given(fields, "queue")
-    count = desk.queue.count(JobFilter(queues=(name,), statuses=tuple(WAITING)))
+# -- operations ------------------------------------------------------------------------------------
+
+
+def _ask_bulk(name: str) -> Callable[[Desk, Fields], Question]:
+    """The question of an order to many jobs: its plan."""
+    bulk = BULK[name]
+
+    def ask(desk: Desk, fields: Fields) -> Question:
+        plan = bulk.plan(desk, fields)
+        verb, jobs = verb_of(plan.order), "1 job" if plan.planned == 1 else f"{plan.planned:,} jobs"
+        undo = undo_of(plan.order, plan.counts)
+        return Question(
+            f"{verb.capitalize()} {bulk.about(fields)}?",
+            f"{verb.capitalize()} {jobs}. {undo}" if plan.planned else "No such job can take it.",
+            f"{verb.capitalize()} {jobs}" if plan.planned else "",
+            is_grave=not is_undoable(plan.order),
+            has_reason=isinstance(plan.order, CancelAll),
+            has_priority=isinstance(plan.order, ReprioritizeAll),
+            has_reset=isinstance(plan.order, ReplayAll),
+            plan=plan,
+            samples=tuple(desk.queue.operations.samples(plan)),
+            why_skipped=why_skipped(plan.order),
+        )
+
+    return ask
+
+
+def _bulk(name: str, back: Callable[[Fields], str]) -> Action:
+    return Action(OPERATOR, BULK[name].begin, "", back, _ask_bulk(name))
+
+
+def _known(desk: Desk, fields: Fields) -> Operation:
+    return desk.queue.operations.get(_given(fields, "operation"))
+
+
+def _stop(desk: Desk, caller: Caller, fields: Fields) -> Operation:
+    return desk.store.stop_operation(_known(desk, fields).id, actor=caller.actor)
+
+
+def _continue(desk: Desk, caller: Caller, fields: Fields) -> Operation:
+    operation = _known(desk, fields)
+    desk.runner.start(operation)
+    return operation
+
+
+def _ask_undo(desk: Desk, fields: Fields) -> Question:
+    known = _known(desk, fields)
     effect = (
-        f"{count} waiting jobs are deleted for good. What runs, and what has ended, stays. Jobs of "
-        "other queues that depend on them are told as if they had been cancelled."
+        f"{known.changed:,} jobs were {done_of(known.order)}. {undo_of(known.order, known.counts)} "
+        "Those that were leased or changed since are left as they are, and counted."
     )
-    return Question(f"Purge queue {name}?", effect, f"Delete {count} jobs", is_grave=True)
+    return Question("Undo this operation?", effect, "Undo the operation")
 
 
-def _purge(desk: Desk, caller: Caller, fields: Fields) -> int:
-    name = _given(fields, "queue")
-    if desk.store.queue_info(name) is None:
-        raise no_queue(name)
-    purged, more = 0, True
-    while more:
-        answer = desk.store.purge_queue(name, JobFilter(), actor=caller.actor)
-        purged, more = purged + answer.purged, answer.more
-    return purged
-
-
-# -- dead letters, and groups of failures ----------------------------------------------------------
-
-
-def _letters(fields: Fields) -> JobFilter:
-    queue, task = fields.get("queue"), fields.get("task")
-    return JobFilter(
-        statuses=(Status.DEAD,),
-        queues=(queue,) if queue else None,
-        tasks=(task,) if task else None,
-    )
-
-
-def _those(fields: Fields) -> str:
-    told = [f"{name} {fields[name]}" for name in ("queue", "task") if fields.get(name)]
-    return f" of {' and '.join(told)}" if told else ""
-
-
-def _ask_replay_letters(desk: Desk, fields: Fields) -> Question:
-    count = desk.queue.count(_letters(fields))
-    effect = f"{count} dead letters{_those(fields)} get one attempt more, at once."
-    return Question("Replay dead letters?", effect, f"Replay {count} jobs")
-
-
-def _ask_discard_letters(desk: Desk, fields: Fields) -> Question:
-    count = desk.queue.count(_letters(fields))
-    effect = f"{count} dead letters{_those(fields)} are deleted with all their records, for good."
-    return Question("Discard dead letters?", effect, f"Discard {count} jobs", is_grave=True)
-
-
-def _order_letters(order: Order) -> Callable[[Desk, Caller, Fields], int]:
-    def do(desk: Desk, caller: Caller, fields: Fields) -> int:
-        return order_all(desk.store, order, _letters(fields), caller.actor, desk.api.blobs)
-
-    return do
-
-
-def _of_group(desk: Desk, fields: Fields) -> list[str]:
-    group = group_of(desk, _given(fields, "fingerprint"))
-    return [job.id for job in islice(dead_jobs(desk, group), AT_ONCE_MAX)]
-
-
-def _ask_replay_group(desk: Desk, fields: Fields) -> Question:
-    group = group_of(desk, _given(fields, "fingerprint"))
-    count = len(_of_group(desk, fields))
-    most = f", the newest {AT_ONCE_MAX:,}," if count == AT_ONCE_MAX else ""
-    effect = (
-        f"{count:,} dead letters{most} of task {group.task} in queue {group.queue} that died of "
-        f"exactly this {group.error_type} get one attempt more, at once. To be careful, replay one "
-        "of them first and see what becomes of it."
-    )
-    return Question("Replay this group?", effect, f"Replay {count:,} jobs")
-
-
-def _replay_group(desk: Desk, caller: Caller, fields: Fields) -> int:
-    return change_many(
-        lambda job_ids: desk.store.replay(job_ids, reset_attempts=False, actor=caller.actor),
-        _of_group(desk, fields),
-        strict=False,
-    )
+def _undo(desk: Desk, caller: Caller, fields: Fields) -> Operation:
+    draft = OperationDraft(id=desk.env.new_id(), undoes=_given(fields, "operation"))
+    operation = desk.store.begin_operation(draft, actor=caller.actor)
+    desk.runner.start(operation)
+    return operation
 
 
 # -- the table -------------------------------------------------------------------------------------
@@ -210,11 +196,21 @@ def _to_letters(fields: Fields) -> str:
     return link("dead-letters", queue=fields.get("queue"), task=fields.get("task"))
 
 
+def _to_group(fields: Fields) -> str:
+    return link("failure", fingerprint=fields["fingerprint"])
+
+
+def _to_jobs(fields: Fields) -> str:
+    return link("jobs", q=fields.get("q"))
+
+
+def _to_operation(fields: Fields) -> str:
+    return link("operation", id=fields["operation"])
+
+
 def _to(page: str) -> Callable[[Fields], str]:
     return lambda _: page
 
-
-OPERATOR: Final[tuple[Role, ...]] = ("operator",)
 
 ORDERS: Final[dict[str, Action]] = {
     "cancel": Action(
@@ -239,21 +235,17 @@ ORDERS: Final[dict[str, Action]] = {
         OPERATOR, _operation("drain_queue", "queue"), "The queue accepts no more jobs.",
         _to_queue, _ask_drain,
     ),
-    "purge-queue": Action(
-        OPERATOR, _purge, "{n} waiting jobs were deleted.", _to_queue, _ask_purge,
-    ),
-    "replay-letters": Action(
-        OPERATOR, _order_letters(ReplayAll()), "{n} dead letters get another attempt.",
-        _to_letters, _ask_replay_letters,
-    ),
-    "discard-letters": Action(
-        OPERATOR, _order_letters(DiscardAll()), "{n} dead letters were deleted.", _to_letters,
-        _ask_discard_letters,
-    ),
-    "replay-group": Action(
-        OPERATOR, _replay_group, "{n} jobs of the group get another attempt.",
-        lambda fields: link("failure", fingerprint=fields["fingerprint"]), _ask_replay_group,
-    ),
+    "purge-queue": _bulk("purge-queue", _to_queue),
+    "replay-letters": _bulk("replay-letters", _to_letters),
+    "discard-letters": _bulk("discard-letters", _to_letters),
+    "replay-group": _bulk("replay-group", _to_group),
+    "cancel-found": _bulk("cancel-found", _to_jobs),
+    "replay-found": _bulk("replay-found", _to_jobs),
+    "reprioritize-found": _bulk("reprioritize-found", _to_jobs),
+    "discard-found": _bulk("discard-found", _to_jobs),
+    "stop-operation": Action(OPERATOR, _stop, "", _to("operations")),
+    "continue-operation": Action(OPERATOR, _continue, "", _to("operations")),
+    "undo-operation": Action(OPERATOR, _undo, "", _to_operation, _ask_undo),
     "run-schedule": Action(
         OPERATOR, _operation("run_schedule", "name"), "Its job was submitted, out of turn.",
         _to("schedules"),

@@ -10,9 +10,11 @@ from typing import Any, Final
 from starlette.datastructures import QueryParams
 
 from leasehold.core.model.tokens import Role
+from leasehold.dashboard.operation_runner import OperationRunner
 from leasehold.observe.findings import Finding
 from leasehold.queue.facade import TaskQueue
 from leasehold.queue.health import findings_of
+from leasehold.queue.operations import Operations
 from leasehold.service.api import Api
 from leasehold.service.caller import Caller
 
@@ -31,6 +33,7 @@ class Desk:
         self.store = api.store
         self.env = api.env
         self.queue = TaskQueue(api.store, num_workers=0, env=api.env, actor="dashboard")
+        self.runner = OperationRunner(Operations(api.store, "dashboard", api.env, api.blobs))
         self._lock = Lock()
         self._findings: list[Finding] = []
         self._findings_end = float("-inf")

@@ -459,7 +459,10 @@ class Loop:
         if lease.task != COMMAND_TASK:
             return self._registry.find(lease.task)
         if not self._rules.allow_commands:
-            raise UnknownTaskError("this worker runs no commands: start it with allow_commands")
+            raise UnknownTaskError(
+                "this worker runs no commands: start it with --allow-commands, or in Python with "
+                "allow_commands=True"
+            )
         return COMMAND
 
     def _hand_back_unrunnable(self, lease: Lease, error: BaseException) -> None:

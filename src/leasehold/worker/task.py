@@ -6,6 +6,7 @@ import importlib
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from types import ModuleType
 from typing import Any, Literal
 
 import msgspec
@@ -16,7 +17,7 @@ from leasehold.core.model.outcome import Fail, Outcome
 from leasehold.core.model.retry import PERMANENT, RETRYABLE
 from leasehold.errors import InvalidJobError, TaskNotImportableError, UnknownTaskError
 from leasehold.worker.describe import message_of
-from leasehold.worker.modules import attribute, module_here
+from leasehold.worker.modules import attribute, module_here, own_attribute
 
 ExecutorKind = Literal["thread", "async", "process", "command"]
 
@@ -153,7 +154,7 @@ class TaskRegistry:
             raise UnknownTaskError(_not_allowed(name, module_name, path))
         try:
             module = module_here(module_name) or importlib.import_module(module_name)
-            target = attribute(module, path)
+            target = own_attribute(module, path)
         except (Exception, SystemExit) as error:  # Importing a module runs anybody's code.
             raise UnknownTaskError(
                 f"task {name!r} cannot be imported here: {message_of(error)}"
@@ -163,10 +164,32 @@ class TaskRegistry:
         if isinstance(definition, TaskDefinition):
             # Its jobs may bear another name than its own: the one it is imported by.
             return replace(definition, codec=definition.codec.for_task(name))
-        if not callable(target):
-            raise UnknownTaskError(f"{name!r} is not a function")
+        if not _is_defined_in(module, path, target):
+            raise UnknownTaskError(_not_its_own(name, module_name, target))
         codec = CallCodec(target, task=name, pickle_key=self._pickle_key)
         return TaskDefinition(name, target, codec, default_executor(target))
+
+
+def _is_defined_in(module: ModuleType, path: str, target: Any) -> bool:
+    """Whether it is a function that this very module defines under this very name.
+
+    What a module has imported is not its own: or `import os` in it would let a job run `os.system`.
+    """
+    return (
+        callable(target)
+        and not isinstance(target, type)
+        and getattr(target, "__module__", None) == module.__name__
+        and getattr(target, "__qualname__", None) == path
+    )
+
+
+def _not_its_own(name: str, module_name: str, target: Any) -> str:
+    if inspect.isfunction(target):
+        return (
+            f"{name!r} is a function that {module_name} has from elsewhere: submit it as "
+            f"{target.__module__}:{target.__qualname__}, and let the worker import that module"
+        )
+    return f"{name!r} is not a function that {module_name} defines"
 
 
 def _not_allowed(name: str, module_name: str, path: str) -> str:

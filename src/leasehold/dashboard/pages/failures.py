@@ -20,8 +20,8 @@ from leasehold.queue.filters import found
 NEW_SECONDS: Final = 3600
 QUIET_SECONDS: Final = 24 * 3600
 SHOWN_MAX: Final = 100
-AT_ONCE_MAX: Final = 10_000
-"""How many jobs of a group are acted on at once; the page says so before."""
+COUNTED_MAX: Final = 10_000
+"""How many dead letters of a group its page counts; a plan counts all."""
 
 
 def failures(desk: Desk, visit: Visit) -> Page:
@@ -53,7 +53,7 @@ def failure(desk: Desk, visit: Visit) -> Page:
     group = group_of(desk, visit.text("fingerprint"))
     jobs = [each for each in (desk.store.get(job_id) for job_id in group.jobs) if each is not None]
     latest = next((each.error for each in jobs if each.error is not None), None)
-    dead = list(islice(dead_jobs(desk, group), AT_ONCE_MAX + 1))
+    dead = list(islice(dead_jobs(desk, group), COUNTED_MAX + 1))
     return Page(
         "failure.html",
         {
@@ -66,7 +66,7 @@ def failure(desk: Desk, visit: Visit) -> Page:
             "error": latest,
             "frames": frames(latest.traceback) if latest else [],
             "dead": len(dead),
-            "at_once_max": AT_ONCE_MAX,
+            "counted_max": COUNTED_MAX,
         },
     )
 

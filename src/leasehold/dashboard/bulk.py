@@ -1,0 +1,160 @@
+"""Orders to many jobs from a page: what is planned, and how an agreed plan begins.
+
+The question that a person answers was asked at one moment. The form brings that moment and the
+numbers back, so that exactly what was announced is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import cast
+
+import msgspec
+
+from leasehold.core.model.job import PriorityLike, priority_of
+from leasehold.core.model.search import JobFilter
+from leasehold.core.model.status import Status
+from leasehold.core.rules import operations
+from leasehold.core.rules.filter_orders import (
+    CancelAll,
+    DiscardAll,
+    Order,
+    PurgeAll,
+    ReplayAll,
+    ReprioritizeAll,
+)
+from leasehold.core.rules.operations import Operation, OperationDraft, Plan
+from leasehold.dashboard.pages.failures import dead_jobs, group_of
+from leasehold.dashboard.searching import parse
+from leasehold.dashboard.visit import Desk
+from leasehold.errors import InvalidRequestError
+from leasehold.service.caller import Caller
+
+Fields = Mapping[str, str]
+DEFAULT_PRIORITY = 50
+
+
+class Agreed(msgspec.Struct, frozen=True):
+    """What a person was told, and said yes to."""
+
+    at: datetime
+    fitting: dict[Status, int]
+
+
+@dataclass(frozen=True)
+class Bulk:
+    """An order to all jobs that the fields of a form describe."""
+
+    order: Callable[[Fields], Order]
+    where: Callable[[Desk, Fields, datetime], JobFilter]
+    about: Callable[[Fields], str]
+    """The jobs in words: "dead letters of queue mail"."""
+
+    def plan(self, desk: Desk, fields: Fields) -> Plan:
+        """The plan of this moment."""
+        where = self.where(desk, fields, desk.queue.now())
+        return desk.queue.operations.plan(self.order(fields), where)
+
+    def begin(self, desk: Desk, caller: Caller, fields: Fields) -> Operation:
+        """Let the operation begin that was agreed to, and carry it out in the background."""
+        plan = self._agreed(desk, fields) or self.plan(desk, fields)
+        draft = OperationDraft(id=desk.env.new_id(), plan=plan)
+        operation = desk.store.begin_operation(draft, actor=caller.actor)
+        desk.runner.start(operation)
+        return operation
+
+    def _agreed(self, desk: Desk, fields: Fields) -> Plan | None:
+        told = fields.get("agreed")
+        if not told:
+            return None
+        try:
+            agreed = msgspec.json.decode(told, type=Agreed)
+        except msgspec.DecodeError as error:
+            raise InvalidRequestError(f"the form brings no plan: {error}") from None
+        where = self.where(desk, fields, agreed.at)
+        return operations.plan(self.order(fields), where, agreed.at, agreed.fitting)
+
+
+def agreement(plan: Plan) -> str:
+    """What the form of a question brings back."""
+    return msgspec.json.encode(Agreed(plan.at, {**plan.counts, **plan.skipped})).decode()
+
+
+# -- which jobs ------------------------------------------------------------------------------------
+
+
+def _letters(_: Desk, fields: Fields, __: datetime) -> JobFilter:
+    queue, task = fields.get("queue"), fields.get("task")
+    return JobFilter(
+        statuses=(Status.DEAD,),
+        queues=(queue,) if queue else None,
+        tasks=(task,) if task else None,
+    )
+
+
+def _queue(_: Desk, fields: Fields, __: datetime) -> JobFilter:
+    return JobFilter(queues=(_given(fields, "queue"),))
+
+
+def _group(desk: Desk, fields: Fields, _: datetime) -> JobFilter:
+    group = group_of(desk, _given(fields, "fingerprint"))
+    return JobFilter(ids=tuple(job.id for job in dead_jobs(desk, group)))
+
+
+def _search(_: Desk, fields: Fields, now: datetime) -> JobFilter:
+    return parse(fields.get("q", ""), now).where
+
+
+def _those(fields: Fields) -> str:
+    told = [f"{name} {fields[name]}" for name in ("queue", "task") if fields.get(name)]
+    return f" of {' and '.join(told)}" if told else ""
+
+
+def _found(fields: Fields) -> str:
+    return f"jobs that fit {fields['q']}" if fields.get("q") else "all jobs"
+
+
+def _given(fields: Fields, name: str) -> str:
+    if not fields.get(name):
+        raise InvalidRequestError(f"the form says nothing about {name}")
+    return fields[name]
+
+
+# -- which order -----------------------------------------------------------------------------------
+
+
+def _cancel(fields: Fields) -> Order:
+    return CancelAll(fields.get("reason", ""))
+
+
+def _replay(fields: Fields) -> Order:
+    return ReplayAll(reset_attempts=fields.get("reset") == "on")
+
+
+def _reprioritize(fields: Fields) -> Order:
+    given = fields.get("priority") or str(DEFAULT_PRIORITY)
+    meant = int(given) if given.isdecimal() else cast("PriorityLike", given)
+    return ReprioritizeAll(priority_of(meant))
+
+
+def _discard(_: Fields) -> Order:
+    return DiscardAll()
+
+
+def _purge(_: Fields) -> Order:
+    return PurgeAll()
+
+
+BULK: dict[str, Bulk] = {
+    "replay-letters": Bulk(_replay, _letters, lambda fields: f"dead letters{_those(fields)}"),
+    "discard-letters": Bulk(_discard, _letters, lambda fields: f"dead letters{_those(fields)}"),
+    "replay-group": Bulk(_replay, _group, lambda _: "the dead letters of this group"),
+    "purge-queue": Bulk(_purge, _queue, lambda fields: f"queue {fields.get('queue', '')}"),
+    "cancel-found": Bulk(_cancel, _search, _found),
+    "replay-found": Bulk(_replay, _search, _found),
+    "reprioritize-found": Bulk(_reprioritize, _search, _found),
+    "discard-found": Bulk(_discard, _search, _found),
+}
+"""By the name that forms have for it."""

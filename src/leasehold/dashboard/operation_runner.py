@@ -1,0 +1,32 @@
+"""Operations that a page began, carried out behind it: one thread each, while they last."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import Final
+
+from leasehold.core.rules.operations import Operation
+from leasehold.errors import LeaseholdError
+from leasehold.queue.operations import Operations
+
+LOG: Final = logging.getLogger("leasehold.dashboard")
+
+
+class OperationRunner:
+    """Carries operations out. Whatever ends it early, the store has all that was done."""
+
+    def __init__(self, operations: Operations) -> None:
+        self._operations = operations
+
+    def start(self, operation: Operation) -> None:
+        """Carry an operation out in the background."""
+        name = f"leasehold-operation-{operation.id}"
+        threading.Thread(target=self._run, args=(operation,), name=name, daemon=True).start()
+
+    def _run(self, operation: Operation) -> None:
+        try:
+            self._operations.carry_out(operation)
+        except LeaseholdError as error:
+            # The page shows it as interrupted, and offers to continue it.
+            LOG.warning("operation %s was interrupted: %s", operation.id, error)

@@ -1,0 +1,148 @@
+"""Orders to many jobs: a plan is shown, exactly that is done, and it can be watched and undone."""
+
+from __future__ import annotations
+
+import re
+import threading
+from html import unescape
+from urllib.parse import parse_qs, urlsplit
+
+import httpx
+import pytest
+
+from dashboard.conftest import People
+from dashboard.test_pages import dead
+from leasehold import CancelAll, Operation, OperationState
+from leasehold.queue.operations import Operations
+
+HIDDEN = re.compile(r'<input type="hidden" name="([^"]*)" value="([^"]*)">')
+
+
+@pytest.fixture(autouse=True)
+def ended(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Set whenever an operation has been carried out."""
+    event = threading.Event()
+    carry_out = Operations.carry_out
+
+    def told(self: Operations, operation: Operation) -> Operation:
+        try:
+            return carry_out(self, operation)
+        finally:
+            event.set()
+
+    monkeypatch.setattr(Operations, "carry_out", told)
+    return event
+
+
+def planned(client: httpx.Client, order: str, **fields: str) -> tuple[str, dict[str, str]]:
+    """The page that asks, and what its form sends."""
+    page = client.get("confirm", params={"order": order, **fields})
+    assert page.status_code == 200, page.text
+    form = page.text[page.text.index('action="do"') :]
+    return page.text, {unescape(name): unescape(value) for name, value in HIDDEN.findall(form)}
+
+
+def agree(client: httpx.Client, form: dict[str, str], ended: threading.Event) -> str:
+    """Send the form, and wait until its operation has ended; answers with the operation's id."""
+    ended.clear()
+    answer = client.post("do", data=form)
+    assert answer.status_code == 303, answer.text
+    address = urlsplit(answer.headers["location"])
+    assert address.path.endswith("operation")
+    assert ended.wait(30)
+    return parse_qs(address.query)["id"][0]
+
+
+def test_what_is_announced_is_what_is_done(people: People, ended: threading.Event) -> None:
+    client = people.somebody("operator", name="ada")
+    first, second = dead(people, "here"), dead(people, "here")
+    people.queue.submit("a", queue="here", delay=3600)
+    page, form = planned(client, "replay-found", q="queue:here")
+    assert "Replay 2 jobs" in page
+    assert "1 left alone: only dead and cancelled jobs are replayed" in page
+    assert first[-8:] in page
+    assert "can be undone" in page
+    late = dead(people, "here")
+    people.queue.replay(second)
+    operation_id = agree(client, form, ended)
+    assert people.queue.get(first).status.value == "pending"
+    assert people.queue.get(late).status.value == "dead"
+    shown = client.get("operation", params={"id": operation_id}).text
+    assert "1 of 2 replayed" in shown
+    assert "1 had moved on" in shown
+    assert people.store.operations()[0].actor == "token:ada"
+    assert operation_id in client.get("operations").text
+    audit = people.somebody("admin").get("audit").text
+    assert f"operation?id={operation_id}" in audit
+
+
+def test_an_operation_is_undone(people: People, ended: threading.Event) -> None:
+    client = people.somebody("operator")
+    jobs = [people.queue.submit("a", queue="undone").id for _ in range(3)]
+    _, form = planned(client, "cancel-found", q="queue:undone")
+    operation_id = agree(client, {**form, "reason": "sold out"}, ended)
+    assert people.queue.get(jobs[0]).reason == "sold out"
+    assert "Undo…" in client.get("operation", params={"id": operation_id}).text
+    page, form = planned(client, "undo-operation", operation=operation_id)
+    assert "3 jobs were cancelled" in page
+    undo_id = agree(client, form, ended)
+    assert {people.queue.get(each).status.value for each in jobs} == {"pending"}
+    assert "It undoes" in client.get("operation", params={"id": undo_id}).text
+    assert client.post("do", data=form).status_code == 409
+
+
+def test_priorities_letters_groups_and_queues(people: People, ended: threading.Event) -> None:
+    client = people.somebody("operator")
+    job = people.queue.submit("a", queue="moved")
+    _, form = planned(client, "reprioritize-found", q="queue:moved")
+    agree(client, {**form, "priority": "90"}, ended)
+    assert people.queue.get(job.id).priority == 90
+    page, form = planned(client, "purge-queue", queue="moved")
+    assert "cannot be undone" in page
+    agree(client, form, ended)
+    assert people.store.get(job.id) is None
+    letters = [dead(people, "letters") for _ in range(2)]
+    (group,) = people.queue.failures("letters")
+    _, form = planned(client, "replay-group", fingerprint=group.fingerprint)
+    agree(client, {**form, "reset": "on"}, ended)
+    assert [people.queue.get(each).attempts for each in letters] == [0, 0]
+    for each in letters:
+        people.queue.cancel(each)
+    gone = dead(people, "letters")
+    page, form = planned(client, "discard-letters", queue="letters")
+    assert "Discard 1 job" in page
+    agree(client, form, ended)
+    assert people.store.get(gone) is None
+
+
+def test_one_that_nobody_carries_out_is_stopped_or_continued(
+    people: People, ended: threading.Event
+) -> None:
+    client = people.somebody("operator")
+    for name in ("left", "ended"):
+        people.queue.submit("a", queue=name)
+    operations = people.queue.operations
+    left, stopped = (
+        operations.begin(operations.plan(CancelAll(), queue=name)) for name in ("left", "ended")
+    )
+    assert "Stop" in client.get("operation", params={"id": left.id}).text
+    agree(client, {"order": "continue-operation", "operation": left.id}, ended)
+    assert operations.get(left.id).state is OperationState.DONE
+    client.post("do", data={"order": "stop-operation", "operation": stopped.id})
+    assert operations.get(stopped.id).state is OperationState.STOPPED
+    assert "it was stopped" in client.get("operation", params={"id": stopped.id}).text
+
+
+def test_nothing_to_do_and_nonsense(people: People) -> None:
+    client = people.somebody("operator")
+    page = client.get("confirm", params={"order": "replay-found", "q": "queue:empty"})
+    assert "No such job can take it" in page.text
+    assert 'action="do"' not in page.text
+    assert client.get("operation?id=nobody").status_code == 404
+    nonsense = {"order": "replay-found", "q": "", "agreed": "{"}
+    assert client.post("do", data=nonsense).status_code == 400
+    refused = {"order": "reprioritize-found", "q": "queue:empty", "priority": "loud"}
+    assert client.post("do", data=refused).status_code in (400, 422)
+    observer = people.somebody("consumer")
+    assert observer.get("operations").status_code == 403
+    assert observer.post("do", data={"order": "cancel-found", "q": ""}).status_code == 403
