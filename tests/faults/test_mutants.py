@@ -46,6 +46,7 @@ from leasehold.stores.sqlite.writing.clock import StoreClock
 from leasehold.stores.sqlite.writing.database import Database
 from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.sqlite.writing.writer import Writer
+from leasehold.stores.tables import inheritance as bases
 from leasehold.stores.tables import parking as shelf
 from leasehold.stores.tables import rebalance, setting_verbs, step
 from leasehold.testing.conformance import StoreConformance
@@ -317,8 +318,8 @@ MUTANTS: dict[str, Mutate] = {
     "raise nobody": sql(inheritance, "WAITING_ABOVE", "job.priority) >", "job.priority) > 1000 +"),
     "raise only the next": sql(inheritance, "NEEDS_FROM", "blocker.seq = ?", "blocker.seq = -?"),
     "lower nobody": sql(inheritance, "RAISED_NEEDS", "blocker.seq = ?", "blocker.seq = -?"),
-    "lower whom others raise": sql(inheritance, "WAITING_FOR", "needs = ?", "needs = -?"),
-    "stay raised after the end": sql(inheritance, "FALL_BACK", "seq = ?", "seq = -?"),
+    "lower whom others raise": sql(bases, "WAITING_FOR", "needs = $1", "needs = -$1"),
+    "stay raised after the end": sql(bases, "FALL_BACK", "seq = $1", "seq = -$1"),
     "lease without taking": sql(ready, "LEAVE", "seq = ?", "seq = -?"),
     "ignore which group": sql(order, "READY_IN_GROUP", "ready.parent_id = ?", "? IS NOT NULL"),
     "keys that never expire": sql(
