@@ -192,6 +192,9 @@ def sql(module: Any, name: str, guard: str, instead: str) -> Mutate:
             for known, value in list(vars(other).items()):
                 if value is statement:
                     monkeypatch.setattr(other, known, mutant)
+                elif isinstance(value, type):
+                    for attribute in [n for n, each in vars(value).items() if each is statement]:
+                        monkeypatch.setattr(value, attribute, mutant)
                 elif isinstance(value, tuple) and any(each is statement for each in value):
                     replaced = (mutant if each is statement else each for each in value)
                     made = value._make(replaced) if hasattr(value, "_make") else tuple(replaced)
