@@ -48,7 +48,7 @@ PAIRS: list[tuple[type, type]] = [
     (Archive, AsyncArchive),
     (Task, AwaitedTask),
 ]
-PARTS = {"archive", "dead_letters", "schedules", "settings"}
+PARTS = {"archive", "dead_letters", "operations", "schedules", "settings"}
 ONLY_AWAITED = {
     AsyncTaskQueue: {"archived", "search_archive", "submit_partly", "wait_all"},
     AsyncSchedules: {"count"},
