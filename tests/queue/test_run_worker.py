@@ -90,8 +90,8 @@ def test_it_runs_only_the_tasks_it_was_told(make_queue: MakeQueue) -> None:
 
 
 def test_plain_functions_run_in_processes_on_demand(make_queue: MakeQueue) -> None:
-    queue = make_queue(num_workers=0, import_tasks=["os"])
-    known, by_name = queue.submit(os.getpid), queue.submit("os:getppid")
+    queue = make_queue(num_workers=0, import_tasks=["support.child_tasks"])
+    known, by_name = queue.submit(os.getpid), queue.submit("support.child_tasks:parent")
     queue.run_worker(executor="process", until_empty=True)
     assert known.result(0) != os.getpid()
     assert by_name.result(0) == os.getpid()

@@ -33,6 +33,10 @@ def pid() -> int:
     return os.getpid()
 
 
+def parent() -> int:
+    return os.getppid()
+
+
 def echo(value: Any) -> Any:
     return value
 

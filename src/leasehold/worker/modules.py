@@ -51,6 +51,19 @@ def attribute(module: ModuleType, path: str, *default: Any) -> Any:
     return target
 
 
+def own_attribute(module: ModuleType, path: str) -> Any:
+    """What stands in a module, or in a class of it, under a dotted path; raises AttributeError.
+
+    For names that strangers give: nothing else is looked into, as a look may run code.
+    """
+    target: Any = module
+    for part in path.split("."):
+        if target is not module and not isinstance(target, type):
+            raise AttributeError(f"{path!r} leads through something that is no class")
+        target = getattr(target, part)
+    return target
+
+
 def can_be_imported(name: str) -> bool:
     """Whether there is such a module, loaded or not. The packages that it is in are imported."""
     if module_here(name) is not None:

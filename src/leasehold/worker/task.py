@@ -6,6 +6,7 @@ import importlib
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from types import ModuleType
 from typing import Any, Literal
 
 import msgspec
@@ -13,10 +14,11 @@ import msgspec
 from leasehold.codec import CallCodec
 from leasehold.core.model.breaker import Breaker
 from leasehold.core.model.outcome import Fail, Outcome
+from leasehold.core.model.records import is_of_module
 from leasehold.core.model.retry import PERMANENT, RETRYABLE
 from leasehold.errors import InvalidJobError, TaskNotImportableError, UnknownTaskError
 from leasehold.worker.describe import message_of
-from leasehold.worker.modules import attribute, module_here
+from leasehold.worker.modules import attribute, module_here, own_attribute
 
 ExecutorKind = Literal["thread", "async", "process", "command"]
 
@@ -103,6 +105,15 @@ class TaskRegistry:
         """Whether there is a task here, or a module to import some from."""
         return bool(self._tasks or self._allow_import)
 
+    def known_names(self) -> tuple[str, ...]:
+        """The tasks that are here by name, and `module:*` for those that may be imported."""
+        return (*sorted(self._tasks), *(f"{module}:*" for module in self._allow_import))
+
+    def may_import(self, name: str) -> bool:
+        """Whether a task's name is one of a module that may be imported."""
+        module, separator, _ = name.partition(":")
+        return bool(separator) and any(is_of_module(module, each) for each in self._allow_import)
+
     def __contains__(self, name: str) -> bool:
         return name in self._tasks
 
@@ -146,14 +157,11 @@ class TaskRegistry:
         module_name, separator, path = name.partition(":")
         if not separator:
             raise UnknownTaskError(f"no task named {name!r} is registered with this worker")
-        if not any(
-            module_name == allowed or module_name.startswith(f"{allowed}.")
-            for allowed in self._allow_import
-        ):
+        if not self.may_import(name):
             raise UnknownTaskError(_not_allowed(name, module_name, path))
         try:
             module = module_here(module_name) or importlib.import_module(module_name)
-            target = attribute(module, path)
+            target = own_attribute(module, path)
         except (Exception, SystemExit) as error:  # Importing a module runs anybody's code.
             raise UnknownTaskError(
                 f"task {name!r} cannot be imported here: {message_of(error)}"
@@ -163,10 +171,32 @@ class TaskRegistry:
         if isinstance(definition, TaskDefinition):
             # Its jobs may bear another name than its own: the one it is imported by.
             return replace(definition, codec=definition.codec.for_task(name))
-        if not callable(target):
-            raise UnknownTaskError(f"{name!r} is not a function")
+        if not _is_defined_in(module, path, target):
+            raise UnknownTaskError(_not_its_own(name, module_name, target))
         codec = CallCodec(target, task=name, pickle_key=self._pickle_key)
         return TaskDefinition(name, target, codec, default_executor(target))
+
+
+def _is_defined_in(module: ModuleType, path: str, target: Any) -> bool:
+    """Whether it is a function that this very module defines under this very name.
+
+    What a module has imported is not its own: or `import os` in it would let a job run `os.system`.
+    """
+    return (
+        callable(target)
+        and not isinstance(target, type)
+        and getattr(target, "__module__", None) == module.__name__
+        and getattr(target, "__qualname__", None) == path
+    )
+
+
+def _not_its_own(name: str, module_name: str, target: Any) -> str:
+    if inspect.isfunction(target):
+        return (
+            f"{name!r} is a function that {module_name} has from elsewhere: submit it as "
+            f"{target.__module__}:{target.__qualname__}, and let the worker import that module"
+        )
+    return f"{name!r} is not a function that {module_name} defines"
 
 
 def _not_allowed(name: str, module_name: str, path: str) -> str:

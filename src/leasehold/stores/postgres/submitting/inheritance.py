@@ -14,6 +14,7 @@ from leasehold.core.rules import inheritance
 from leasehold.stores.postgres.leasing import ready
 from leasehold.stores.postgres.server.connection import Connection, unnested
 from leasehold.stores.postgres.writing.step import Step
+from leasehold.stores.tables import places
 
 # Who of the jobs with these numbers waits for one that stands lower.
 WAITING_ABOVE: Final = """
@@ -103,7 +104,7 @@ class Bases(inheritance.NumberedBases):
                 step.execute(RAISE, (seq, base))
             else:
                 step.execute(FALL_BACK, (seq,))
-            standing = ready.find(step, seq)
+            standing = places.find(step, seq)
             if standing is not None:
                 ready.move(step, [standing])
                 step.hints.ready = True

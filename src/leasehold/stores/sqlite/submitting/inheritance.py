@@ -15,6 +15,7 @@ import apsw
 from leasehold.core.rules import inheritance
 from leasehold.stores.sqlite.leasing import ready
 from leasehold.stores.sqlite.writing.step import Step
+from leasehold.stores.tables import places
 
 # Who of the jobs with these numbers waits for one that stands lower.
 WAITING_ABOVE: Final = """
@@ -104,7 +105,7 @@ class Bases(inheritance.NumberedBases):
                 step.execute(RAISE, (seq, base))
             else:
                 step.execute(FALL_BACK, (seq,))
-            standing = ready.find(step, seq)
+            standing = places.find(step, seq)
             if standing is not None:
                 ready.move(step, [standing])
                 step.hints.ready = True
