@@ -15,7 +15,7 @@ from leasehold.core.model.records import (
     WorkerInfo,
     without_gone,
 )
-from leasehold.core.model.stored import detail_of, queues_of
+from leasehold.core.model.stored import detail_of, names_of
 from leasehold.env import from_micros, to_micros
 from leasehold.stores.tables.query import NO_LIMIT, Kind, Query, Reader
 
@@ -25,6 +25,7 @@ WORKERS: Final = Query(
         "host": Kind.TEXT_OR_NULL,
         "pid": Kind.WHOLE_OR_NULL,
         "queues": Kind.TEXT,
+        "tasks": Kind.TEXT,
         "slots": Kind.WHOLE,
         "started_at": Kind.MOMENT,
         "heartbeat_at": Kind.MOMENT,
@@ -95,15 +96,16 @@ def _registered(
             id=id_,
             host=host,
             pid=pid,
-            queues=tuple(map(str, queues_of(queues))),
+            queues=tuple(map(str, names_of(queues))),
             slots=slots,
             started_at=from_micros(started_at),
             heartbeat_at=from_micros(heartbeat_at),
             running=held[id_][0] if id_ in held else 0,
             jobs=tuple(held[id_][1]) if id_ in held else (),
             is_consumer=bool(is_consumer),
+            tasks=tuple(map(str, names_of(tasks))),
         )
-        for id_, host, pid, queues, slots, started_at, heartbeat_at, is_consumer in (
+        for id_, host, pid, queues, tasks, slots, started_at, heartbeat_at, is_consumer in (
             reader.rows(WORKERS)
         )
     ]

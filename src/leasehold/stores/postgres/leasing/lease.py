@@ -208,7 +208,7 @@ class _Look:
             step.write_counters()
         queues = {queue.name: queue for queue in open_queues(Limits(step), request.queues)}
         for name, number, task, *breaker, first, last in step.first(*ahead(request)):
-            if name in queues and (request.tasks is None or task in request.tasks):
+            if name in queues and request.wants(name, task):
                 state = BreakerState(*breaker)
                 if state.held_until is not None:
                     step.must_be_alone()

@@ -181,7 +181,7 @@ class _Look:
         queues = list(open_queues(Limits(step), request.queues))
         for queue in queues:
             for number, task, *breaker in step.execute(LANES_WITH_WORK, (queue.name,)):
-                if request.tasks is None or task in request.tasks:
+                if request.wants(queue.name, task):
                     lane = open_lane(queue, task, BreakerState(*breaker), step.now)
                     if lane is not None:
                         self.lanes[number] = lane
