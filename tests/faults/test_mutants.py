@@ -46,6 +46,7 @@ from leasehold.stores.sqlite.writing.clock import StoreClock
 from leasehold.stores.sqlite.writing.database import Database
 from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.sqlite.writing.writer import Writer
+from leasehold.stores.tables import inheritance as bases
 from leasehold.stores.tables import parking as shelf
 from leasehold.stores.tables import rebalance, setting_verbs, step
 from leasehold.testing.conformance import StoreConformance
@@ -191,6 +192,9 @@ def sql(module: Any, name: str, guard: str, instead: str) -> Mutate:
             for known, value in list(vars(other).items()):
                 if value is statement:
                     monkeypatch.setattr(other, known, mutant)
+                elif isinstance(value, type):
+                    for attribute in [n for n, each in vars(value).items() if each is statement]:
+                        monkeypatch.setattr(value, attribute, mutant)
                 elif isinstance(value, tuple) and any(each is statement for each in value):
                     replaced = (mutant if each is statement else each for each in value)
                     made = value._make(replaced) if hasattr(value, "_make") else tuple(replaced)
@@ -317,8 +321,8 @@ MUTANTS: dict[str, Mutate] = {
     "raise nobody": sql(inheritance, "WAITING_ABOVE", "job.priority) >", "job.priority) > 1000 +"),
     "raise only the next": sql(inheritance, "NEEDS_FROM", "blocker.seq = ?", "blocker.seq = -?"),
     "lower nobody": sql(inheritance, "RAISED_NEEDS", "blocker.seq = ?", "blocker.seq = -?"),
-    "lower whom others raise": sql(inheritance, "WAITING_FOR", "needs = ?", "needs = -?"),
-    "stay raised after the end": sql(inheritance, "FALL_BACK", "seq = ?", "seq = -?"),
+    "lower whom others raise": sql(bases, "WAITING_FOR", "needs = $1", "needs = -$1"),
+    "stay raised after the end": sql(bases, "FALL_BACK", "seq = $1", "seq = -$1"),
     "lease without taking": sql(ready, "LEAVE", "seq = ?", "seq = -?"),
     "ignore which group": sql(order, "READY_IN_GROUP", "ready.parent_id = ?", "? IS NOT NULL"),
     "keys that never expire": sql(

@@ -56,7 +56,7 @@ def test_what_one_process_has_left_another_goes_on_with(
 
     def cut_short(write: Step) -> None:
         write.execute("UPDATE job SET priority = 90 WHERE seq = ?", (seq,))
-        inheritance.reprioritized(write, seq, 10)
+        inheritance.Bases(write).reprioritized(seq, 10)
 
     store._database.write(cut_short, go_on=False)
     raised = [job.inherited_priority for job in map(store.get, names) if job is not None]

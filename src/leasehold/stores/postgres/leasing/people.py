@@ -87,7 +87,7 @@ class Desk(Histories):
         step.execute(SET_PRIORITY, (after, job.seq))
         if standing is not None:
             ready.reprioritize(step, standing, after)
-        inheritance.reprioritized(step, job.seq, before)
+        inheritance.Bases(step).reprioritized(job.seq, before)
         step.hints.ready = True
 
     def replay_order(self, job_ids: Sequence[str]) -> list[int]:

@@ -14,7 +14,8 @@ from leasehold.stores.postgres.rules.settings import unreadable_settings
 from leasehold.stores.postgres.schema.schedule_row import unreadable_schedules
 from leasehold.stores.postgres.server.address import Address
 from leasehold.stores.postgres.server.connection import Connection
-from leasehold.stores.postgres.submitting import graph, inheritance
+from leasehold.stores.postgres.submitting import graph
+from leasehold.stores.tables import inheritance
 from leasehold.stores.tables.places import AT_ITS_PLACE
 from leasehold.stores.tables.tokens import Tokens
 
