@@ -313,6 +313,37 @@ def test_a_result_without_a_hint_arrives_as_plain_data() -> None:
         assert codec.decode_result(codec.encode_result(value), "json") == received
 
 
+def test_a_result_that_arrives_as_something_else_is_told_of_once() -> None:
+    def bare() -> None: ...
+
+    del bare.__annotations__["return"]
+    moment = datetime(2030, 1, 1, tzinfo=UTC)
+    for value, why in (
+        (moment, "it is of type datetime and would arrive as str: name the type"),
+        ({"at": [moment]}, "['at'][0] is of type datetime"),
+        ({1: "a"}, "it has the dictionary key 1, and keys in JSON are text"),
+        (Point(1), "it is of type Point and would arrive as dict"),
+    ):
+        codec = CallCodec(bare)
+        data = codec.encode_result(value)
+        assert (codec.first_change_of_result(value, data) or "").startswith(why)
+        assert codec.first_change_of_result(value, data) is None
+
+
+def test_results_that_arrive_as_they_are_returned_are_not_told_of() -> None:
+    def moments() -> list[datetime]:
+        return []
+
+    moment = datetime(2030, 1, 1, tzinfo=UTC)
+    for codec, value in (
+        (CallCodec(moments), [moment]),
+        (CallCodec(anything), {"a": [1, (2, 3), None]}),
+        (CallCodec(anything), "text"),
+        (CallCodec(anything, task="t", pickle_key=KEY), moment),
+    ):
+        assert codec.first_change_of_result(value, codec.encode_result(value)) is None
+
+
 def test_a_result_that_does_not_fit_its_hint_arrives_as_plain_data() -> None:
     def when() -> datetime:
         return "tomorrow"  # type: ignore[return-value]

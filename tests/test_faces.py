@@ -29,12 +29,14 @@ from leasehold import (
 from leasehold.aio.faces import (
     AsyncArchive,
     AsyncDeadLetters,
+    AsyncOperations,
     AsyncSchedules,
     AsyncSettings,
     AsyncWorkflowRun,
 )
 from leasehold.queue.archive import Archive
 from leasehold.queue.deadletters import DeadLetters
+from leasehold.queue.operations import Operations
 from leasehold.queue.schedules import Schedules
 from leasehold.queue.settings import Settings
 
@@ -45,10 +47,11 @@ PAIRS: list[tuple[type, type]] = [
     (Schedules, AsyncSchedules),
     (Settings, AsyncSettings),
     (DeadLetters, AsyncDeadLetters),
+    (Operations, AsyncOperations),
     (Archive, AsyncArchive),
     (Task, AwaitedTask),
 ]
-PARTS = {"archive", "dead_letters", "schedules", "settings"}
+PARTS = {"archive", "dead_letters", "operations", "schedules", "settings"}
 ONLY_AWAITED = {
     AsyncTaskQueue: {"archived", "search_archive", "submit_partly", "wait_all"},
     AsyncSchedules: {"count"},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leasehold.cli.layout import GAP, Breadth, laid_out
+from leasehold.cli.layout import GAP, ID_LENGTH_MAX, Breadth, by_their_ends, laid_out
 
 BREADTHS = st.lists(
     st.builds(
@@ -48,3 +48,13 @@ def test_who_can_be_spared_most_goes_first(columns: list[Breadth], room: int) ->
     gone = [each.spare for place, each in enumerate(columns) if place not in shown]
     kept = [columns[place].spare for place in shown]
     assert not gone or min(gone) >= max(kept, default=0)
+
+
+@given(st.lists(st.text("0123456789abcdef-", min_size=1, max_size=40), unique=True))
+def test_ids_by_their_ends_can_be_told_from_each_other(ids: list[str]) -> None:
+    short = by_their_ends(ids)
+    assert len(set(short)) == len(ids)
+    for whole, shown in zip(ids, short, strict=True):
+        assert whole.endswith(shown.removeprefix("…"))
+        assert len(shown) <= len(whole)
+        assert shown == whole or len(whole) > ID_LENGTH_MAX

@@ -128,9 +128,9 @@ def test_one_line_per_job_on_a_narrow_terminal(shell: Shell) -> None:
     with Terminal(shell.command("list"), cwd=shell.folder, env=shell.environment) as terminal:
         assert terminal.end() == 0
         lines = terminal.text.splitlines()
-        assert [line.split()[0] for line in lines[2:]] == ids
-        assert all("…" in line and "dead" in line for line in lines[2:])
-        assert lines[0].split() == ["ID", "QUEUE", "TASK", "STATUS", "AGE"]
+        assert [line.split()[0] for line in lines[2:]] == [f"…{each[-8:]}" for each in ids]
+        assert all("a_task_with_a_long_na…" in line and "dead" in line for line in lines[2:])
+        assert lines[0].split() == ["ID", "QUEUE", "TASK", "STATUS", "AGE", "ERROR"]
 
 
 def test_of_commands_people_see_what_is_run(shell: Shell) -> None:

@@ -85,6 +85,7 @@ def test_fields_are_those_on_the_page(
     queue.store.create_token(TokenDraft(name="ops", roles=("admin",)), "digest", actor="me")
     queue.shutdown()
     names = {"JOB": "job1", "SCHEDULE": "nightly", "PATH": "copy.db", "TOKEN": "ops"}
+    names |= {"SOURCE": "leasehold.db", "TARGET": "moved.db"}
     arguments = [names.get(word, word) for word in command.split()]
     assert run(["-o", "json", *arguments]) == Exit.OK
     answer = json.loads(capsys.readouterr().out)

@@ -27,14 +27,14 @@ HEADINGS = {
 """Of workers and of schedules."""
 DEAD_LETTERS = {
     80: """
-ID                                     TASK             WHY
+ID          TASK                 DEAD SINCE             WHY
 ────────────────────────────────────────────────────────────────────────────────
-019a8f3c-7d10-7e5f-9b5a-3f0c2d1e4a6b   shop.mail:sen…   Nack: the mail server a…
+…2d1e4a6b   shop.mail:send_re…   YYYY-MM-DD HH:MM:SSZ   Nack: the mail server a…
 """,
     120: """
-ID                                     QUEUE           TASK              DEAD SINCE             WHY
+ID          QUEUE           TASK                   ATTEMPTS   FAILURES   DEAD SINCE             WHY
 ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
-019a8f3c-7d10-7e5f-9b5a-3f0c2d1e4a6b   outgoing-mail   shop.mail:send…   YYYY-MM-DD HH:MM:SSZ   Nack: the mail server a…
+…2d1e4a6b   outgoing-mail   shop.mail:send_rece…          1          1   YYYY-MM-DD HH:MM:SSZ   Nack: the mail server a…
 """,  # noqa: E501
 }
 ATTEMPTS = {
@@ -71,6 +71,20 @@ def screen(shell: Shell, *arguments: str, columns: int) -> list[str]:
 def test_dead_letters(shop: Shell, columns: int) -> None:
     shown = screen(shop, "dlq", "list", columns=columns)
     assert shown == golden(DEAD_LETTERS[columns]).splitlines()
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_ids_show_their_ends_where_there_is_no_room_and_are_accepted_so(
+    shop: Shell, columns: int
+) -> None:
+    shown = screen(shop, "list", columns=columns)
+    assert "shop.mail:send_receipt" in shown[2]
+    assert "Nack: the mail" in shown[2]
+    short = shown[2].split()[0]
+    assert short == "…2d1e4a6b"
+    assert shop.ok("show", short, "-o", "json").json["job"]["id"] == LETTER
+    # Into a pipe there is always room.
+    assert LETTER in shop.ok("list").out
 
 
 @pytest.mark.parametrize("columns", [80, 120])

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from cli.conftest import Shell
 from cli.crews import WAIT, Gate, crews, gate
 from cli.seed import run_here, store_of
+from cli.terminal import Terminal
 from leasehold.cli import logs
 from leasehold.cli.exits import Exit
 from leasehold.cli.logs import LINE_BYTES_MAX, LogReader, Tail
@@ -102,6 +103,32 @@ def test_enqueue_and_wait(crews: Shell) -> None:
     assert document.json["error"]["message"] == "exit code 4"
     late = crews.run("enqueue", "--delay", "1h", "--wait-timeout", "0.1", "--task", "talk")
     assert late.code == Exit.TIMEOUT
+
+
+@pytest.mark.parametrize("command", [["enqueue", "--wait", "--task", "t"], ["wait", "job"]])
+def test_who_waits_on_a_terminal_is_told_why(shell: Shell, command: list[str]) -> None:
+    with store_of(shell) as queue:
+        queue.submit("t", job_id="job")
+    with Terminal(
+        shell.command(*command), cwd=shell.folder, env=shell.environment, columns=120
+    ) as terminal:
+        terminal.see("waiting for job", "No worker is registered for queue 'default'")
+        terminal.press("\x03")
+        terminal.see("goes on without you")
+        assert terminal.end() == Exit.INTERRUPTED
+
+
+def test_a_job_that_went_well_at_last_shows_no_error(shell: Shell) -> None:
+    with store_of(shell) as queue:
+        queue.submit("t", job_id="job", retry=[0])
+        for end in ("nack", "ack"):
+            lease = queue.lease(worker="w")
+            assert lease is not None
+            queue.nack(lease, "no luck") if end == "nack" else queue.ack(lease)
+    for name in ("list", "wait"):
+        shown = run_here(shell, name, *(["job"] if name == "wait" else []))
+        assert "completed" in shown.out
+        assert "no luck" not in shown.out
 
 
 def test_logs_of_a_command_by_stream_and_attempt(crews: Shell) -> None:

@@ -96,3 +96,19 @@ def test_a_task_of_a_queue_that_is_not_served_is_warned_of(crews: Shell) -> None
         "does not serve"
         not in crews.ok("worker", "start", "--import", "shop", "--queues", "*", "--until-empty").err
     )
+
+
+def test_a_module_that_is_not_there_is_said_in_one_line(crews: Shell) -> None:
+    refused = crews.run("worker", "start", "--import", "shoop", "--until-empty")
+    assert f"there is no module 'shoop' in {crews.folder}" in refused.err
+    assert "Traceback" not in refused.err
+    (crews.folder / "broken.py").write_text("import shoop")
+    broken = crews.run("worker", "start", "--import", "broken", "--until-empty")
+    assert "No module named 'shoop'" in broken.err
+    assert "Traceback" in broken.err
+
+
+def test_a_module_without_tasks_is_told_of(crews: Shell) -> None:
+    (crews.folder / "empty.py").write_text("")
+    done = crews.ok("worker", "start", "--import", "empty", "--until-empty")
+    assert "empty: no TaskQueue and no task; this worker serves" in done.err

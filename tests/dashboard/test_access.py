@@ -85,6 +85,19 @@ def test_a_session_ends_with_the_log_out(people: People) -> None:
     assert client.get("queues").status_code == 303
 
 
+def test_an_observer_sees_all_but_the_audit_and_may_order_nothing(people: People) -> None:
+    people.queue.create_queue("guarded")
+    client = people.somebody("observer")
+    for path, _, title, _, _ in PAGES:
+        if title:
+            answer = client.get(path)
+            assert answer.status_code == (403 if path == "audit" else 200), path
+            assert 'name="order"' not in answer.text, path
+    answer = client.post("do", data={"order": "pause-queue", "queue": "guarded"})
+    assert answer.status_code == 403
+    assert "data-follow" in client.get("").text
+
+
 @pytest.mark.parametrize("role", ["producer", "consumer"])
 def test_pages_need_the_roles_that_the_service_asks_for(people: People, role: str) -> None:
     client = people.somebody(role)

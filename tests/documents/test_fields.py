@@ -33,7 +33,7 @@ ATTEMPT: Final = (
 )
 EVENT: Final = "job_id sequence at event before after worker lease_version attempts message"
 AUDIT: Final = "at actor action detail count archived"
-WORKER: Final = "id host pid queues slots started_at heartbeat_at running is_consumer jobs"
+WORKER: Final = "id host pid queues slots started_at heartbeat_at running is_consumer tasks jobs"
 STATUSES: Final = "scheduled blocked pending running failed completed dead cancelled"
 CHANGES: Final = "created_at created_by changed_at changed_by"
 QUEUE: Final = f"queue state {STATUSES} config held_until next_start_at {CHANGES}"

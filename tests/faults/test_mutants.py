@@ -19,7 +19,7 @@ from leasehold.core.model.status import Status
 from leasehold.core.rules.clock import ClockBasis, StoreTime
 from leasehold.env import Env, ManualClock
 from leasehold.errors import DuplicateJobError
-from leasehold.stores import sqlite
+from leasehold.stores import sqlite, tables
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.keeping import removing
 from leasehold.stores.sqlite.leasing import (
@@ -29,13 +29,11 @@ from leasehold.stores.sqlite.leasing import (
     parking,
     people,
     ready,
-    rebalance,
     recover,
     renew,
     settle,
     state,
 )
-from leasehold.stores.sqlite.rules import settings
 from leasehold.stores.sqlite.submitting import (
     dependents,
     ended_dependents,
@@ -44,11 +42,13 @@ from leasehold.stores.sqlite.submitting import (
     linking,
     submit,
 )
-from leasehold.stores.sqlite.writing import step
 from leasehold.stores.sqlite.writing.clock import StoreClock
 from leasehold.stores.sqlite.writing.database import Database
 from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.sqlite.writing.writer import Writer
+from leasehold.stores.tables import inheritance as bases
+from leasehold.stores.tables import parking as shelf
+from leasehold.stores.tables import rebalance, setting_verbs, step
 from leasehold.testing.conformance import StoreConformance
 from support.lives import die, enter
 
@@ -192,6 +192,9 @@ def sql(module: Any, name: str, guard: str, instead: str) -> Mutate:
             for known, value in list(vars(other).items()):
                 if value is statement:
                     monkeypatch.setattr(other, known, mutant)
+                elif isinstance(value, type):
+                    for attribute in [n for n, each in vars(value).items() if each is statement]:
+                        monkeypatch.setattr(value, attribute, mutant)
                 elif isinstance(value, tuple) and any(each is statement for each in value):
                     replaced = (mutant if each is statement else each for each in value)
                     made = value._make(replaced) if hasattr(value, "_make") else tuple(replaced)
@@ -201,7 +204,8 @@ def sql(module: Any, name: str, guard: str, instead: str) -> Mutate:
 
 
 def modules_of_the_store() -> list[Any]:
-    return [each for name, each in sys.modules.items() if name.startswith(sqlite.__name__)]
+    ours = (sqlite.__name__, tables.__name__)
+    return [each for name, each in sys.modules.items() if name.startswith(ours)]
 
 
 def sql_of_table(mapping: dict[str, str], table: str, guard: str, instead: str) -> Mutate:
@@ -309,16 +313,16 @@ MUTANTS: dict[str, Mutate] = {
     "read a tier from behind": sql(
         order, "READY_IN_TIER", "ORDER BY turn, ready.seq", "ORDER BY turn DESC, ready.seq"
     ),
-    "see the first tier only": sql(order, "NEXT_TIER", "tier > ?", "tier > 1000 + ?"),
-    "never cross": sql(rebalance, "CROSSING", "crosses_at <= ?", "crosses_at <= -?"),
+    "see the first tier only": sql(shelf, "NEXT_TIER", "tier > $2", "tier > 1000 + $2"),
+    "never cross": sql(rebalance, "CROSSING", "crosses_at <= $1", "crosses_at <= -$1"),
     "leave no place behind": sql(ready, "FORGET_PLACE", "seq = ?", "seq = -?"),
     "place nobody anew": sql(rebalance, "RESCORE", "pending > 0", "pending < 0"),
-    "stop half-way": sql(rebalance, "AFTER", "LIMIT ?5", "LIMIT ?5 / 2"),
+    "stop half-way": sql(rebalance, "AFTER", "LIMIT $5", "LIMIT $5 / 2"),
     "raise nobody": sql(inheritance, "WAITING_ABOVE", "job.priority) >", "job.priority) > 1000 +"),
     "raise only the next": sql(inheritance, "NEEDS_FROM", "blocker.seq = ?", "blocker.seq = -?"),
     "lower nobody": sql(inheritance, "RAISED_NEEDS", "blocker.seq = ?", "blocker.seq = -?"),
-    "lower whom others raise": sql(inheritance, "WAITING_FOR", "needs = ?", "needs = -?"),
-    "stay raised after the end": sql(inheritance, "FALL_BACK", "seq = ?", "seq = -?"),
+    "lower whom others raise": sql(bases, "WAITING_FOR", "needs = $1", "needs = -$1"),
+    "stay raised after the end": sql(bases, "FALL_BACK", "seq = $1", "seq = -$1"),
     "lease without taking": sql(ready, "LEAVE", "seq = ?", "seq = -?"),
     "ignore which group": sql(order, "READY_IN_GROUP", "ready.parent_id = ?", "? IS NOT NULL"),
     "keys that never expire": sql(
@@ -342,13 +346,13 @@ MUTANTS: dict[str, Mutate] = {
     "tell what was replayed": sql(state, "TELL_NOBODY", "WHERE", "WHERE 0 AND"),
     "prune what is needed": sql(removing, "STILL_ENDED", "WHERE NOT", "WHERE 1 OR NOT"),
     "settings that nobody hears of": sql(step, "NEXT_SETTINGS", "+ 1", "+ 0"),
-    "settings that cannot be unset": sql(settings, "FORGET", "WHERE", "WHERE 0 AND"),
-    "let a key run any number": sql(parking, "RUNNING_OF_KEY", "key = ?", "key = -?"),
+    "settings that cannot be unset": sql(setting_verbs, "FORGET", "WHERE", "WHERE 0 AND"),
+    "let a key run any number": sql(shelf, "RUNNING_OF_KEY", "key = $2", "key = -$2"),
     "never give a key's slot back": sql(
         parking, "COUNT_RUNNING", "running + excluded.running", "max(running, running + 1)"
     ),
     "show the last of a key first": sql(
-        parking, "FIRST_PARKED", "ORDER BY turn, seq", "ORDER BY turn DESC, seq DESC"
+        shelf, "FIRST_PARKED", "ORDER BY turn, seq", "ORDER BY turn DESC, seq DESC"
     ),
     "look for nobody parked in a group": sql(
         parking, "PARKED_IN_GROUP", "= -parked.lane", "= parked.lane"
@@ -356,7 +360,7 @@ MUTANTS: dict[str, Mutate] = {
     "forget what ran before the limit": sql(
         rebalance, "COUNT_RUNNING", "limit_key IS NOT NULL", "limit_key IS NULL"
     ),
-    "a new limit shows nobody": sql(rebalance, "LOOK_AGAIN", "queue = ?", "queue = -?"),
+    "a new limit shows nobody": sql(rebalance, "LOOK_AGAIN", "queue = $1", "queue = -$1"),
     "versions may repeat after discard": versions_may_repeat_after_discard,
     "the clock may step back": the_clock_may_step_back,
     "a failed operation is not undone": a_failed_operation_is_not_undone,

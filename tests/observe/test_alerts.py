@@ -39,7 +39,9 @@ def test_a_quiet_queue_is_ok() -> None:
     [
         ("dead_letter_rate", {"dead_per_minute": 10.0}, "ok"),
         ("dead_letter_rate", {"dead_per_minute": 10.1}, "critical"),
-        ("no_worker", {"workers": 0, "oldest_pending_seconds": 300.0}, "ok"),
+        ("no_worker", {"workers": 0, "oldest_pending_seconds": 10.0}, "ok"),
+        ("no_worker", {"workers": 0, "oldest_pending_seconds": 10.1}, "warning"),
+        ("no_worker", {"workers": 0, "oldest_pending_seconds": 300.0}, "warning"),
         ("no_worker", {"workers": 0, "oldest_pending_seconds": 300.1}, "critical"),
         ("no_worker", {"workers": 0, "oldest_pending_seconds": 999.0, "paused": True}, "ok"),
         ("no_worker", {"workers": 0, "oldest_pending_seconds": 999.0, "pending": 0}, "ok"),

@@ -21,7 +21,7 @@ from leasehold.env import Env, ManualClock
 from leasehold.errors import LeaseholdError
 from leasehold.stores.memory import MemoryStore, dependents
 from leasehold.stores.sqlite import SQLiteStore
-from leasehold.stores.sqlite.writing import step
+from leasehold.stores.tables import step
 from leasehold.testing.conformance.base import assert_history_replays
 from support.effort import drawn
 

@@ -12,7 +12,8 @@ from leasehold.stores.memory import MemoryStore
 from leasehold.stores.memory import inheritance as memory_inheritance
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.submitting import inheritance
-from leasehold.stores.sqlite.writing import step
+from leasehold.stores.sqlite.writing.step import Step
+from leasehold.stores.tables import step
 from leasehold.testing.conformance import MakeStore
 from leasehold.testing.conformance.inheriting import InheritingClauses, Links
 
@@ -53,9 +54,9 @@ def test_what_one_process_has_left_another_goes_on_with(
     # What a process leaves that dies after the first write of a change.
     seq = len(names) + 1
 
-    def cut_short(write: step.Step) -> None:
+    def cut_short(write: Step) -> None:
         write.execute("UPDATE job SET priority = 90 WHERE seq = ?", (seq,))
-        inheritance.reprioritized(write, seq, 10)
+        inheritance.Bases(write).reprioritized(seq, 10)
 
     store._database.write(cut_short, go_on=False)
     raised = [job.inherited_priority for job in map(store.get, names) if job is not None]

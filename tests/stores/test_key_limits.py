@@ -33,6 +33,7 @@ from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.leasing import lease as leasing
 from leasehold.stores.sqlite.leasing import parking
 from leasehold.stores.sqlite.writing.step import Step
+from leasehold.stores.tables import parking as shelf
 from support.effort import drawn
 
 outcomes: st.SearchStrategy[Outcome] = st.sampled_from(
@@ -350,13 +351,13 @@ def test_nobody_meets_a_job_of_a_full_key_twice(sqlite: SQLiteStore) -> None:
 
 
 PLANS: dict[str, tuple[str, tuple[object, ...]]] = {
-    "the last that is shown": (parking.NTH_SHOWN, (1, 2, 3)),
-    "the first that is parked": (parking.FIRST_PARKED, (-1, 2)),
-    "what runs of a key": (parking.RUNNING_OF_KEY, ("q", "k")),
+    "the last that is shown": (shelf.NTH_SHOWN, (1, 2, 3)),
+    "the first that is parked": (shelf.FIRST_PARKED, (-1, 2)),
+    "what runs of a key": (shelf.RUNNING_OF_KEY, ("q", "k")),
     "who is counted": (parking.COUNTED, ("[1]",)),
     "the key of a job": (parking.KEY_OF_UNCOUNTED, (1,)),
-    "changing lanes": (parking.CHANGE_LANE, (-1, 1, 2, 3, 4)),
-    "closing an account": (parking.CLOSE_ACCOUNT, (1,)),
+    "changing lanes": (shelf.CHANGE_LANE, (-1, 1, 2, 3, 4)),
+    "closing an account": (shelf.CLOSE_ACCOUNT, (1,)),
     "what is parked of a group": (parking.PARKED_IN_GROUP, ("g", -9)),
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -10,6 +11,7 @@ from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -20,7 +22,7 @@ from leasehold.core.model.outcome import Complete, Fail, JobError
 from leasehold.core.model.records import WorkerInfo
 from leasehold.core.model.status import Status
 from leasehold.env import EPOCH, Env, ManualClock
-from leasehold.errors import InvalidJobError
+from leasehold.errors import InvalidJobError, StoreUnavailableError
 from support.servers import Schemas, needs_psycopg
 
 needs_psycopg()
@@ -89,6 +91,26 @@ def enter(store: PostgresStore, worker: str = "worker") -> WorkerInfo:
         id=worker, host="h", pid=1, queues=("default",), slots=1,
         started_at=EPOCH, heartbeat_at=EPOCH,
     )  # fmt: skip
+
+
+def test_a_server_that_is_not_there_is_told_at_once(caplog: pytest.LogCaptureFixture) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # Nobody listens there.
+        url = f"postgresql://somebody@127.0.0.1:{taken.getsockname()[1]}/jobs"
+        with pytest.raises(StoreUnavailableError, match=r"cannot be reached: .*refused"):
+            PostgresStore(url)
+    assert not [each for each in caplog.records if each.name == "psycopg.pool"]
+
+
+@pytest.mark.usefixtures("store")
+def test_a_database_that_is_not_there_is_told_at_once(
+    url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    elsewhere = urlsplit(url)._replace(path="/nodb").geturl()
+    told = 'refuses the connection: database "nodb" does not exist$'
+    with pytest.raises(StoreUnavailableError, match=told):
+        PostgresStore(elsewhere)
+    assert not [each for each in caplog.records if each.name == "psycopg.pool"]
 
 
 def test_workers_side_by_side_lease_every_job_once(url: str) -> None:

@@ -21,8 +21,8 @@ from leasehold.core.model.status import Event, Status
 from leasehold.env import Env, ManualClock
 from leasehold.stores.memory import MemoryStore, dependents
 from leasehold.stores.sqlite import SQLiteStore
-from leasehold.stores.sqlite.writing import step
 from leasehold.stores.sqlite.writing.database import Database
+from leasehold.stores.tables import step
 from leasehold.testing.conformance.base import assert_history_replays
 from support.effort import drawn
 

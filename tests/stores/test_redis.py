@@ -115,6 +115,15 @@ def url(schemas: Schemas, server: RedisServer) -> Iterator[str]:
     schemas.take_back(lent)
 
 
+def listening(store: Store) -> Ears:
+    """Ears that have heard nothing but that they may have missed something."""
+    ears = Ears(store)
+    store.subscribe(ears)
+    assert ears.wait_for(lambda: ears.ready > 0)
+    ears.ready = 0
+    return ears
+
+
 def test_a_rated_queue_waits_for_nobody_with_redis_and_for_its_turn_without(
     url: str, server: RedisServer
 ) -> None:
@@ -145,10 +154,8 @@ def test_another_process_is_told_of_redis_too(url: str, server: RedisServer) -> 
 def test_a_forked_child_has_a_connection_of_its_own(url: str, server: RedisServer) -> None:
     with closing(connect(f"{url}&redis={server.url}")) as store:
         store.create_queue("default", QueueConfig(rate_per_second=1000), actor="me")
-        ears = Ears(store)
-        store.subscribe(ears)
         submit(store, draft("parent"))
-        ears.ready = 0
+        ears = listening(store)
         child = os.fork()
         if child == 0:
             try:
@@ -173,16 +180,14 @@ def test_behind_a_pooler_news_go_by_redis(
         one = opened.enter_context(closing(connect(there)))
         other = opened.enter_context(closing(connect(there)))
         assert other.describe()["is_pooled"]
-        ears = Ears(other)
-        other.subscribe(ears)
+        ears = listening(other)
         submit(one, draft())
         assert ears.wait_for(lambda: ears.ready > 0)
 
 
 def test_a_message_that_makes_no_sense_is_only_a_message(url: str, server: RedisServer) -> None:
     with closing(connect(f"{url}&redis={server.url}")) as store:
-        ears = Ears(store)
-        store.subscribe(ears)
+        ears = listening(store)
         channel = f"leasehold:{store.describe()['store_id']}:news"
         for garbage in ("", "\x00\xff", "x" * 100_000, "a r"):
             server.command("PUBLISH", channel, garbage)

@@ -18,9 +18,11 @@ from leasehold.core.model.queue_config import QueueConfig
 from leasehold.core.rules.queue_orders import update
 from leasehold.env import Env, ManualClock, to_micros
 from leasehold.stores.sqlite import SQLiteStore
-from leasehold.stores.sqlite.leasing import order, ready, rebalance
+from leasehold.stores.sqlite.leasing import order, ready
 from leasehold.stores.sqlite.rules.queues import QueueBook
 from leasehold.stores.sqlite.writing.remembered import READ_STATE
+from leasehold.stores.tables import places, rebalance
+from leasehold.stores.tables.parking import NEXT_TIER
 
 ALL = LeaseRequest(worker="w", limit=100_000)
 
@@ -54,7 +56,7 @@ def rows(store: SQLiteStore, table: str) -> int:
 STATEMENTS: dict[str, tuple[str, tuple[object, ...]]] = {
     "the spread of a lane": (order.SPREAD, (1,)),
     "the spread of a group": (order.SPREAD_OF_GROUP, ("p", 1)),
-    "the next tier of a lane": (order.NEXT_TIER, (1, 2, 3)),
+    "the next tier of a lane": (NEXT_TIER, (1, 2, 3)),
     "the next tier of a group": (order.NEXT_TIER_OF_GROUP, ("p", 1, 2, 3)),
     "a lane": (order.READY_IN_LANE, (1,)),
     "a tier": (order.READY_IN_TIER, (1, 2)),
@@ -66,7 +68,7 @@ STATEMENTS: dict[str, tuple[str, tuple[object, ...]]] = {
     "what is placed anew": (rebalance.AFTER, (1, 2, 3, 4, 5)),
     "taking one out": (ready.LEAVE, (1, 2, 3, 4)),
     "taking one out by number": (ready.LEAVE_BY_NUMBER, (1,)),
-    "finding one": (ready.FIND, (1,)),
+    "finding one": (places.FIND, (1,)),
 }
 # The jobs table is large, and so is every index on what is pending.
 LARGE = ("ready", "job", "place", "raised")
@@ -113,7 +115,7 @@ def test_a_tier_further_on_costs_the_same_however_deep_the_first(store: SQLiteSt
                 return False
 
             db.set_progress_handler(count, 1)
-            found = db.execute(order.NEXT_TIER, (*lane, default_tier(1), 1 << 40)).fetchall()
+            found = db.execute(NEXT_TIER, (*lane, default_tier(1), 1 << 40)).fetchall()
             db.set_progress_handler(None)
         assert found[0][0] == default_tier(0)
         steps[depth] = ticks

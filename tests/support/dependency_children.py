@@ -12,7 +12,7 @@ from leasehold.core.model.lease import LeaseRequest, Settlement
 from leasehold.core.model.outcome import Cancel, Complete, Fail, JobError, Outcome
 from leasehold.core.model.status import Status
 from leasehold.stores.sqlite import SQLiteStore
-from leasehold.stores.sqlite.writing import step
+from leasehold.stores.tables import step
 from support.victims import open_as_worker, tell, wait_to_be_killed
 
 AT_ONCE = 3

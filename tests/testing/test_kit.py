@@ -186,3 +186,17 @@ def test_assert_submitted_works_by_name_too(queue: TaskQueue) -> None:
     queue.submit("elsewhere", 1, key="a")
     assert_submitted(queue, "elsewhere", args=(1,), kwargs={"key": "a"})
     refute_submitted(queue, "elsewhere", args=(2,))
+
+
+def test_waiting_where_time_stands_still_is_refused_at_once() -> None:
+    with memory_queue() as queue:
+        job = queue.submit(max, 3, 7)
+        with pytest.raises(ResultTimeoutError, match=r"is pending, and nothing runs.*: drain"):
+            job.result(timeout=1)
+        later = queue.submit(max, 3, 7, delay=60)
+        with pytest.raises(ResultTimeoutError, match=r"is scheduled until .*turn the clock, then"):
+            queue.wait(later)
+        with pytest.raises(ResultTimeoutError, match="nothing runs by itself here"):
+            queue.join()
+        drain(queue)
+        assert job.result(timeout=1) == 7

@@ -160,6 +160,23 @@ def test_a_result_that_cannot_be_encoded_is_a_failure_for_good() -> None:
     assert "lock" in outcome.error.message
 
 
+def test_a_result_that_json_changes_is_stored_and_told_of_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def when():  # type: ignore[no-untyped-def]
+        return datetime(2030, 1, 1, tzinfo=UTC)
+
+    task = TaskDefinition("t", when, CallCodec(when))
+    for _ in range(2):
+        lease = lease_of()
+        outcome = attempt(lease, task, JobContext(lease, NoSink()))
+        assert isinstance(outcome, Complete)
+        assert outcome.result == b'"2030-01-01T00:00:00Z"'
+    [said] = caplog.messages
+    assert "task 't' returns what its result does not bring back: it is of type datetime" in said
+    assert "-> ..." in said
+
+
 def test_arguments_that_do_not_fit_are_a_failure_for_good() -> None:
     def task(one: int) -> None: ...
 

@@ -369,6 +369,31 @@ def test_an_unknown_task_is_handed_back_with_a_growing_delay(
     assert store.calls["exchange"] < 10
 
 
+def test_what_another_worker_knows_is_left_to_it(
+    store: MoodyStore, tasks: Tasks, gate: Gate, start_worker: Start
+) -> None:
+    tasks.add(len)
+    knowing = Tasks()
+    knowing.add(gate.task, "new")
+    other = Worker(store, knowing, slots=1)
+    other.start()
+    try:
+        first = submit_to(store, "new")
+        gate.until_begun()
+        lacking = start_worker()
+        jobs = [submit_to(store, "new") for _ in range(5)]
+        # It has looked at all of them, and at what came after them.
+        store.until_status(submit_to(store, "len", "abc"), Status.COMPLETED)
+        assert {store.job(each).status for each in jobs} == {Status.PENDING}
+        gate.go.set()
+        for each in (first, *jobs):
+            assert store.until_status(each, Status.COMPLETED).attempts == 1
+        assert lacking.statistics.handed_back <= 2, "it kept taking what it does not know"
+    finally:
+        other.request_stop(now=True)
+        assert other.wait(PATIENCE_SECONDS) is not None
+
+
 def test_a_command_is_refused_unless_allowed(
     store: MoodyStore, tasks: Tasks, start_worker: Start
 ) -> None:

@@ -56,7 +56,7 @@ ERROR_COLUMNS: Final = (
     Column("frame", "WHERE", fit="cut", spare=3),
     Column("first_at", "SINCE", fit="keep"),
     Column("last_at", "LAST", fit="keep", spare=1),
-    Column("job", "LATEST JOB", fit="keep", spare=4),
+    Column("job", "LATEST JOB", fit="id", spare=4),
 )
 
 

@@ -18,7 +18,7 @@ def cancel(session: Session, *, chosen: Chosen, reason: str) -> None:
     """Stop jobs that wait or run.
 
     A waiting job is cancelled at once; a running one as soon as its worker has stopped it. Several
-    jobs may be named, each by its id or enough of its beginning; or describe them by a filter: then
+    jobs may be named, each by its id or enough of its end; or describe them by a filter: then
     their number is shown, and you are asked.
 
     \b

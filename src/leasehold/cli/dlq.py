@@ -26,7 +26,7 @@ from leasehold.documents.jobs import attempt_document, letter_document, why_dead
 from leasehold.errors import InvalidTransitionError, LeaseholdError
 
 COLUMNS = (
-    Column("id", "ID", fit="keep"),
+    Column("id", "ID", fit="id"),
     Column("queue", "QUEUE", fit="cut", spare=2),
     Column("what", "TASK", fit="cut", least=12),
     Column("attempts", "ATTEMPTS", right=True, spare=3),
@@ -86,7 +86,7 @@ def list_letters(session: Session, *, where: JobFilter, limit: int) -> None:
 def show(session: Session, job_id: str) -> None:
     """Show a dead letter: the job, its error with traceback, every attempt.
 
-    JOB is a job's id, or enough of its beginning to be the only one.
+    JOB is a job's id, or enough of its end to be the only one.
 
     \b
     Example: queuectl dlq show job1

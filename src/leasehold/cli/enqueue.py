@@ -116,9 +116,9 @@ def enqueue(
     if handle.is_duplicate:
         session.tell(f"this key was used before: its job is {handle.id}")
     if wait or wait_timeout is not None:
-        from leasehold.cli.wait import show_end, wait_for_end
+        from leasehold.cli.wait import show_end, wait_for_ends
 
-        ended = wait_for_end(session, handle, wait_timeout)
+        [ended] = wait_for_ends(session, [handle.id], wait_timeout)
         show_end(session, queue, ended, is_duplicate=handle.is_duplicate)
         return
     if session.format == "table":
@@ -157,7 +157,11 @@ def _variable(text: str) -> tuple[str, str]:
 
 def _document(words: tuple[str, ...], fields: Mapping[str, Any]) -> JobDocument:
     if words and ("command" in fields or "task" in fields):
-        raise click.UsageError("give one thing to run: a document, a program, --command or --task")
+        quoted = "; quote a command of several words: --command 'echo hi'"
+        raise click.UsageError(
+            "give one thing to run: a document, a program, --command or --task"
+            + (quoted if "command" in fields else "")
+        )
     if len(words) == 1 and words[0].lstrip().startswith("{"):
         document = read_document(words[0])
         document.fill_in(fields)

@@ -32,7 +32,7 @@ COLUMNS: Final = (
 def history(session: Session, job: str, *, limit: int, cursor: str | None) -> None:
     """What happened to a job, oldest first.
 
-    JOB is a job's id, or enough of its beginning to be the only one. A cursor is the number (NO) of
+    JOB is a job's id, or enough of its end to be the only one. A cursor is the number (NO) of
     an event: what came after it is shown.
 
     \b

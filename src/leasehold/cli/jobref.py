@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from leasehold.cli.lastjob import LAST, recalled
+from leasehold.cli.layout import ELLIPSIS
 from leasehold.cli.session import Session
 from leasehold.cli.times import MINUTES, time_text
 from leasehold.core.model.refusals import no_job
@@ -29,13 +30,14 @@ def job_id_of(session: Session, text: str) -> str:
     """The id of the job that is meant; raises JobNotFoundError or AmbiguousIdError."""
     if text == LAST:
         return _last(session)
+    text = text.removeprefix(ELLIPSIS)  # As a narrow table shows it.
     # An id that is exactly this one comes first, since nothing shorter begins like it.
     found = session.queue.find_ids(text, limit=NEAR_MAX + 1) if text else []
     if found and (found[0] == text or len(found) == 1):
         return found[0]
     if found:
         raise AmbiguousIdError(
-            f"several jobs begin with {text!r}: {_listed(found)}; type more of the one you mean"
+            f"several jobs begin with {text!r}: {_listed(found)}; type the end of the one you mean"
         )
     # Ids begin with the time, so those of one minute are alike; their ends are random.
     ending = _ending(session, text)

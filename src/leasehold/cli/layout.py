@@ -10,8 +10,12 @@ GAP: Final = 3
 CUT_WIDTH_MIN: Final = 8
 WRAP_WIDTH_MIN: Final = 20
 
-Fit = Literal["wrap", "cut", "keep"]
-"""On a narrow terminal texts take several lines, are cut, or stay whole."""
+Fit = Literal["wrap", "cut", "keep", "id"]
+"""On a narrow terminal texts take several lines, are cut, or stay whole; ids show their ends."""
+ELLIPSIS: Final = "…"
+TAIL_LENGTH: Final = 8
+ID_LENGTH_MAX: Final = 20
+"""Ids up to this length are always shown whole: somebody has chosen them to be read."""
 
 
 class Breadth(NamedTuple):
@@ -26,7 +30,7 @@ class Breadth(NamedTuple):
     @property
     def least(self) -> int:
         """The width below which it is of no use."""
-        if self.fit == "keep":
+        if self.fit in ("keep", "id"):
             return self.natural
         useful = CUT_WIDTH_MIN if self.fit == "cut" else WRAP_WIDTH_MIN
         return min(self.natural, max(self.heading, useful))
@@ -57,6 +61,30 @@ def laid_out(columns: Sequence[Breadth], room: int) -> dict[int, int]:
             break
         widths[max(wide, key=lambda place: widths[place])] -= 1
     return widths
+
+
+def fits(columns: Sequence[Breadth], room: int) -> bool:
+    """Whether there is room for everything as it is."""
+    return _total([each.natural for each in columns]) <= room
+
+
+def by_their_ends(ids: Sequence[str]) -> list[str]:
+    """Long ids by their last characters, as many as tell them from each other.
+
+    The beginning of an id is the time at which it was made, so many begin alike.
+
+    >>> by_their_ends(["019a8f3c-7d10-7e5f-9b5a-3f0c2d1e4a6b", "nightly"])
+    ['…2d1e4a6b', 'nightly']
+    """
+    long = {each for each in ids if len(each) > ID_LENGTH_MAX}
+    length = TAIL_LENGTH
+    while len({each[-length:] for each in long}) < len(long):
+        length += 1
+    # A cut that saves next to nothing only hides something.
+    return [
+        ELLIPSIS + each[-length:] if len(each) > length + 1 and each in long else each
+        for each in ids
+    ]
 
 
 def _total(widths: Collection[int]) -> int:

@@ -40,9 +40,9 @@ def columns(now: datetime, *, archived: bool = False, only_running: bool = False
         return age_of((now - moment).total_seconds())
 
     shown = [
-        Column("id", "ID", fit="keep"),
+        Column("id", "ID", fit="id"),
         Column("queue", "QUEUE", fit="cut", spare=1),
-        Column("what", "TASK", fit="cut"),
+        Column("what", "TASK", fit="cut", least=22),
         Column("status", "STATUS", fit="keep"),
         Column("priority", "PRI", right=True, spare=5),
         Column("attempts", "TRIES", right=True, spare=4),
@@ -51,7 +51,7 @@ def columns(now: datetime, *, archived: bool = False, only_running: bool = False
         Column("run_seconds", "RAN", age_of, right=True, spare=1),
         Column("worker", "WORKER", fit="cut", least=12),
         Column("lease_expires_at", "LEASE UNTIL", fit="keep", spare=3),
-        Column("error", "ERROR", error_line, fit="cut", spare=3),
+        Column("error", "ERROR", error_line, fit="cut", spare=3, least=16),
     ]
     hidden = {"priority", "created_at"} if archived else {"completed_at", "run_seconds"}
     if only_running:
@@ -132,6 +132,8 @@ def with_command(document: Document) -> Document:
     """
     text = command_text(document.get("payload")) if document["task"] == COMMAND_TASK else None
     told = {**document, "what": text or document["task"]}
+    if document["status"] == Status.COMPLETED:
+        told["error"] = None  # The error of an attempt before the one that went well.
     reason = document.get("reason")
     if reason is not None and reason.startswith(UNRUNNABLE) and document["status"] == "scheduled":
         told["error"] = reason

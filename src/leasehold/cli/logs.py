@@ -62,7 +62,7 @@ def logs(
     For a command job that is its output, of its latest attempt; lines of its error output begin
     with `err| ` if both are shown. For a task it is what it printed and logged, the last 1000
     lines. Control characters are spelled out; lines of more than 16 KiB are cut. JOB is a job's id,
-    or enough of its beginning to be the only one.
+    or enough of its end to be the only one.
 
     \b
     Examples: queuectl logs 0199c0de --follow

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 import click
 import msgspec
 
-from leasehold.cli.layout import Breadth, Fit, laid_out
+from leasehold.cli.layout import Breadth, Fit, by_their_ends, fits, laid_out
 from leasehold.cli.safe import safe, safe_json
 from leasehold.cli.session import Session
 from leasehold.cli.times import time_text
@@ -153,10 +153,13 @@ def print_table(
         for row in documents
     ]  # fmt: skip
     terminal = console()
-    shown = laid_out(
-        [_breadth(each, [row[n] for row in rows]) for n, each in enumerate(columns)],
-        terminal.width,
-    )
+    if not fits(_breadths(columns, rows), terminal.width):
+        for place, column in enumerate(columns):
+            if column.fit == "id":
+                short = by_their_ends([row[place].plain for row in rows])
+                for row, text in zip(rows, short, strict=True):
+                    row[place] = Text(text)
+    shown = laid_out(_breadths(columns, rows), terminal.width)
     for place, width in shown.items():
         column = columns[place]
         table.add_column(
@@ -173,6 +176,10 @@ def print_table(
 
 def _colour(field: str, text: str) -> str | None:
     return COLOURS.get(text) if field in COLOURED else None
+
+
+def _breadths(columns: Sequence[Column], rows: Sequence[Sequence[Any]]) -> list[Breadth]:
+    return [_breadth(each, [row[n] for row in rows]) for n, each in enumerate(columns)]
 
 
 def _breadth(column: Column, cells: Sequence[Any]) -> Breadth:

@@ -21,7 +21,7 @@ def reprioritize(session: Session, *, chosen: Chosen, priority: int) -> None:
     """Change the priority of waiting jobs.
 
     They keep their place in time among those of the same priority. Several jobs may be named, each
-    by its id or enough of its beginning; or describe them by a filter: then their number is shown,
+    by its id or enough of its end; or describe them by a filter: then their number is shown,
     and you are asked.
 
     \b

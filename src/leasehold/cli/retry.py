@@ -18,7 +18,7 @@ def retry(session: Session, *, chosen: Chosen, reset_attempts: bool) -> None:
     """Give dead or cancelled jobs another chance.
 
     Each is pending again, with one attempt more. Several jobs may be named, each by its id or
-    enough of its beginning; or describe them by a filter: then their number is shown, and you are
+    enough of its end; or describe them by a filter: then their number is shown, and you are
     asked. A filter means dead letters only, unless it says --status cancelled.
 
     \b

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
@@ -104,6 +105,7 @@ def check_there(url: str) -> None:
     if path is not None and not os.path.exists(path):
         raise StoreUnavailableError(
             f"there is no store at {path}: make one with `init`, or name another with --store"
+            + _others_here(path)
         )
 
 
@@ -151,3 +153,9 @@ def common_options(command: F) -> F:
 
 
 pass_session = click.make_pass_decorator(Session, ensure=True)
+
+
+def _others_here(path: str) -> str:
+    """A database in the same folder: an application may call its store otherwise."""
+    there = sorted(Path(path).parent.glob("*.db"))
+    return f"; there is one here: --store {there[0]}" if there else ""

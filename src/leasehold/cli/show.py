@@ -37,7 +37,7 @@ ATTEMPT_COLUMNS: Final = (
 )
 LINK_COLUMNS: Final = (
     Column("link", "", fit="keep"),
-    Column("id", "ID", fit="keep"),
+    Column("id", "ID", fit="id"),
     Column("task", "TASK", fit="cut"),
     Column("status", "STATUS", fit="keep"),
 )
@@ -52,7 +52,7 @@ def show(session: Session, job: str) -> None:
 
     Its fields, attempts, history, the jobs it waits for and those that wait for it, what it logged,
     the end of its output, and its latest error with the traceback; of a job that was pruned, what
-    the archive remembers. JOB is a job's id, or enough of its beginning to be the only one.
+    the archive remembers. JOB is a job's id, or enough of its end to be the only one.
 
     \b
     Examples: queuectl show 0192ab

@@ -16,7 +16,7 @@ from leasehold.documents.records import document_of
 
 SILENT_SECONDS: Final = 120.0
 COLUMNS: Final = (
-    Column("job_id", "ID", fit="keep"),
+    Column("job_id", "ID", fit="id"),
     Column("task", "TASK", fit="cut"),
     Column("priority", "PRIORITY", right=True, spare=1),
     Column("worker", "WORKER", fit="cut"),

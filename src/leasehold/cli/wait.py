@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from collections.abc import Sequence
+from typing import Final
 
 import click
 
@@ -12,22 +13,25 @@ from leasehold.cli.documents import full_document
 from leasehold.cli.exits import Exit
 from leasehold.cli.jobref import job_id_of
 from leasehold.cli.options import DURATION
-from leasehold.cli.output import Column, cell, console, emit, emit_one, json_text
+from leasehold.cli.output import Column, Document, cell, console, emit, emit_one, json_text
 from leasehold.cli.safe import safe
 from leasehold.cli.session import Session
 from leasehold.core.model.job import Job
 from leasehold.core.model.status import Status
 from leasehold.documents.jobs import job_document
+from leasehold.env import SYSTEM
+from leasehold.errors import ResultTimeoutError
 from leasehold.queue.facade import TaskQueue
-from leasehold.queue.handle import JobHandle
 from leasehold.worker.task import COMMAND_TASK
 
 COLUMNS = (
-    Column("id", "JOB"),
-    Column("status", "STATUS"),
+    Column("id", "JOB", fit="id"),
+    Column("status", "STATUS", fit="keep"),
     Column("attempts", "ATTEMPTS", right=True),
     Column("error", "ERROR", lambda error: f"{error.type}: {error.message}"),
 )
+LOOK_AGAIN_SECONDS: Final = 2.0
+"""How often a person who waits is told why a job has not ended."""
 
 
 @command()
@@ -37,37 +41,66 @@ def wait(session: Session, /, *, jobs: tuple[str, ...], timeout: float | None) -
     """Wait until jobs have ended.
 
     Exits with 0 if all are completed, 7 if one is dead or cancelled, 124 if the time is up. To see
-    their results: -o json. JOB is a job's id, or enough of its beginning to be the only one.
+    their results: -o json. JOB is a job's id, or enough of its end to be the only one.
 
     \b
     Example: queuectl wait 0199c0de --timeout 5m
     """
     job_ids = [job_id_of(session, each) for each in jobs]
-    ended = session.queue.wait(job_ids, timeout)
+    ended = wait_for_ends(session, job_ids, timeout)
     # The table shows no results: then none is fetched.
     for_people = session.format == "table"
-    documents = (job_document(job) if for_people else full_document(session, job) for job in ended)
+    documents = (_for_people(job) if for_people else full_document(session, job) for job in ended)
     emit(session, documents, COLUMNS)
     if not all(job.status is Status.COMPLETED for job in ended):
         raise click.exceptions.Exit(Exit.JOB_FAILED)
 
 
-def wait_for_end(session: Session, handle: JobHandle[Any], timeout: float | None) -> Job:
-    """For `enqueue --wait`: on a terminal it says for which job it waits.
+def _for_people(job: Job) -> Document:
+    """A job that did not fail at last shows no error of an attempt before."""
+    return {**job_document(job), **({} if job.status is Status.DEAD else {"error": None})}
 
-    Ctrl-C ends the wait, not the job, and says so.
+
+def wait_for_ends(session: Session, job_ids: Sequence[str], timeout: float | None) -> list[Job]:
+    """Wait for jobs; on a terminal it says for which, and why the first has not ended.
+
+    Ctrl-C ends the wait, not the jobs, and says so.
     """
     try:
         if session.format != "table" or not sys.stderr.isatty():
-            return handle.wait(timeout)
-        with console(stderr=True).status(f"waiting for job {safe(handle.id)}"):
-            return handle.wait(timeout)
+            return session.queue.wait(job_ids, timeout)
+        return _wait_and_tell(session, job_ids, timeout)
     except KeyboardInterrupt:
+        first = job_ids[0]
         session.tell(
-            f"job {handle.id} goes on without you: `queuectl wait {handle.id}` waits for it again, "
-            f"`queuectl cancel {handle.id}` stops it"
+            f"job {first} goes on without you: `queuectl wait {first}` waits for it again, "
+            f"`queuectl cancel {first}` stops it"
+            if len(job_ids) == 1
+            else f"the {len(job_ids)} jobs go on without you"
         )
         raise
+
+
+def _wait_and_tell(session: Session, job_ids: Sequence[str], timeout: float | None) -> list[Job]:
+    clock = SYSTEM.clock
+    end = None if timeout is None else clock.monotonic() + timeout
+    waiting = f"waiting for job {safe(job_ids[0])}"
+    waiting += f" and {len(job_ids) - 1} more" if len(job_ids) > 1 else ""
+    with console(stderr=True).status(waiting) as line:
+        while True:
+            left = None if end is None else max(0.0, end - clock.monotonic())
+            if left is not None and left <= LOOK_AGAIN_SECONDS:
+                return session.queue.wait(job_ids, left)
+            try:
+                return session.queue.wait(job_ids, LOOK_AGAIN_SECONDS)
+            except ResultTimeoutError as error:
+                line.update(f"{waiting}: {safe(_why(session, job_ids) or str(error))}")
+
+
+def _why(session: Session, job_ids: Sequence[str]) -> str:
+    """Why the first of these that has not ended has not; nothing if they have by now."""
+    late = (each for each in job_ids if not session.queue.get(each).is_terminal)
+    return next((str(session.queue.why(each)) for each in late), "")
 
 
 def show_end(session: Session, queue: TaskQueue, job: Job, *, is_duplicate: bool) -> None:

@@ -17,7 +17,7 @@ from leasehold.documents.records import document_of
 def why(session: Session, job: str) -> None:
     """Why a job is not running.
 
-    It says the first thing that stands in the way. JOB is a job's id, or enough of its beginning
+    It says the first thing that stands in the way. JOB is a job's id, or enough of its end
     to be the only one.
 
     \b

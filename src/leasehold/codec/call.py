@@ -12,7 +12,15 @@ import msgspec
 
 from leasehold.codec import signed
 from leasehold.codec.hints import Converter, converter, hints_of
-from leasehold.codec.values import check_size, decode, encode, encode_value, holds_nan, why_changed
+from leasehold.codec.values import (
+    PLAIN_TYPES,
+    check_size,
+    decode,
+    encode,
+    encode_value,
+    holds_nan,
+    why_changed,
+)
 from leasehold.core.model.limits import PAYLOAD_BYTES_MAX
 from leasehold.errors import InvalidJobError, PayloadError
 
@@ -36,7 +44,7 @@ class CallCodec:
     (['Ada'], {'times': 2})
     """
 
-    __slots__ = ("_func", "_key", "_plan", "_task", "_title")
+    __slots__ = ("_func", "_key", "_plan", "_task", "_title", "_told_of_change")
 
     def __init__(
         self,
@@ -55,6 +63,7 @@ class CallCodec:
         self._key = None if pickle_key is None else signed.check_key(pickle_key)
         # Hints may name what is defined later in the module: read them at the first call.
         self._plan: _Plan | None = None
+        self._told_of_change = False
 
     @property
     def name(self) -> str:
@@ -121,7 +130,8 @@ class CallCodec:
         """A returned value as bytes.
 
         The work is done by now, so nothing is refused that JSON can say in any way: what no return
-        hint names arrives as plain JSON data, a datetime for instance as text.
+        hint names arrives as plain JSON data, a datetime for instance as text; what becomes of it
+        is said by `first_change_of_result`.
         """
         if self._key is not None:
             data = signed.dumps(value, self._key, "result", self._task)
@@ -132,6 +142,19 @@ class CallCodec:
                 raise PayloadError("the result holds NaN or infinity, which JSON cannot say")
         check_size(data, "the result", bytes_max)
         return data
+
+    def first_change_of_result(self, value: Any, data: bytes) -> str | None:
+        """Why an encoded result arrives as something else, told once; None from then on.
+
+        Text and numbers never change, and cost nothing here.
+        """
+        if self._key is not None or self._told_of_change or type(value) in PLAIN_TYPES:
+            return None
+        plan = self._plan or self._make_plan()
+        received = self.decode_result(data, "json")
+        why = why_changed(value, received, rebuilt=plan.result is not None)
+        self._told_of_change = why is not None
+        return why
 
     def decode_result(self, data: bytes, codec: str) -> Any:
         """A result, as the task's return hint says; as plain data where it does not fit."""

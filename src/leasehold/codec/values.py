@@ -11,7 +11,9 @@ import msgspec
 from leasehold.core.model.limits import PAYLOAD_BYTES_MAX
 from leasehold.errors import PayloadError, PayloadTooLargeError
 
-_JSON_TYPES: Final = (str, int, float, bool, type(None), list, dict)
+PLAIN_TYPES: Final = frozenset((str, int, float, bool, type(None)))
+"""What JSON never changes."""
+_JSON_TYPES: Final = (*PLAIN_TYPES, list, dict)
 
 
 def _as_json(value: Any) -> Any:

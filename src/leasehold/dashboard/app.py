@@ -19,7 +19,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 
 from leasehold.core.contract.store import Store
-from leasehold.core.model.tokens import Role
+from leasehold.core.model.tokens import LOOKING, Role
 from leasehold.core.rules.operations import Operation
 from leasehold.dashboard.bulk import agreement
 from leasehold.dashboard.forms import fields_of
@@ -57,8 +57,8 @@ from leasehold.service.problems import status_of
 View = Callable[[Desk, Visit], Page]
 FOLDER: Final = "/dashboard"
 FORM_BYTES_MAX: Final = 16 * 1024
-ANYBODY_KNOWN: Final[tuple[Role, ...]] = ("producer", "consumer", "operator")
-OPERATOR: Final[tuple[Role, ...]] = ("operator",)
+OVERSEERS: Final[tuple[Role, ...]] = ("operator", "observer")
+"""Who may see everything but the audit; an observer may do nothing else."""
 ADMIN: Final[tuple[Role, ...]] = ("admin",)
 
 HEADERS: Final = {
@@ -73,21 +73,21 @@ HEADERS: Final = {
 }
 
 PAGES: Final[tuple[tuple[str, str, str, View, tuple[Role, ...]], ...]] = (
-    ("", "overview", "Overview", overview.overview, OPERATOR),
-    ("queues", "queues", "Queues", queues.queues, ANYBODY_KNOWN),
-    ("jobs", "jobs", "Jobs", jobs.jobs, ANYBODY_KNOWN),
-    ("failures", "failures", "Failures", failures.failures, OPERATOR),
-    ("dead-letters", "dead-letters", "Dead letters", letters.letters, OPERATOR),
-    ("schedules", "schedules", "Schedules", tables.schedules, OPERATOR),
-    ("workers", "workers", "Workers", tables.workers, OPERATOR),
-    ("operations", "operations", "Operations", operations.operations, OPERATOR),
-    ("health", "health", "Health", tables.health, OPERATOR),
-    ("settings", "settings", "Settings", tables.settings, OPERATOR),
+    ("", "overview", "Overview", overview.overview, OVERSEERS),
+    ("queues", "queues", "Queues", queues.queues, LOOKING),
+    ("jobs", "jobs", "Jobs", jobs.jobs, LOOKING),
+    ("failures", "failures", "Failures", failures.failures, OVERSEERS),
+    ("dead-letters", "dead-letters", "Dead letters", letters.letters, OVERSEERS),
+    ("schedules", "schedules", "Schedules", tables.schedules, OVERSEERS),
+    ("workers", "workers", "Workers", tables.workers, OVERSEERS),
+    ("operations", "operations", "Operations", operations.operations, OVERSEERS),
+    ("health", "health", "Health", tables.health, OVERSEERS),
+    ("settings", "settings", "Settings", tables.settings, OVERSEERS),
     ("audit", "audit", "Audit", tables.audit, ADMIN),
-    ("queue", "", "", queues.queue, ANYBODY_KNOWN),
-    ("job", "", "", job.job, ANYBODY_KNOWN),
-    ("operation", "", "", operations.operation, OPERATOR),
-    ("failure", "", "", failures.failure, OPERATOR),
+    ("queue", "", "", queues.queue, LOOKING),
+    ("job", "", "", job.job, LOOKING),
+    ("operation", "", "", operations.operation, OVERSEERS),
+    ("failure", "", "", failures.failure, OVERSEERS),
 )
 """Path, name and title in the navigation (none for a page about one thing), view, and for whom.
 
@@ -163,7 +163,7 @@ class _Face:
     def _show(self, request: Request, view: View, roles: tuple[Role, ...]) -> Response:
         caller = self._caller(request)
         visit = Visit(caller, request.query_params)
-        if view is overview.overview and not visit.may("operator"):
+        if view is overview.overview and not visit.may_any(OVERSEERS):
             return _see("queues")
         caller.check_role(roles)
         return self._render(visit, self.api.guarded(lambda: view(self.desk, visit)))
@@ -171,7 +171,7 @@ class _Face:
     def export(self, kind: str) -> Callable[[Request], Awaitable[Response]]:
         def answer(request: Request) -> Response:
             caller = self._caller(request)
-            caller.check_role(ANYBODY_KNOWN)
+            caller.check_role(LOOKING)
             visit = Visit(caller, request.query_params)
             body, media = self.api.guarded(lambda: jobs.export(self.desk, visit, kind))
             attached = {"Content-Disposition": f'attachment; filename="jobs.{kind}"'}
@@ -284,14 +284,14 @@ class _Face:
         may = [
             (path or ".", name, title)
             for path, name, title, _, roles in PAGES
-            if title and ("admin" in visit.caller.roles or not visit.caller.roles.isdisjoint(roles))
+            if title and visit.may_any(roles)
         ]
         done = told(visit.text("done"), visit.text("n"))
         values = {
             "navigation": may,
             "caller": visit.caller,
             "may_order": visit.may("operator"),
-            "may_follow": visit.may("operator"),
+            "may_follow": visit.may_any(OVERSEERS),
             "store_name": str(self.desk.queue.describe().get("path") or "")[-60:],
             "query": visit.query,
             "done": done,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, Final
@@ -59,7 +59,11 @@ class Visit:
 
     def may(self, role: Role) -> bool:
         """Whether they have the role; an admin has all of them."""
-        return role in self.caller.roles or "admin" in self.caller.roles
+        return self.may_any((role,))
+
+    def may_any(self, roles: Iterable[Role]) -> bool:
+        """Whether they have one of the roles; an admin has all of them."""
+        return "admin" in self.caller.roles or not self.caller.roles.isdisjoint(roles)
 
     def text(self, name: str) -> str:
         """A parameter; empty if it was not given."""

@@ -14,6 +14,7 @@ from leasehold.observe.findings import Finding, Level
 
 DEAD_PER_MINUTE_MAX: Final = 10.0
 NO_WORKER_SECONDS_MAX: Final = 300.0
+UNSERVED_SECONDS_MAX: Final = 10.0
 FAILURE_RATE_MAX: Final = 0.05
 DEPTH_SHARE_MAX: Final = 0.80
 TAIL_RATIO_MAX: Final = 10.0
@@ -71,14 +72,19 @@ def dead_letter_rate(figures: QueueFigures) -> Finding:
 
 
 def no_worker(figures: QueueFigures) -> Finding:
-    """Critical when jobs have been pending for 5 minutes and no worker serves the queue."""
+    """Critical when jobs have been pending for 5 minutes and no worker serves the queue.
+
+    A warning after 10 seconds already: a worker that is started anew is back by then.
+    """
     if figures.workers or not figures.pending or figures.paused:
         return _finding("no_worker", figures, Level.OK, f"{figures.workers} worker(s)")
     found = f"{figures.pending:,} pending and no worker"
     age = figures.oldest_pending_seconds
     if age is None:
         return _unknown("no_worker", figures, f"{found}; for how long")
-    level = Level.CRITICAL if age > NO_WORKER_SECONDS_MAX else Level.OK
+    level = Level.WARNING if age > UNSERVED_SECONDS_MAX else Level.OK
+    if age > NO_WORKER_SECONDS_MAX:
+        level = Level.CRITICAL
     return _finding(
         "no_worker",
         figures,

@@ -349,7 +349,10 @@ def unknown_tasks(facts: Facts) -> Finding:
         level=Level.WARNING,
         found=f"task {task}{_others(len(facts.unrunnable))}: {reason}",
         meaning="workers lease these jobs, cannot run them and hand them back, ever more slowly",
-        advice="start a worker that knows the task (--import its module), or with --allow-commands",
+        advice=(
+            "start a worker that knows the task (--import its module), or with --allow-commands; "
+            "a task that was renamed keeps its old name with @queue.task(aliases=[...])"
+        ),
     )
 
 

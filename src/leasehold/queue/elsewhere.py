@@ -42,5 +42,6 @@ def no_attribute_of_queue(queue: object, name: str) -> NoReturn:
 def _missing(what: str, thing: object, name: str, here: str | None) -> AttributeError:
     message = f"{type(thing).__name__!r} object has no attribute {name!r}"
     if here is not None:
-        message += f": here it is {what}.{here}"
+        # Without its name and object Python adds no guess of its own, which would contradict.
+        return AttributeError(f"{message}: here it is {what}.{here}")
     return AttributeError(message, name=name, obj=thing)

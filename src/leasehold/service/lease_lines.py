@@ -20,7 +20,7 @@ POLL_SECONDS: Final = 5.0
 PAUSE_SECONDS_MIN: Final = 0.005
 """The least time between two looks for what is due, so that none is a busy loop."""
 
-Shape = tuple[tuple[str, ...], tuple[str, ...] | None, str | None]
+Shape = tuple[tuple[str, ...], tuple[str, ...] | None, tuple[tuple[str, str], ...], str | None]
 
 
 class _Line:
@@ -72,7 +72,7 @@ class LeaseLines:
         """Lease, waiting for the first job; `try_lease` is told how often it was called before."""
         loop = self._listen()
         end = loop.time() + wait_seconds
-        shape = (request.queues, request.tasks, request.parent_id)
+        shape = (request.queues, request.tasks, request.except_lanes, request.parent_id)
         tries = 0
         try:
             while True:

@@ -32,7 +32,7 @@ from leasehold.core.model.job import Job
 from leasehold.core.model.joblog import LogLine
 from leasehold.core.model.lease import Lease, Settled
 from leasehold.core.model.outcome import Fail, JobError, Outcome
-from leasehold.core.model.status import Event
+from leasehold.core.model.status import Event, Status
 from leasehold.env import Env, ManualClock
 from leasehold.errors import ResultTimeoutError, UnknownTaskError
 from leasehold.queue.facade import TaskQueue
@@ -53,15 +53,15 @@ JOBS_MAX: Final = 10_000
 def memory_queue(clock: ManualClock | None = None, **options: Any) -> TaskQueue:
     """A queue in memory that runs nothing by itself, on a clock that stands still.
 
-    In pytest:
+    Waiting for a job that has not ended raises ResultTimeoutError at once: `drain` it first. In
+    pytest:
 
         @pytest.fixture
         def queue() -> Iterator[TaskQueue]:
             with memory_queue() as queue:
                 yield queue
     """
-    env = Env(clock or ManualClock())
-    return TaskQueue("memory://", num_workers=0, env=env, **options)
+    return _StillQueue("memory://", num_workers=0, env=Env(clock or ManualClock()), **options)
 
 
 class Drained(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,6 +119,14 @@ def drain(queue: TaskQueue, *, jobs_max: int = JOBS_MAX) -> Drained:
     )
 
 
+class _StillQueue(TaskQueue):
+    """What `memory_queue` makes: its clock stands still, so no timeout would ever be over."""
+
+    def _open(self) -> None:
+        super()._open()
+        self._results = _still_results(self, self._lifecycle)
+
+
 class InlineQueue(TaskQueue):
     """A queue in memory that runs every job as it is submitted, before `submit` returns.
 
@@ -139,14 +147,7 @@ class InlineQueue(TaskQueue):
         super()._open()
         self._storing.on_stored = self._drain
         lifecycle = Lifecycle(self._check_open, self._drain, self.bridge)
-        self._results = _InlineResults(
-            self._looking,
-            self._waiters,
-            self._codecs,
-            self.blobs,
-            lifecycle,
-            self._queues.why,
-        )
+        self._results = _still_results(self, lifecycle)
 
     def _drain(self) -> None:
         # A job that submits others only stores them: the drain that runs it runs them next.
@@ -159,8 +160,19 @@ class InlineQueue(TaskQueue):
             self._is_draining = False
 
 
-class _InlineResults(Results):
-    """Runs what is due in place of waiting: what has not ended then never will by itself."""
+def _still_results(queue: TaskQueue, lifecycle: Lifecycle) -> Results:
+    return _StillResults(
+        queue._looking,  # noqa: SLF001 - the kit is a part of the queue.
+        queue._waiters,  # noqa: SLF001
+        queue._codecs,  # noqa: SLF001
+        queue.blobs,
+        lifecycle,
+        queue.why,
+    )
+
+
+class _StillResults(Results):
+    """Waits for nothing: a job that has not ended never will by itself."""
 
     def wait_for(
         self,
@@ -171,9 +183,11 @@ class _InlineResults(Results):
         jobs = [self._looking.get(job_id) for job_id in job_ids]
         for job in jobs:
             if not job.is_terminal:
+                is_due = job.status is Status.PENDING
                 raise ResultTimeoutError(
-                    f"job {job.id} is {job.status.value} until {job.run_at}, and nothing runs by "
-                    "itself here: turn the clock, then drain(queue)"
+                    f"job {job.id} is {job.status.value}{'' if is_due else f' until {job.run_at}'},"
+                    " and nothing runs by itself here: "
+                    f"{'' if is_due else 'turn the clock, then '}drain(queue)"
                 )
         return jobs
 

@@ -32,7 +32,10 @@ from leasehold.worker.describe import (
 )
 from leasehold.worker.large import is_large, with_payload, with_result_kept
 from leasehold.worker.printed import keep_rest
+from leasehold.worker.safelog import safe_logger
 from leasehold.worker.task import TaskDefinition
+
+logger = safe_logger("leasehold.worker")
 
 BROKE_OFF: Final = Fail(
     JobError(
@@ -130,13 +133,27 @@ def outcome_of_value(
         if issubclass(kind, _WISHES):
             return _wish(value)
         bytes_max = PAYLOAD_BYTES_MAX if context.large is None else context.large.bytes_max
-        return Complete(codec.encode_result(value, bytes_max), context.note, codec.name)
+        data = codec.encode_result(value, bytes_max)
+        _tell_of_change(value, data, task)
+        return Complete(data, context.note, codec.name)
     except BaseException as error:  # noqa: BLE001 - a value's own methods may raise anything here.
         message = (
             f"job {lease.job_id} ran, but what task {task.name!r} returned, "
             f"of type {type_name(value)}, cannot be stored as its result: {message_of(error)}"
         )
         return Fail(JobError("PayloadError", clean_text(message)), retryable=False)
+
+
+def _tell_of_change(value: Any, data: bytes, task: TaskDefinition) -> None:
+    # The work is done, so that to refuse its result would only lose it.
+    why = guarded(lambda: task.codec.first_change_of_result(value, data), None)
+    if why is not None:
+        logger.warning(
+            "task %r returns what its result does not bring back: %s. Write it as the return hint "
+            "(`-> ...`), or return plain data; the job is completed all the same.",
+            task.name,
+            why,
+        )
 
 
 def _wish(value: Retry | Snooze | Cancel) -> Outcome:

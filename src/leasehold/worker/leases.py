@@ -79,10 +79,12 @@ class LeaseManager:
         free_slots: int | None = None,
         *,
         lease_seconds: float | None = None,
+        except_lanes: tuple[tuple[str, str], ...] = (),
     ) -> Exchange:
         """Settle what was run and lease what comes next, in one write.
 
-        `free_slots` says how many jobs can begin at once, if not all that are leased.
+        `free_slots` says how many jobs can begin at once, if not all that are leased. Jobs of the
+        queues and tasks of `except_lanes` are left to others.
         """
         request = None
         if limit > 0:
@@ -95,6 +97,7 @@ class LeaseManager:
                 lease_seconds_by_task=self.lease_seconds_by_task,
                 lease_seconds_override=lease_seconds,
                 tasks=None if tasks is None else tuple(tasks),
+                except_lanes=except_lanes,
                 parent_id=parent_id,
             )
         return self.store.exchange(settlements, request)

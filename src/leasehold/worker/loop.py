@@ -38,6 +38,7 @@ from leasehold.worker.inbox import Inbox
 from leasehold.worker.inhand import InHand, timeout_failure
 from leasehold.worker.large import LargeData
 from leasehold.worker.leases import LeaseManager
+from leasehold.worker.left_to_others import LeftToOthers
 from leasehold.worker.pace import Pace
 from leasehold.worker.reports import Reports
 from leasehold.worker.run import Run
@@ -113,6 +114,7 @@ class Loop:
         self._fetch = partial(fetch_results, leases.store, large=large)
         self._backing = WorkerBacking(leases.store, heartbeat, self._reports, in_hand)
         self._unrunnable = Unrunnable()
+        self._others = LeftToOthers(leases.store, leases.worker, registry.may_import, env.clock)
         self._ticking = Ticking(leases.store, env)
         self._emptiness = Emptiness(leases.store, rules.queues, rules.tasks)
         self.settling = Settling(hooks)
@@ -285,6 +287,7 @@ class Loop:
                 room if look else 0,
                 self._rules.tasks,
                 free_slots=self._free_slots(),
+                except_lanes=self._others.lanes() if look else (),
             )
         except Exception as error:
             # The outcomes stay, and so must the leases under which they are to be settled.
@@ -459,7 +462,10 @@ class Loop:
         if lease.task != COMMAND_TASK:
             return self._registry.find(lease.task)
         if not self._rules.allow_commands:
-            raise UnknownTaskError("this worker runs no commands: start it with allow_commands")
+            raise UnknownTaskError(
+                "this worker runs no commands: start it with --allow-commands, or in Python with "
+                "allow_commands=True"
+            )
         return COMMAND
 
     def _hand_back_unrunnable(self, lease: Lease, error: BaseException) -> None:
@@ -468,6 +474,10 @@ class Loop:
             self._in_hand.forget(run)
             self._in_hand.give_up(run)
         reason = message_of(error)
+        to_others = self._others.release(lease, reason)
+        if to_others is not None:
+            self.settling.add(lease, to_others)
+            return
         release = self._unrunnable.release(lease, reason)
         self.settling.add(lease, release)
         logger.warning(

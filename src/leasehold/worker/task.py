@@ -14,6 +14,7 @@ import msgspec
 from leasehold.codec import CallCodec
 from leasehold.core.model.breaker import Breaker
 from leasehold.core.model.outcome import Fail, Outcome
+from leasehold.core.model.records import is_of_module
 from leasehold.core.model.retry import PERMANENT, RETRYABLE
 from leasehold.errors import InvalidJobError, TaskNotImportableError, UnknownTaskError
 from leasehold.worker.describe import message_of
@@ -104,6 +105,15 @@ class TaskRegistry:
         """Whether there is a task here, or a module to import some from."""
         return bool(self._tasks or self._allow_import)
 
+    def known_names(self) -> tuple[str, ...]:
+        """The tasks that are here by name, and `module:*` for those that may be imported."""
+        return (*sorted(self._tasks), *(f"{module}:*" for module in self._allow_import))
+
+    def may_import(self, name: str) -> bool:
+        """Whether a task's name is one of a module that may be imported."""
+        module, separator, _ = name.partition(":")
+        return bool(separator) and any(is_of_module(module, each) for each in self._allow_import)
+
     def __contains__(self, name: str) -> bool:
         return name in self._tasks
 
@@ -147,10 +157,7 @@ class TaskRegistry:
         module_name, separator, path = name.partition(":")
         if not separator:
             raise UnknownTaskError(f"no task named {name!r} is registered with this worker")
-        if not any(
-            module_name == allowed or module_name.startswith(f"{allowed}.")
-            for allowed in self._allow_import
-        ):
+        if not self.may_import(name):
             raise UnknownTaskError(_not_allowed(name, module_name, path))
         try:
             module = module_here(module_name) or importlib.import_module(module_name)

@@ -44,7 +44,7 @@ from leasehold.worker.pruner import Pruner, PrunerStatistics
 from leasehold.worker.safelog import safe_logger
 from leasehold.worker.stopping import LAST_SECONDS, Stopping, StopReason
 from leasehold.worker.sweep import RecoverySweep, SweepStatistics
-from leasehold.worker.task import ExecutorKind, TaskRegistry
+from leasehold.worker.task import COMMAND_TASK, ExecutorKind, TaskRegistry
 from leasehold.worker.tuning import Tuning
 
 logger = safe_logger("leasehold.worker")
@@ -352,6 +352,7 @@ class Worker:
                 slots=self._rules.slots,
                 started_at=now,
                 heartbeat_at=now,
+                tasks=self._known_tasks(),
             )
         )
         begin_keeping()
@@ -363,6 +364,18 @@ class Worker:
             daemon=True,
         )
         self._thread.start()
+
+    def _known_tasks(self) -> tuple[str, ...]:
+        """Which jobs others may leave to it."""
+        rules = self._rules
+        known = (COMMAND_TASK,) if rules.allow_commands else ()
+        if rules.tasks is None:
+            return (*known, *self._registry.known_names())
+        return tuple(
+            name
+            for name in rules.tasks
+            if name in known or name in self._registry or self._registry.may_import(name)
+        )
 
     def _follow(self, changed: frozenset[str]) -> None:
         """Work by the settings that count now."""

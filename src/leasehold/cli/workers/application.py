@@ -7,6 +7,7 @@ jobs are to be run: the worker runs on that very object.
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Iterable
 
 from leasehold.aio.queue import AsyncTaskQueue
@@ -80,6 +81,14 @@ def check_same_store(queues: dict[str, TaskQueue], store_url: str) -> None:
 def _values(module: str) -> dict[str, object]:
     try:
         return dict(vars(importlib.import_module(module)))
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise TaskNotImportableError(f"the module {module!r} cannot be imported") from error
+        name = module.removesuffix(".py").replace("/", ".")
+        hint = f"; write --import {name}" if module.endswith(".py") else ""
+        raise TaskNotImportableError(
+            f"there is no module {module!r} in {os.getcwd()} or among the installed ones{hint}"
+        ) from None
     except (Exception, SystemExit) as error:  # Importing a module runs anybody's code.
         raise TaskNotImportableError(f"the module {module!r} cannot be imported") from error
 

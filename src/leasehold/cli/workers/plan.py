@@ -56,6 +56,8 @@ def store_name(url: str) -> str:
 
     >>> store_name("postgresql://app:secret@db/jobs?sslmode=require")
     'postgresql://db/jobs'
+    >>> store_name("postgresql://app@db/jobs?redis=redis://:secret@cache/0")
+    'postgresql://db/jobs'
     """
     path = sqlite_path(url)
     if path is not None:

@@ -17,7 +17,7 @@ from leasehold.cli.exits import Exit, exit_for
 from leasehold.cli.session import actor
 from leasehold.cli.workers.application import check_same_store, module_names, queues_in
 from leasehold.cli.workers.pidfile import HeldPidFile, PidRecord
-from leasehold.cli.workers.plan import READY, RECYCLED, Plan, make_folder, read_plan
+from leasehold.cli.workers.plan import READY, RECYCLED, Plan, make_folder, read_plan, store_name
 from leasehold.env import SYSTEM
 from leasehold.errors import LeaseholdError, StoreBusyError
 from leasehold.queue.autostart import only_on_demand
@@ -106,6 +106,13 @@ def _queue(plan: Plan) -> TaskQueue:
         queue = TaskQueue(plan.store_url, num_workers=0, import_tasks=modules, actor=actor())
     for module in modules:
         queue.load_tasks(module)
+    if modules and not queues and not list(queue.registry):
+        logger.warning(
+            "%s: no TaskQueue and no task; this worker serves %s, and runs only plain functions "
+            "that jobs name",
+            ", ".join(modules),
+            store_name(plan.store_url),
+        )
     return queue
 
 

@@ -175,7 +175,8 @@ class Store(
                  waits for it. Another kind is stale, and so is any once the record is gone (REC-2).
         - LEA-1  Leases go to the best available jobs of these queues: highest effective priority
                  first (`core.model.priority`), then first available, first submitted. Narrowed by
-                 `tasks` and `parent_id` where given.
+                 `tasks` and `parent_id` where given, and without the queues and tasks of
+                 `except_lanes`.
         - LEA-2  A leased job is `running`, with a version above every earlier one of its id, the
                  holder, an expiry, and one more attempt. The expiry is the request's
                  `lease_seconds_override`, else job.lease_seconds, else what the request says for
@@ -298,6 +299,8 @@ class Store(
 
         - WRK-1  It is in the registry, with how many leases it holds, until its life is closed or
                  `recover` removes it because it died.
+        - WRK-7  The entry says which tasks a worker knows; that of a consumer, which ones it asked
+                 for the last time.
         - WRK-2  An exchange whose request names a `consumer` enters its worker as one, or brings
                  its entry up to date, in the same write; the entry of a registered worker stays as
                  it is. Renewals are signs of life of both.

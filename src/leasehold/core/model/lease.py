@@ -44,6 +44,8 @@ class LeaseRequest(msgspec.Struct, frozen=True, kw_only=True):
     """For all jobs, whatever they, their queue or the store's settings say."""
     tasks: tuple[str, ...] | None = None
     """Only these tasks; None for any."""
+    except_lanes: tuple[tuple[str, str], ...] = ()
+    """Not the jobs of these queues and tasks, which the worker leaves to others."""
     parent_id: str | None = None
     """Only jobs of this group."""
     consumer: Consumer | None = None
@@ -61,6 +63,12 @@ class LeaseRequest(msgspec.Struct, frozen=True, kw_only=True):
                     "lease_seconds must be above 0 and at most ten years in seconds, not "
                     f"{seconds!r}"
                 )
+
+    def wants(self, queue: str, task: str) -> bool:
+        """Whether jobs of a task in one of its queues are to be leased at all."""
+        return (self.tasks is None or task in self.tasks) and (
+            not self.except_lanes or (queue, task) not in self.except_lanes
+        )
 
 
 def check_worker_name(name: str) -> None:

@@ -52,12 +52,41 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     running: int = 0
     """How many leases it holds."""
     is_consumer: bool = False
+    tasks: tuple[str, ...] = ()
+    """The tasks it runs, by name, and `module:*` for a module that it may import others from. Of a
+    consumer, those it asked for the last time; none if it asked for any."""
     jobs: tuple[CurrentJob, ...] = ()
     """What it holds, the first leased first; at most 100 of them."""
+
+    def names(self, task: str) -> bool:
+        """Whether it says by name that it knows a task."""
+        return task in self.tasks
 
 
 ALL_QUEUES: Final = "*"
 """What a worker says that serves every queue, those to come included."""
+
+
+def may_know(worker: WorkerInfo, task: str) -> bool:
+    """Whether a worker says that it knows a task, or that it may import its module.
+
+    >>> now = datetime(2026, 1, 1)
+    >>> worker = WorkerInfo(
+    ...     id="w", queues=("q",), slots=1, started_at=now, heartbeat_at=now, tasks=("a", "shop:*")
+    ... )
+    >>> [may_know(worker, task) for task in ("a", "b", "shop:pay", "shop.till:pay", "shopping:pay")]
+    [True, False, True, True, False]
+    """
+    if worker.names(task):
+        return True
+    module, separator, _ = task.partition(":")
+    modules = (each.removesuffix(":*") for each in worker.tasks if each.endswith(":*"))
+    return bool(separator) and any(is_of_module(module, each) for each in modules)
+
+
+def is_of_module(name: str, module: str) -> bool:
+    """Whether a module's name is this one, or that of a module within it."""
+    return name == module or name.startswith(f"{module}.")
 
 
 def serves(queues: Collection[str], queue: str) -> bool:

@@ -75,7 +75,7 @@ def detail_of(text: str) -> dict[str, Any]:
     return document if isinstance(document, dict) else {"detail": document}
 
 
-def queues_of(text: str) -> list[str]:
-    """The queues of a worker; none, if they cannot be read."""
+def names_of(text: str) -> list[str]:
+    """The queues, or the tasks, of a worker; none, if they cannot be read."""
     document = document_of(text)
     return document if isinstance(document, list) else []

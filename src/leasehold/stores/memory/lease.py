@@ -117,7 +117,7 @@ def _pass(
     streams: list[Stream] = []
     for queue in queues.values():
         if queue.free:
-            tasks = request.tasks
+            tasks = _tasks_asked_for(queue, request)
             if queue.state.breakers:
                 tasks = _tasks_let_through(state, queue, tasks)
             streams += queue.state.lanes.streams_for(tasks, parent_id)
@@ -168,6 +168,13 @@ def _lane(state: State, queue: _Open, task: str) -> OpenLane:
 def _free_of_key(state: State, queue: str, key: str) -> int:
     shelf = state.queues[queue].lanes.shelf
     return UNLIMITED if shelf is None else shelf.free_of(key)
+
+
+def _tasks_asked_for(queue: _Open, request: LeaseRequest) -> tuple[str, ...] | None:
+    """The tasks that are asked for, or None for all of them."""
+    if not request.except_lanes:
+        return request.tasks
+    return tuple(task for task in queue.state.lanes.tasks() if request.wants(queue.name, task))
 
 
 def _tasks_let_through(

@@ -61,6 +61,7 @@ def note_consumer(state: State, request: LeaseRequest) -> None:
         started_at=now if known is None else known.started_at,
         heartbeat_at=now,
         is_consumer=True,
+        tasks=request.tasks or (),
     )
     if known is None:
         state.note_change("worker", request.worker)

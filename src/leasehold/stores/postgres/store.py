@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from copy import copy
-from datetime import datetime
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -15,10 +14,9 @@ from leasehold.core.contract.transactions import Connection, OwnConnection
 from leasehold.core.model.archive import EVERYTHING, ArchivedJob, ArchivePage, ArchiveSpan
 from leasehold.core.model.budget import PURGE_AT_ONCE
 from leasehold.core.model.changes import Changes
-from leasehold.core.model.failure import Failure
 from leasehold.core.model.graph import Graph
-from leasehold.core.model.job import Attempt, Draft, HistoryEvent, Job
-from leasehold.core.model.joblog import JobLog, LogLine, check_progress
+from leasehold.core.model.job import Draft, Job
+from leasehold.core.model.joblog import LogLine, check_progress
 from leasehold.core.model.key_limits import KeyInfo
 from leasehold.core.model.lease import (
     Exchange,
@@ -27,39 +25,28 @@ from leasehold.core.model.lease import (
     Renewed,
     Settled,
     Settlement,
-    StuckJob,
     SweepReport,
 )
-from leasehold.core.model.pages import AuditPage, HistoryPage, LogPage
 from leasehold.core.model.queue_config import QueueConfig, QueueInfo, QueueState
 from leasehold.core.model.records import (
-    AuditRecord,
     Listener,
     Purged,
-    Stats,
     Submitted,
     WorkerInfo,
-    WorkerTotals,
 )
-from leasehold.core.model.refusals import check_page
 from leasehold.core.model.retention import (
     BATCH_MAX,
     DAILY,
-    CleanUp,
     PruneReport,
     RetentionPolicy,
     Scope,
 )
 from leasehold.core.model.schedule import Fired, Schedule, ScheduleDraft
 from leasehold.core.model.search import COUNTED_MAX, Count, HeavyField, JobFilter, Page
-from leasehold.core.model.settings import SettingValue, StoredSettings
+from leasehold.core.model.settings import StoredSettings
 from leasehold.core.model.status import Event
-from leasehold.core.model.tokens import Token, TokenDraft
 from leasehold.core.rules import (
-    failures,
     fence,
-    history,
-    metrics,
     people,
     queue_orders,
     recovery,
@@ -74,34 +61,26 @@ from leasehold.core.rules.filter_orders import (
     is_oldest_first,
     narrowed,
 )
-from leasehold.core.rules.lifetime import QueueLifetime, lifetimes
-from leasehold.core.rules.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, QueueMetrics
 from leasehold.core.rules.moving import RowStore
 from leasehold.core.rules.operations import Advance, Operation, OperationDraft, Plan, begin, stop
-from leasehold.core.rules.timeline import ResolutionName, Timeline, timeline
-from leasehold.core.rules.tokens import create_token, revoke_token
-from leasehold.env import SYSTEM, Env, from_micros
+from leasehold.env import SYSTEM, Env
 from leasehold.errors import LeaseholdError, LeaseLostError, QueueFullError
 from leasehold.stores.postgres.clauses import WithoutLocalVerbs
-from leasehold.stores.postgres.keeping import archive, cleanup, moving, pruning
+from leasehold.stores.postgres.keeping import archive, moving, pruning
 from leasehold.stores.postgres.leasing import held, recover, registry, renew, sweep
 from leasehold.stores.postgres.leasing.exchange import exchange, exchange_once
 from leasehold.stores.postgres.leasing.held import HeldTransaction
 from leasehold.stores.postgres.leasing.state import Histories
-from leasehold.stores.postgres.reading import inspection, jobs, read, records
-from leasehold.stores.postgres.reading.history import JobHistory
+from leasehold.stores.postgres.reading import inspection, jobs, read
 from leasehold.stores.postgres.reading.looking import LookingDatabase
 from leasehold.stores.postgres.reading.metrics import Look
-from leasehold.stores.postgres.reading.sampling import Spans
-from leasehold.stores.postgres.reading.tallies import Failures, worker_totals
+from leasehold.stores.postgres.reading.tallies import Failures
 from leasehold.stores.postgres.rules import (
     operations,
     queue_changes,
     queues,
     schedules,
-    setting_verbs,
     settings,
-    tokens,
 )
 from leasehold.stores.postgres.rules.operations import Desk, OperationShelf
 from leasehold.stores.postgres.rules.schedules import Shelf
@@ -110,12 +89,21 @@ from leasehold.stores.postgres.submitting import ended_dependents, entering, gra
 from leasehold.stores.postgres.writing import application, own_connections
 from leasehold.stores.postgres.writing.database import Database
 from leasehold.stores.postgres.writing.step import Step
+from leasehold.stores.tables.query import PlainReader
+from leasehold.stores.tables.store import TableStore
+from leasehold.stores.tables.tokens import Tokens
 
 T = TypeVar("T")
 
 
-class PostgresStore(WithoutLocalVerbs):
+class PostgresStore(WithoutLocalVerbs, TableStore):
     """Jobs in one schema of a PostgreSQL database, shared by any number of machines."""
+
+    _database: Database
+    _reader = PlainReader
+    _tokens = Tokens
+    _failures = Failures
+    _metrics = Look
 
     def __init__(
         self, url: str, *, env: Env = SYSTEM, accelerator: Accelerator | None = None
@@ -236,13 +224,6 @@ class PostgresStore(WithoutLocalVerbs):
             )
         )
 
-    def stuck(
-        self, silent_seconds: float | None, *, running_seconds: float | None = None
-    ) -> list[StuckJob]:
-        with self._database.read() as db:
-            now = self._database.now(db)
-            return recover.stuck_jobs(db, now, silent_seconds, running_seconds)
-
     def promote(self) -> int:
         return sweep.promote(self._database)
 
@@ -255,14 +236,12 @@ class PostgresStore(WithoutLocalVerbs):
             return registry.register_remote(self._database, info, is_entered=is_entered)
         return registry.register(self._database, info)
 
-    def workers(self) -> list[WorkerInfo]:
-        with self._database.read() as db:
-            return records.workers(db, self._database.now(db))
-
     def dead_workers(self) -> set[str]:
         """Workers proved dead whose jobs are not taken back yet."""
-        with self._database.read() as db:
-            return self._database.deaths.workers(db)
+        return self._database.look(self._lost_workers)
+
+    def _lost_workers(self, db: Any) -> set[str]:
+        return self._database.deaths.workers(db)
 
     # -- people ------------------------------------------------------------------------------
 
@@ -361,53 +340,12 @@ class PostgresStore(WithoutLocalVerbs):
         with self._database.read() as db:
             return read.find_ids(db, prefix, limit)
 
-    def attempts(self, job_id: str) -> list[Attempt]:
-        with self._database.read() as db:
-            return history.attempts_of(JobHistory(db, job_id))
-
-    def history(self, job_id: str) -> list[HistoryEvent]:
-        with self._database.read() as db:
-            return history.history_of(JobHistory(db, job_id))
-
-    def log(self, job_id: str) -> JobLog:
-        with self._database.read() as db:
-            return records.log(db, job_id)
-
-    def history_page(
-        self, job_id: str, *, limit: int = 100, cursor: str | None = None
-    ) -> HistoryPage:
-        with self._database.read() as db:
-            return history.page_of_history(JobHistory(db, job_id), limit, cursor)
-
-    def log_page(self, job_id: str, *, limit: int = 100, cursor: str | None = None) -> LogPage:
-        with self._database.read() as db:
-            return records.page_of_log(db, job_id, limit, cursor)
-
-    def audit_page(
-        self,
-        *,
-        since: datetime | None = None,
-        before: datetime | None = None,
-        limit: int = 100,
-        cursor: str | None = None,
-    ) -> AuditPage:
-        with self._database.read() as db:
-            return records.page_of_audit(db, since, before, limit, cursor)
-
     def changes(self, cursor: str | None = None, *, limit: int = 1000) -> Changes:
         return jobs.changes(self._database, cursor, limit)
-
-    def stats(self, queue: str | None = None) -> Stats:
-        with self._database.read() as db:
-            return lanes.stats(db, queue)
 
     def queues(self) -> list[str]:
         with self._database.read() as db:
             return lanes.queues(db)
-
-    def audit_log(self, limit: int = 100) -> list[AuditRecord]:
-        with self._database.read() as db:
-            return records.audit_log(db, limit)
 
     # -- queues ------------------------------------------------------------------------------
 
@@ -484,78 +422,6 @@ class PostgresStore(WithoutLocalVerbs):
         with self._database.read() as db:
             return settings.load(db).stored({})
 
-    def set_setting(self, name: str, value: SettingValue, *, actor: str) -> StoredSettings:
-        return self._database.write(lambda step: setting_verbs.keep(step, name, value, actor))
-
-    def unset_setting(self, name: str, *, actor: str) -> StoredSettings:
-        return self._database.write(lambda step: setting_verbs.forget(step, name, actor))
-
-    def create_token(self, draft: TokenDraft, digest: str, *, actor: str) -> Token:
-        return self._database.write(
-            lambda step: create_token(tokens.TokenShelf(step), draft, digest, actor)
-        )
-
-    def tokens(self) -> list[Token]:
-        with self._database.read() as db:
-            return tokens.every(db)
-
-    def find_token(self, digest: str) -> Token | None:
-        with self._database.read() as db:
-            return tokens.find(db, digest, self._database.now(db))
-
-    def revoke_token(self, name: str, *, actor: str) -> Token:
-        return self._database.write(lambda step: revoke_token(tokens.TokenShelf(step), name, actor))
-
-    def signing_key(self) -> bytes:
-        return tokens.signing_key(self._database)
-
-    # -- metrics -----------------------------------------------------------------------------
-
-    def metrics(
-        self, queue: str | None = None, *, window_seconds: float = WINDOW_SECONDS
-    ) -> QueueMetrics:
-        with self._database.read() as db:
-            look = Look(db, self._database.now(db), self._database.deaths.workers(db))
-            return metrics.metrics(look, queue, window_seconds)
-
-    def series(self, queue: str | None = None, *, minutes: int = 60) -> list[MinutePoint]:
-        with self._database.read() as db:
-            return metrics.series(Look(db, self._database.now(db)), queue, minutes)
-
-    def daily(self, queue: str | None = None, *, days: int = 30) -> list[DayPoint]:
-        with self._database.read() as db:
-            return metrics.daily(Look(db, self._database.now(db)), queue, days)
-
-    def timeline(
-        self,
-        metrics: Sequence[str],
-        queue: str | None = None,
-        *,
-        since: datetime,
-        until: datetime | None = None,
-        resolution: ResolutionName = "minute",
-    ) -> Timeline:
-        with self._database.read() as db:
-            look = Look(db, self._database.now(db))
-            return timeline(look, metrics, queue, since=since, until=until, resolution=resolution)
-
-    def failures(
-        self, queue: str | None = None, *, task: str | None = None, limit: int = 20
-    ) -> list[Failure]:
-        check_page(limit)
-        with self._database.read() as db:
-            return failures.in_order(Failures(db).all(), queue, task)[:limit]
-
-    def worker_totals(self, *, limit: int = 100) -> list[WorkerTotals]:
-        check_page(limit)
-        with self._database.read() as db:
-            totals = worker_totals(db, Spans(db).open_minute())
-            return metrics.in_order(totals)[:limit]
-
-    def lifetimes(self) -> list[QueueLifetime]:
-        with self._database.read() as db:
-            return lifetimes(Look(db, self._database.now(db), self._database.deaths.workers(db)))
-
     # -- retention ---------------------------------------------------------------------------
 
     def prune(
@@ -568,10 +434,6 @@ class PostgresStore(WithoutLocalVerbs):
         actor: str,
     ) -> PruneReport:
         return pruning.prune(self._database, policy, run, scope, limit, actor)
-
-    def cleanups(self, limit: int = 100) -> list[CleanUp]:
-        with self._database.read() as db:
-            return list(cleanup.latest(db, limit))
 
     def archived(self, job_id: str) -> ArchivedJob | None:
         with self._database.read() as db:
@@ -594,10 +456,6 @@ class PostgresStore(WithoutLocalVerbs):
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         self._database.check_open()
         return self._database.session.subscribe(listener)
-
-    def now(self) -> datetime:
-        with self._database.read() as db:
-            return from_micros(self._database.now(db))
 
     def check(self) -> list[str]:
         with self._database.read() as db:

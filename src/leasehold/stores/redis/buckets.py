@@ -1,6 +1,7 @@
 """Token buckets in Redis, for enqueue rates: `core.model.rate` in a script, atomic over there.
 
-A bucket is one number, the time at which it would be full, as everywhere; it expires when it is.
+A bucket is one number, the time at which it would be full, as everywhere. It expires a minute later
+by the clock of Redis, which needs not agree with the store's to the second.
 Whatever else is found under its name, or a time that cannot be, is taken for a full bucket: at most
 one burst too many comes of it.
 """
@@ -31,7 +32,7 @@ TAKE: Final = """
     end
     local after = math.max(0, ahead + taken * interval)
     if taken ~= 0 or type(found) == 'table' then
-        local lasts = string.format('%.0f', math.ceil(after / 1000) + 1)
+        local lasts = string.format('%.0f', math.ceil(after / 1000) + 60000)
         redis.call('SET', KEYS[1], string.format('%.3f', now + after), 'PX', lasts)
     end
     return {string.format('%.0f', taken), string.format('%.0f', math.floor(ahead))}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,10 +15,9 @@ from leasehold.core.contract.transactions import OwnConnection
 from leasehold.core.model.archive import EVERYTHING, ArchivedJob, ArchivePage, ArchiveSpan
 from leasehold.core.model.budget import PURGE_AT_ONCE
 from leasehold.core.model.changes import Changes
-from leasehold.core.model.failure import Failure
 from leasehold.core.model.graph import Graph
-from leasehold.core.model.job import Attempt, Draft, HistoryEvent, Job
-from leasehold.core.model.joblog import JobLog, LogLine, check_progress
+from leasehold.core.model.job import Draft, Job
+from leasehold.core.model.joblog import LogLine, check_progress
 from leasehold.core.model.key_limits import KeyInfo
 from leasehold.core.model.lease import (
     Exchange,
@@ -28,40 +26,29 @@ from leasehold.core.model.lease import (
     Renewed,
     Settled,
     Settlement,
-    StuckJob,
     SweepReport,
 )
-from leasehold.core.model.pages import AuditPage, HistoryPage, LogPage
 from leasehold.core.model.queue_config import QueueConfig, QueueInfo, QueueState
 from leasehold.core.model.records import (
-    AuditRecord,
     Listener,
     Purged,
-    Stats,
     Submitted,
     WorkerInfo,
     WorkerLife,
-    WorkerTotals,
 )
-from leasehold.core.model.refusals import check_page
 from leasehold.core.model.retention import (
     BATCH_MAX,
     DAILY,
-    CleanUp,
     PruneReport,
     RetentionPolicy,
     Scope,
 )
 from leasehold.core.model.schedule import Fired, Schedule, ScheduleDraft
 from leasehold.core.model.search import COUNTED_MAX, Count, HeavyField, JobFilter, Page
-from leasehold.core.model.settings import SettingValue, StoredSettings
+from leasehold.core.model.settings import StoredSettings
 from leasehold.core.model.status import Event
-from leasehold.core.model.tokens import Token, TokenDraft
 from leasehold.core.rules import (
-    failures,
     fence,
-    history,
-    metrics,
     people,
     queue_orders,
     recovery,
@@ -76,13 +63,9 @@ from leasehold.core.rules.filter_orders import (
     is_oldest_first,
     narrowed,
 )
-from leasehold.core.rules.lifetime import QueueLifetime, lifetimes
-from leasehold.core.rules.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, QueueMetrics
 from leasehold.core.rules.moving import RowStore
 from leasehold.core.rules.operations import Advance, Operation, OperationDraft, Plan, begin, stop
-from leasehold.core.rules.timeline import ResolutionName, Timeline, timeline
-from leasehold.core.rules.tokens import create_token, revoke_token
-from leasehold.env import SYSTEM, Env, from_micros
+from leasehold.env import SYSTEM, Env
 from leasehold.errors import LeaseholdError, LeaseLostError, QueueFullError
 from leasehold.stores.sqlite.disk.connection import Durability
 from leasehold.stores.sqlite.disk.lock import LOCK_TIMEOUT_SECONDS
@@ -91,29 +74,36 @@ from leasehold.stores.sqlite.leasing import recover, registry, renew
 from leasehold.stores.sqlite.leasing.people import Desk
 from leasehold.stores.sqlite.leasing.settle import exchange, exchange_once
 from leasehold.stores.sqlite.leasing.state import Histories
-from leasehold.stores.sqlite.reading import inspection, jobs, read, records
-from leasehold.stores.sqlite.reading.history import JobHistory
+from leasehold.stores.sqlite.reading import inspection, jobs, read
 from leasehold.stores.sqlite.reading.metrics import Look
-from leasehold.stores.sqlite.reading.sampling import Spans
-from leasehold.stores.sqlite.reading.tallies import Failures, worker_totals
-from leasehold.stores.sqlite.rules import operations, queues, schedules, settings, tokens
+from leasehold.stores.sqlite.reading.tallies import Failures
+from leasehold.stores.sqlite.rules import operations, queues, schedules, settings
 from leasehold.stores.sqlite.rules.operations import OperationShelf
 from leasehold.stores.sqlite.rules.schedules import Shelf
+from leasehold.stores.sqlite.rules.tokens import Tokens
+from leasehold.stores.sqlite.schema.rows import LenientReader
 from leasehold.stores.sqlite.submitting import ended_dependents, entering, gate, linking
 from leasehold.stores.sqlite.writing import transaction_verbs
 from leasehold.stores.sqlite.writing.application import ApplicationConnection
 from leasehold.stores.sqlite.writing.database import Database
 from leasehold.stores.sqlite.writing.transaction_verbs import HeldTransaction
+from leasehold.stores.tables.store import TableStore
 
 T = TypeVar("T")
 
 
-class SQLiteStore:
+class SQLiteStore(TableStore):
     """Jobs in one SQLite file, shared by any number of processes on one machine.
 
     `durability="full"` survives loss of power; `"normal"` survives the death of every process but
     may lose the last moments before a loss of power.
     """
+
+    _database: Database
+    _reader = LenientReader
+    _tokens = Tokens
+    _failures = Failures
+    _metrics = Look
 
     def __init__(
         self,
@@ -217,15 +207,6 @@ class SQLiteStore:
             )
         )
 
-    def stuck(
-        self, silent_seconds: float | None, *, running_seconds: float | None = None
-    ) -> list[StuckJob]:
-        return self._database.look(
-            lambda db: recover.stuck_jobs(
-                db, self._database.now(db), silent_seconds, running_seconds
-            )
-        )
-
     def promote(self) -> int:
         return recover.promote(self._database)
 
@@ -241,12 +222,12 @@ class SQLiteStore:
             return registry.register_remote_worker(self._database, info, is_entered=is_entered)
         return registry.register_worker(self._database, info)
 
-    def workers(self) -> list[WorkerInfo]:
-        return self._database.look(lambda db: records.workers(db, self._database.now(db)))
-
     def dead_workers(self) -> set[str]:
         """Workers proved dead whose jobs are not taken back yet; never touches the database."""
         return {life.worker for life in self._database.deaths.find()}
+
+    def _lost_workers(self, db: Any) -> set[str]:  # noqa: ARG002  # it is told by locks on files
+        return self.dead_workers()
 
     # -- people ------------------------------------------------------------------------------
 
@@ -340,48 +321,11 @@ class SQLiteStore:
     def find_ids(self, prefix: str, *, limit: int = 10) -> list[str]:
         return self._database.look(lambda db: read.find_ids(db, prefix, limit))
 
-    def attempts(self, job_id: str) -> list[Attempt]:
-        return self._database.look(lambda db: history.attempts_of(JobHistory(db, job_id)))
-
-    def history(self, job_id: str) -> list[HistoryEvent]:
-        return self._database.look(lambda db: history.history_of(JobHistory(db, job_id)))
-
-    def log(self, job_id: str) -> JobLog:
-        return self._database.look(lambda db: records.log(db, job_id))
-
-    def history_page(
-        self, job_id: str, *, limit: int = 100, cursor: str | None = None
-    ) -> HistoryPage:
-        return self._database.look(
-            lambda db: history.page_of_history(JobHistory(db, job_id), limit, cursor)
-        )
-
-    def log_page(self, job_id: str, *, limit: int = 100, cursor: str | None = None) -> LogPage:
-        return self._database.look(lambda db: records.page_of_log(db, job_id, limit, cursor))
-
-    def audit_page(
-        self,
-        *,
-        since: datetime | None = None,
-        before: datetime | None = None,
-        limit: int = 100,
-        cursor: str | None = None,
-    ) -> AuditPage:
-        return self._database.look(
-            lambda db: records.page_of_audit(db, since, before, limit, cursor)
-        )
-
     def changes(self, cursor: str | None = None, *, limit: int = 1000) -> Changes:
         return jobs.changes(self._database, cursor, limit)
 
-    def stats(self, queue: str | None = None) -> Stats:
-        return self._database.look(lambda db: gate.stats(db, queue))
-
     def queues(self) -> list[str]:
         return self._database.look(gate.queues)
-
-    def audit_log(self, limit: int = 100) -> list[AuditRecord]:
-        return self._database.look(lambda db: records.audit_log(db, limit))
 
     # -- queues ------------------------------------------------------------------------------
 
@@ -457,83 +401,6 @@ class SQLiteStore:
     def settings(self) -> StoredSettings:
         return self._database.look(lambda db: settings.load(db).stored({}))
 
-    def set_setting(self, name: str, value: SettingValue, *, actor: str) -> StoredSettings:
-        return self._database.write(lambda step: settings.keep(step, name, value, actor))
-
-    def unset_setting(self, name: str, *, actor: str) -> StoredSettings:
-        return self._database.write(lambda step: settings.forget(step, name, actor))
-
-    # -- access from other machines -----------------------------------------------------------
-
-    def create_token(self, draft: TokenDraft, digest: str, *, actor: str) -> Token:
-        return self._database.write(
-            lambda step: create_token(tokens.TokenShelf(step), draft, digest, actor)
-        )
-
-    def tokens(self) -> list[Token]:
-        return self._database.look(tokens.every)
-
-    def find_token(self, digest: str) -> Token | None:
-        return self._database.look(lambda db: tokens.find(db, digest, self._database.now(db)))
-
-    def revoke_token(self, name: str, *, actor: str) -> Token:
-        return self._database.write(lambda step: revoke_token(tokens.TokenShelf(step), name, actor))
-
-    def signing_key(self) -> bytes:
-        return tokens.signing_key(self._database)
-
-    # -- metrics -----------------------------------------------------------------------------
-
-    def metrics(
-        self, queue: str | None = None, *, window_seconds: float = WINDOW_SECONDS
-    ) -> QueueMetrics:
-        return self._database.look(
-            lambda db: metrics.metrics(
-                Look(db, self._database.now(db), self.dead_workers()), queue, window_seconds
-            )
-        )
-
-    def series(self, queue: str | None = None, *, minutes: int = 60) -> list[MinutePoint]:
-        return self._database.look(
-            lambda db: metrics.series(Look(db, self._database.now(db)), queue, minutes)
-        )
-
-    def daily(self, queue: str | None = None, *, days: int = 30) -> list[DayPoint]:
-        return self._database.look(
-            lambda db: metrics.daily(Look(db, self._database.now(db)), queue, days)
-        )
-
-    def timeline(
-        self,
-        metrics: Sequence[str],
-        queue: str | None = None,
-        *,
-        since: datetime,
-        until: datetime | None = None,
-        resolution: ResolutionName = "minute",
-    ) -> Timeline:
-        with self._database.read() as db:
-            look = Look(db, self._database.now(db))
-            return timeline(look, metrics, queue, since=since, until=until, resolution=resolution)
-
-    def failures(
-        self, queue: str | None = None, *, task: str | None = None, limit: int = 20
-    ) -> list[Failure]:
-        check_page(limit)
-        with self._database.read() as db:
-            return failures.in_order(Failures(db).all(), queue, task)[:limit]
-
-    def worker_totals(self, *, limit: int = 100) -> list[WorkerTotals]:
-        check_page(limit)
-        with self._database.read() as db:
-            totals = worker_totals(db, Spans(db).open_minute())
-            return metrics.in_order(totals)[:limit]
-
-    def lifetimes(self) -> list[QueueLifetime]:
-        return self._database.look(
-            lambda db: lifetimes(Look(db, self._database.now(db), self.dead_workers()))
-        )
-
     # -- retention ---------------------------------------------------------------------------
 
     def prune(
@@ -546,9 +413,6 @@ class SQLiteStore:
         actor: str,
     ) -> PruneReport:
         return pruning.prune(self._database, policy, run, scope, limit, actor)
-
-    def cleanups(self, limit: int = 100) -> list[CleanUp]:
-        return self._database.look(lambda db: list(pruning.latest(db, limit)))
 
     def archived(self, job_id: str) -> ArchivedJob | None:
         return self._database.look(lambda db: archive.find(db, job_id))
@@ -588,9 +452,6 @@ class SQLiteStore:
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         self._database.check_process()
         return self._database.wake.subscribe(listener)
-
-    def now(self) -> datetime:
-        return self._database.look(lambda db: from_micros(self._database.now(db)))
 
     def check(self) -> list[str]:
         return self._database.look(inspection.check)

@@ -118,6 +118,16 @@ class ConsumingClauses(ConformanceBase):
         assert (again.started_at, again.heartbeat_at) == (info.started_at, store.now())
         assert again.running == 1
 
+    def test_wrk_7_the_entry_says_which_tasks_it_knows(self, store: Store) -> None:
+        info = msgspec.structs.replace(worker_info(store, "anna"), tasks=("work", "shop:*"))
+        life = store.register_worker(info)
+        lease_all(store, 5, worker="bert", tasks=("play",), consumer=Consumer(queues=("default",)))
+        tasks = {each.id: each.tasks for each in store.workers()}
+        assert tasks == {"anna": ("work", "shop:*"), "bert": ("play",)}
+        lease_all(store, 5, worker="bert", consumer=Consumer(queues=("default",)))
+        assert registered(store)["bert"].tasks == ()
+        life.close()
+
     def test_wrk_2_who_says_nothing_is_not_entered(self, store: Store) -> None:
         submit(store, draft())
         lease_one(store, worker="anna")

@@ -53,6 +53,7 @@ requests = st.lists(
         queues=st.sampled_from([("default",), ("other",), ("default", "other"), ("none",)]),
         limit=st.integers(1, 6),
         tasks=st.sampled_from([None, ("work",), ("work", "play"), ("rest",)]),
+        except_lanes=st.sampled_from([(), (("default", "work"),)]),
         parent_id=st.sampled_from([None, "family"]),
     ),
     max_size=10,
@@ -65,7 +66,7 @@ def best(waiting: list[Draft], request: LeaseRequest) -> list[str]:
         each
         for each in waiting
         if each.queue in request.queues
-        and (request.tasks is None or each.task in request.tasks)
+        and request.wants(each.queue, each.task)
         and (request.parent_id is None or each.parent_id == request.parent_id)
         and not each.delay_seconds
     ]
@@ -74,6 +75,19 @@ def best(waiting: list[Draft], request: LeaseRequest) -> list[str]:
 
 
 class LeasingClauses(ConformanceBase):
+    def test_lea_1_what_is_left_to_others_is_not_leased(self, store: Store) -> None:
+        for name, queue, task in [("a", "default", "x"), ("b", "other", "x"), ("c", "other", "y")]:
+            submit(store, draft(name, queue=queue, task=task))
+        submit(store, draft("later", task="x", delay_seconds=60))
+        request = LeaseRequest(
+            worker="worker",
+            queues=("default", "other"),
+            limit=9,
+            except_lanes=(("default", "x"), ("other", "y")),
+        )
+        assert [lease.job_id for lease in store.exchange([], request).leases] == ["b"]
+        assert [lease.job_id for lease in lease_all(store, queues=("default",))] == ["a"]
+
     def test_lea_1_priority_then_order(self, store: Store) -> None:
         for name, priority in [("a", 10), ("b", 90), ("c", 50), ("d", 90), ("e", 100), ("f", 0)]:
             submit(store, draft(name, priority=priority))

@@ -115,7 +115,7 @@ def _fits(job: ModelJob, request: LeaseRequest, now: datetime) -> bool:
     return (
         job.is_available(now)
         and job.draft.queue in request.queues
-        and (request.tasks is None or job.draft.task in request.tasks)
+        and request.wants(job.draft.queue, job.draft.task)
         and (request.parent_id is None or job.draft.parent_id == request.parent_id)
     )
 

@@ -18,11 +18,13 @@ from leasehold.core.model.status import Status
 from leasehold.core.model.stored import MOMENT_MAX
 from leasehold.core.rules.cleanup_store import Bookmark, Cutoffs, Found, OldestAudits, Progress
 from leasehold.env import from_micros
-from leasehold.stores.postgres.keeping import archive, cleanup
+from leasehold.stores.postgres.keeping import archive
 from leasehold.stores.postgres.rules.known import load
 from leasehold.stores.postgres.server.connection import Connection
 from leasehold.stores.postgres.submitting.ended_dependents import STILL_NEEDED
-from leasehold.stores.postgres.submitting.lanes import STATS, stats_of
+from leasehold.stores.postgres.submitting.lanes import STATS
+from leasehold.stores.tables import cleanup
+from leasehold.stores.tables.lanes import stats
 
 WALKED_AT_ONCE: Final = 20_000
 """Rows per read."""
@@ -88,8 +90,7 @@ class Look:
         return cleanup.progress_of(self._db, run)
 
     def counts(self, queue: str | None) -> Mapping[Status, int]:
-        row: Any = self._db.execute(STATS, (queue,)).fetchone()
-        return stats_of(row).counts
+        return stats(self._db, STATS, queue).counts
 
     def oldest_archived_day(self) -> int | None:
         row = self._db.execute(archive.OLDEST).fetchone()

@@ -11,12 +11,12 @@ from leasehold.core.model.queue_retention import QueueRetention
 from leasehold.core.model.retention import DAY_SECONDS, CleanUp, Scope
 from leasehold.core.rules.cleanup_store import EndedJob, Progress
 from leasehold.env import from_micros, to_micros
-from leasehold.stores.postgres.keeping import archive, cleanup
+from leasehold.stores.postgres.keeping import archive
 from leasehold.stores.postgres.keeping.erase import RECORDS_OF_A_JOB
 from leasehold.stores.postgres.keeping.finding import OLD_KEYS
-from leasehold.stores.postgres.leasing.people import audit
 from leasehold.stores.postgres.submitting.ended_dependents import STILL_NEEDED, within_budget
 from leasehold.stores.postgres.writing.step import Step
+from leasehold.stores.tables import cleanup
 
 # Guard of every pruning: the job is still in `finished`, and nobody needs it. Whether its end is
 # old enough for its queue is asked of what this finds.
@@ -147,4 +147,4 @@ class Removal:
         return self._step.db.changed(DROP_ARCHIVED_AUDITS, (to_micros(until), limit))
 
     def audit(self, actor: str, action: str, count: int, detail: dict[str, Any]) -> None:
-        audit(self._step, actor, action, count, detail)
+        self._step.audit(actor, action, count, detail)

@@ -24,9 +24,9 @@ from leasehold.env import from_micros
 from leasehold.stores.postgres.leasing import ready
 from leasehold.stores.postgres.leasing.order import Candidate
 from leasehold.stores.postgres.leasing.parking import Shelf
-from leasehold.stores.postgres.leasing.queue_limits import Limits
 from leasehold.stores.postgres.server.connection import unnested
 from leasehold.stores.postgres.writing.step import Step
+from leasehold.stores.tables.queue_limits import Limits
 
 _TYPES: Final = f"bigint bigint text {'bigint ' * 7}text bigint integer"
 GRANT: Final = f"INSERT INTO running SELECT * FROM {unnested(_TYPES)}"  # noqa: S608  # our own names

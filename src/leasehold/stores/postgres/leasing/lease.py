@@ -29,7 +29,7 @@ from leasehold.core.rules.placing import Entry
 from leasehold.core.rules.queue_limits import next_starts, open_queues
 from leasehold.core.rules.serving import Lane, Row, in_order
 from leasehold.env import from_micros
-from leasehold.stores.postgres.leasing import breakers, parking, ready
+from leasehold.stores.postgres.leasing import parking, ready
 from leasehold.stores.postgres.leasing.grant import Granted, grant, read
 from leasehold.stores.postgres.leasing.order import (
     FOR_LEASING,
@@ -38,11 +38,13 @@ from leasehold.stores.postgres.leasing.order import (
     Lanes,
 )
 from leasehold.stores.postgres.leasing.parking import Shelf
-from leasehold.stores.postgres.leasing.queue_limits import Limits
 from leasehold.stores.postgres.leasing.rebalance import rebalance
 from leasehold.stores.postgres.leasing.state import Ending, JobState, end_all_waiting, end_waiting
 from leasehold.stores.postgres.server.connection import unnested
 from leasehold.stores.postgres.writing.step import Statement, Step
+from leasehold.stores.tables import breakers
+from leasehold.stores.tables.parking import free_of
+from leasehold.stores.tables.queue_limits import Limits
 
 # A due job moves from waiting to ready, and its history says so: its status, then the columns of an
 # Entry. Guard: due, not blocked.
@@ -206,7 +208,7 @@ class _Look:
             step.write_counters()
         queues = {queue.name: queue for queue in open_queues(Limits(step), request.queues)}
         for name, number, task, *breaker, first, last in step.first(*ahead(request)):
-            if name in queues and (request.tasks is None or task in request.tasks):
+            if name in queues and request.wants(name, task):
                 state = BreakerState(*breaker)
                 if state.held_until is not None:
                     step.must_be_alone()
@@ -216,7 +218,7 @@ class _Look:
                     if first == last:
                         self._of_one_tier.add(number)
         with_work = {lane.queue for lane in self.lanes.values()}
-        free_of_key = partial(parking.free_of, step)
+        free_of_key = partial(free_of, step)
         self.walk = Walk(
             step.now,
             self._limit,

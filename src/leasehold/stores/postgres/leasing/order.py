@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from leasehold.core.rules.serving import SEQ, TIER, TURN, Row
 from leasehold.stores.postgres.server.connection import Connection
+from leasehold.stores.tables.parking import NEXT_TIER
 
 _PLACE: Final = "ready.tier, ready.turn, ready.seq, ready.lane, ready.available_at"
 _LEASE: Final = f"""
@@ -54,11 +55,6 @@ SPREAD_OF_GROUP: Final = """
             WHERE parent_id = $1 AND lane = $2),
            (SELECT max(tier) FROM ready
             WHERE parent_id = $1 AND lane = $2)
-"""
-# From one tier of a lane to the next, with the turn of its first job.
-NEXT_TIER: Final = """
-    SELECT tier, turn FROM ready WHERE lane = $1 AND tier > $2 AND tier < $3
-    ORDER BY tier, turn LIMIT 1
 """
 NEXT_TIER_OF_GROUP: Final = """
     SELECT tier, turn FROM ready

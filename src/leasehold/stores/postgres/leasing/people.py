@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-import msgspec
-
 from leasehold.core.model.job import Job
 from leasehold.core.model.status import Event, Status
 from leasehold.core.rules.people import Replay
@@ -17,14 +15,12 @@ from leasehold.stores.postgres.leasing.state import Ending, Histories, JobState,
 from leasehold.stores.postgres.reading.read import read_jobs
 from leasehold.stores.postgres.submitting import ended_dependents, inheritance, linking
 from leasehold.stores.postgres.writing.step import Step
+from leasehold.stores.tables import places
 
 REQUEST_CANCEL: Final = "UPDATE running SET cancel_reason = $1 WHERE seq = $2"
 ALLOW_AGAIN: Final = "UPDATE job SET allowance = $1, start_by = NULL WHERE seq = $2"
 ALLOW: Final = "UPDATE job SET allowance = $1 WHERE seq = $2"
 SET_PRIORITY: Final = "UPDATE job SET priority = $1 WHERE seq = $2"
-ADD_AUDIT: Final = (
-    "INSERT INTO audit (at, actor, action, count, detail) VALUES ($1, $2, $3, $4, $5)"
-)
 
 
 class Desk(Histories):
@@ -87,11 +83,11 @@ class Desk(Histories):
 
     def reprioritize(self, job: JobState, before: int, after: int) -> None:
         step = self._step
-        standing = ready.find(step, job.seq)
+        standing = places.find(step, job.seq)
         step.execute(SET_PRIORITY, (after, job.seq))
         if standing is not None:
             ready.reprioritize(step, standing, after)
-        inheritance.reprioritized(step, job.seq, before)
+        inheritance.Bases(step).reprioritized(job.seq, before)
         step.hints.ready = True
 
     def replay_order(self, job_ids: Sequence[str]) -> list[int]:
@@ -99,9 +95,4 @@ class Desk(Histories):
 
     def audit(self, actor: str, action: str, detail: dict[str, Any], count: int) -> None:
         self._end_all()
-        audit(self._step, actor, action, count, detail)
-
-
-def audit(step: Step, actor: str, action: str, count: int, detail: dict[str, Any]) -> None:
-    """Write down an administrative action."""
-    step.execute(ADD_AUDIT, (step.now, actor, action, count, msgspec.json.encode(detail).decode()))
+        self._step.audit(actor, action, count, detail)

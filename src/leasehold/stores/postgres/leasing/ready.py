@@ -55,12 +55,6 @@ REMEMBER_PLACES: Final = f"""
 """  # noqa: S608  # our own names
 FORGET_PLACES: Final = "DELETE FROM place WHERE seq = ANY($1)"
 
-AT_ITS_PLACE: Final = """
-    ready.lane = coalesce(place.lane, job.lane)
-    AND ready.tier = coalesce(place.tier, (100 - job.priority) * 1000)
-    AND ready.turn = coalesce(place.turn, job.created_at) AND ready.seq = job.seq
-"""
-"""Joins a job to its row in `ready`, once it is joined to `place` if it has a row there."""
 KEY_OF: Final = """
     SELECT coalesce(place.lane, job.lane), coalesce(place.tier, (100 - priority) * 1000),
            coalesce(turn, created_at), job.seq
@@ -70,22 +64,8 @@ LEAVE_BY_NUMBERS: Final = f"DELETE FROM ready WHERE (lane, tier, turn, seq) IN (
 COUNT_EVENT: Final = f"""
     UPDATE ready SET events = events + 1 WHERE (lane, tier, turn, seq) IN ({KEY_OF})
 """  # noqa: S608  # our own names
-STANDING: Final = """
-    ready.lane, ready.tier, ready.turn, ready.seq, ready.attempts, ready.available_at, job.priority,
-    coalesce(raised.base, job.priority), job.created_at, job.deadline
-"""
-"""The columns of a Standing."""
-FIND: Final = f"""
-    SELECT {STANDING} FROM job LEFT JOIN place ON place.seq = job.seq
-        LEFT JOIN raised ON raised.seq = job.seq JOIN ready ON {AT_ITS_PLACE}
-    WHERE job.seq = $1
-"""  # noqa: S608  # our own names
 # A parked job does not stand in the lane it belongs to.
 HOME: Final = "SELECT lane FROM job WHERE seq = $1"
-QUEUE_OF: Final = """
-    SELECT queue FROM lane WHERE id = $1::bigint
-    UNION ALL SELECT queue FROM key_lane WHERE id = -$1::bigint
-"""
 
 Newcomer = tuple[int, int, int, int, str | None]
 """lane, priority, the time now, number and parent_id of a job that was just submitted."""
@@ -93,16 +73,8 @@ Newcomer = tuple[int, int, int, int, str | None]
 
 def scoring_of(step: Step, lane: int) -> Scoring:
     """What counts in the queue of a lane."""
-    rule = step.rules.get(queue_of(step, lane) or "") if step.rules else None
+    rule = step.rules.get(step.queue_of(lane) or "") if step.rules else None
     return DEFAULT_SCORING if rule is None else rule.config.scoring
-
-
-def queue_of(step: Step, lane: int) -> str | None:
-    """The queue of a lane, or of a key's parked jobs."""
-    if lane not in step.queues_of_lanes:
-        row: Any = step.execute(QUEUE_OF, (lane,)).fetchone()
-        step.queues_of_lanes[lane] = None if row is None else row[0]
-    return step.queues_of_lanes[lane]
 
 
 def enter_new(step: Step, newcomers: Sequence[Newcomer]) -> None:
@@ -161,12 +133,6 @@ def reprioritize(step: Step, before: Standing, priority: int) -> None:
 def count_event(step: Step, seq: int) -> None:
     """Count one more history event of a job that stays pending."""
     step.execute(COUNT_EVENT, ([seq],))
-
-
-def find(step: Step, seq: int) -> Standing | None:
-    """Where a job stands, if it is pending."""
-    row: Any = step.execute(FIND, (seq,)).fetchone()
-    return None if row is None else Standing(*row)
 
 
 def move(step: Step, standings: Sequence[Standing]) -> None:

@@ -13,22 +13,21 @@ from collections.abc import Collection, Sequence
 from typing import Any, Final, NamedTuple
 
 from leasehold.core.model.budget import LATE_AT_ONCE
-from leasehold.core.model.lease import Settled, StuckJob, SweepReport
+from leasehold.core.model.lease import Settled, SweepReport
 from leasehold.core.model.lives import Life
 from leasehold.core.model.records import SILENT_SECONDS
 from leasehold.core.rules import key_accounts
 from leasehold.core.rules.decision import Decision
 from leasehold.core.rules.ends import Held
 from leasehold.core.rules.recovery import WORKER_SILENT_MICROS_MAX, HeldJob, report_of, sweep
-from leasehold.env import from_micros
-from leasehold.stores.postgres.leasing import lease, people
+from leasehold.stores.postgres.leasing import lease
 from leasehold.stores.postgres.leasing.ends import END_LEASES, Ends
 from leasehold.stores.postgres.leasing.parking import Shelf
-from leasehold.stores.postgres.leasing.ready import AT_ITS_PLACE
 from leasehold.stores.postgres.leasing.registry import FORGET_WORKERS
 from leasehold.stores.postgres.leasing.state import Histories
 from leasehold.stores.postgres.server.connection import Connection
 from leasehold.stores.postgres.writing.step import Step
+from leasehold.stores.tables.places import AT_ITS_PLACE
 
 # `running` is small, so a reader simply reads it all.
 LOST: Final = (
@@ -63,12 +62,6 @@ LATE: Final = f"""
 """  # noqa: S608  # our own names
 STILL_LATE: Final = f"{LATE} AND job.seq = ANY($2)"
 SET_ALLOWANCE: Final = "UPDATE job SET allowance = $1 WHERE seq = $2"
-STUCK: Final = """
-    SELECT job.id, queue, task, priority, worker, running.version, attempts, acquired_at,
-           heartbeat_at, expires_at
-    FROM running JOIN job USING (seq) JOIN lane ON lane.id = job.lane
-    WHERE heartbeat_at <= $1 OR acquired_at <= $2 ORDER BY heartbeat_at, acquired_at, seq
-"""
 
 
 class Suspects(NamedTuple):
@@ -118,7 +111,7 @@ class Holdings(Histories):
         self._step.execute(SET_ALLOWANCE, (allowance, job.seq))
 
     def audit(self, actor: str, action: str, count: int, detail: dict[str, Any]) -> None:
-        people.audit(self._step, actor, action, count, detail)
+        self._step.audit(actor, action, count, detail)
 
     def take_back(self, job: HeldRow, decision: Decision) -> Settled:
         step = self._step
@@ -151,31 +144,3 @@ def cancel_late(step: Step, jobs: Sequence[int]) -> None:
     """Cancel those of these jobs that are pending past their start_by."""
     rows = step.execute(STILL_LATE, (step.now, list(jobs)))
     lease.cancel_late(step, [lease.Late(*row) for row in rows])
-
-
-def stuck_jobs(
-    db: Connection, now: int, silent_seconds: float | None, running_seconds: float | None
-) -> list[StuckJob]:
-    """Running jobs that are silent or run for so long, those silent for longest first."""
-    bounds = [
-        -1 if seconds is None else now - round(seconds * 1e6)
-        for seconds in (silent_seconds, running_seconds)
-    ]
-    return [
-        StuckJob(
-            job_id=job_id,
-            queue=queue,
-            task=task,
-            priority=priority,
-            worker=worker,
-            lease_version=version,
-            attempts=attempts,
-            started_at=from_micros(acquired_at),
-            heartbeat_at=from_micros(heartbeat_at),
-            lease_expires_at=from_micros(expires_at),
-        )
-        for (
-            job_id, queue, task, priority, worker, version, attempts, acquired_at, heartbeat_at,
-            expires_at,
-        ) in db.execute(STUCK, bounds)
-    ]  # fmt: skip

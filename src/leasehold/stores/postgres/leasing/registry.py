@@ -15,10 +15,10 @@ from leasehold.stores.postgres.writing.database import Database
 from leasehold.stores.postgres.writing.step import Step
 
 ADD: Final = """
-    INSERT INTO worker VALUES ($1, $2, $3, $4, $5, $6, $6, $7, false) ON CONFLICT (id) DO UPDATE
-    SET host = excluded.host, pid = excluded.pid, queues = excluded.queues, slots = excluded.slots,
-        started_at = excluded.started_at, heartbeat_at = excluded.heartbeat_at,
-        life = excluded.life, is_consumer = false
+    INSERT INTO worker VALUES ($1, $2, $3, $4, $5, $6, $7, $7, $8, false) ON CONFLICT (id) DO UPDATE
+    SET host = excluded.host, pid = excluded.pid, queues = excluded.queues, tasks = excluded.tasks,
+        slots = excluded.slots, started_at = excluded.started_at,
+        heartbeat_at = excluded.heartbeat_at, life = excluded.life, is_consumer = false
 """
 # Guard: the entry is that life's own, and not one of its successor under the same name.
 FORGET_WORKERS: Final = """
@@ -32,9 +32,10 @@ FORGET_CONSUMER: Final = """
 """
 # Guard of the update: the entry is not a registered worker's.
 NOTE_CONSUMER: Final = """
-    INSERT INTO worker VALUES ($1, $2, $3, $4, $5, $6, $6, 0, true)
+    INSERT INTO worker VALUES ($1, $2, $3, $4, $5, $6, $7, $7, 0, true)
     ON CONFLICT (id) DO UPDATE SET host = excluded.host, pid = excluded.pid,
-        queues = excluded.queues, slots = excluded.slots, heartbeat_at = excluded.heartbeat_at
+        queues = excluded.queues, tasks = excluded.tasks, slots = excluded.slots,
+        heartbeat_at = excluded.heartbeat_at
     WHERE worker.is_consumer
 """
 
@@ -68,8 +69,8 @@ def register_remote(database: Database, info: WorkerInfo, *, is_entered: bool) -
 
 def _enter(database: Database, info: WorkerInfo, life: Life) -> None:
     def enter(step: Step) -> None:
-        queues = msgspec.json.encode(info.queues).decode()
-        row = (info.id, info.host, info.pid, queues, info.slots, step.now, life.number)
+        served = (_document(info.queues), _document(info.tasks))
+        row = (info.id, info.host, info.pid, *served, info.slots, step.now, life.number)
         step.execute(ADD, row)
 
     database.write(enter)
@@ -89,6 +90,10 @@ def note_consumer(step: Step, request: LeaseRequest) -> None:
         return
     if request.limit <= 0:
         return
-    queues = msgspec.json.encode(consumer.queues).decode()
-    row = (request.worker, consumer.host, consumer.pid, queues, request.limit)
+    served = (_document(consumer.queues), _document(request.tasks or ()))
+    row = (request.worker, consumer.host, consumer.pid, *served, request.limit)
     step.execute(NOTE_CONSUMER, (*row, step.now))
+
+
+def _document(names: tuple[str, ...]) -> str:
+    return msgspec.json.encode(names).decode()

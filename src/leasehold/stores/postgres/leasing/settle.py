@@ -21,12 +21,12 @@ from leasehold.core.rules.decision import Decision, completed, decide, failed_fo
 from leasehold.core.rules.ends import Held
 from leasehold.env import from_micros
 from leasehold.errors import LeaseLostError
-from leasehold.stores.postgres.leasing import breakers
 from leasehold.stores.postgres.leasing.ends import HELD, Ends
 from leasehold.stores.postgres.leasing.parking import Shelf
 from leasehold.stores.postgres.leasing.state import settle_stale
 from leasehold.stores.postgres.server.connection import columns, unnested
 from leasehold.stores.postgres.writing.step import Statement, Step
+from leasehold.stores.tables import breakers
 
 # Deleting the row is the fence: what this does not return was not the caller's any more. With each
 # lease comes what decides about a job whose attempt did not complete it.

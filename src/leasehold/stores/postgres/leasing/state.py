@@ -25,6 +25,7 @@ from leasehold.stores.postgres.schema.texts import storable
 from leasehold.stores.postgres.server.connection import unnested
 from leasehold.stores.postgres.submitting import inheritance
 from leasehold.stores.postgres.writing.step import INSERT_EVENTS, Step
+from leasehold.stores.tables.places import AT_ITS_PLACE
 
 
 class JobState(NamedTuple):
@@ -56,7 +57,7 @@ def _state_of(which: str) -> str:
     return f"""
     SELECT job.seq, job.id, job.lane, 2, ready.version, ready.attempts, ready.events,
            ready.available_at, NULL, job.priority
-        FROM job LEFT JOIN place ON place.seq = job.seq JOIN ready ON {ready.AT_ITS_PLACE}
+        FROM job LEFT JOIN place ON place.seq = job.seq JOIN ready ON {AT_ITS_PLACE}
         WHERE {which} = ANY($1)
     UNION ALL
     SELECT job.seq, job.id, job.lane, 3, running.version, running.attempts, running.events,

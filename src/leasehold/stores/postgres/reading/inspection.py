@@ -8,15 +8,16 @@ from typing import Any, Final
 from leasehold.core.model.codes import STATUS_CODE
 from leasehold.core.model.status import Status
 from leasehold.stores.postgres.leasing import key_check
-from leasehold.stores.postgres.leasing.ready import AT_ITS_PLACE
 from leasehold.stores.postgres.reading import metrics
 from leasehold.stores.postgres.rules import known
 from leasehold.stores.postgres.rules.settings import unreadable_settings
-from leasehold.stores.postgres.rules.tokens import unreadable_tokens
 from leasehold.stores.postgres.schema.schedule_row import unreadable_schedules
 from leasehold.stores.postgres.server.address import Address
 from leasehold.stores.postgres.server.connection import Connection
-from leasehold.stores.postgres.submitting import graph, inheritance
+from leasehold.stores.postgres.submitting import graph
+from leasehold.stores.tables import inheritance
+from leasehold.stores.tables.places import AT_ITS_PLACE
+from leasehold.stores.tables.tokens import Tokens
 
 # Every job stands in exactly one of the state tables, and nothing stands there without a job.
 _PLACES: Final = """
@@ -112,7 +113,7 @@ _PARTS: Final[tuple[Callable[[Connection], Iterable[str]], ...]] = (
     lambda db: known.load(db).problems(),
     unreadable_settings,
     unreadable_schedules,
-    unreadable_tokens,
+    lambda db: Tokens(db).unreadable(),
 )
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from leasehold.stores.postgres.server.address import Address
 from leasehold.stores.postgres.server.connection import Connection
 from leasehold.stores.postgres.server.failures import translated
 from leasehold.stores.postgres.server.replica import Replica
 from leasehold.stores.postgres.writing.database import Database, one_moment
+
+T = TypeVar("T")
 
 
 class NoDeaths:
@@ -42,6 +44,11 @@ class LookingDatabase:
                 return
         with self._database.read() as db:
             yield db
+
+    def look(self, operation: Callable[[Connection], T]) -> T:
+        """Read."""
+        with self.read() as db:
+            return operation(db)
 
     def close(self) -> None:
         self._replica.close()

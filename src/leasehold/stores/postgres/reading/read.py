@@ -25,12 +25,13 @@ from leasehold.core.model.search import (
 from leasehold.core.model.status import Status
 from leasehold.core.rules.serving import Lane, in_order
 from leasehold.stores.postgres.leasing.order import FOR_COUNTING, Lanes
-from leasehold.stores.postgres.leasing.ready import AT_ITS_PLACE
 from leasehold.stores.postgres.reading.where import compares_texts, conditions
 from leasehold.stores.postgres.rules.known import load
 from leasehold.stores.postgres.schema.job_row import BY_STATUS, IDS, JOB, job_without, jobs_of
 from leasehold.stores.postgres.server.connection import Connection
-from leasehold.stores.postgres.submitting.lanes import stats
+from leasehold.stores.postgres.submitting.lanes import STATS
+from leasehold.stores.tables.lanes import stats
+from leasehold.stores.tables.places import AT_ITS_PLACE
 
 _PENDING: Final = f"""
     SELECT lane.queue, ready.seq FROM job JOIN lane ON lane.id = job.lane
@@ -138,7 +139,7 @@ def _walk(
 def count(db: Connection, where: JobFilter, counted_max: int) -> Count:
     """How many jobs fit, counted up to one more than the bound."""
     check_count(counted_max)
-    known = by_counters(where, lambda queue: stats(db, queue).counts)
+    known = by_counters(where, lambda queue: stats(db, STATS, queue).counts)
     if known is not None:
         return known
     if compares_texts(where):
@@ -154,7 +155,7 @@ def count(db: Connection, where: JobFilter, counted_max: int) -> Count:
 
 def count_by_status(db: Connection, where: JobFilter) -> Mapping[Status, int]:
     """How many jobs fit, all of them counted."""
-    known = by_status_counters(where, lambda queue: stats(db, queue).counts)
+    known = by_status_counters(where, lambda queue: stats(db, STATS, queue).counts)
     if known is not None:
         return known
     if compares_texts(where):

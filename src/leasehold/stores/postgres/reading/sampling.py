@@ -17,8 +17,9 @@ from leasehold.core.model.budget import FORGOTTEN_AT_ONCE
 from leasehold.core.model.histogram import Measurements
 from leasehold.core.model.span import MINUTE_MICROS, SUMMED, Span
 from leasehold.core.rules.sampling import KeptSpan, Resolution
-from leasehold.stores.postgres.reading.tallies import ADD_WORKED, FORGET_WORKERS
+from leasehold.stores.postgres.reading.tallies import ADD_WORKED
 from leasehold.stores.postgres.server.connection import Connection, unnested
+from leasehold.stores.tables.tallies import FORGET_WORKERS
 
 _COLUMNS: Final = (*SUMMED, "pending_before", "pending", "deepest", "measures")
 _NAMES: Final = ", ".join(_COLUMNS)

@@ -18,7 +18,6 @@ from leasehold.core.rules.operations import Advance, Found, Operation, Plan, kno
 from leasehold.core.rules.undoing import Part
 from leasehold.env import from_micros
 from leasehold.stores.postgres.leasing import people
-from leasehold.stores.postgres.leasing.people import audit
 from leasehold.stores.postgres.leasing.state import JobState
 from leasehold.stores.postgres.reading import jobs, read
 from leasehold.stores.postgres.rules.queues import QueueBook
@@ -86,7 +85,7 @@ class OperationShelf:
         self._step.execute(FORGET, (operations,))
 
     def audit(self, actor: str, action: str, count: int, detail: dict[str, Any]) -> None:
-        audit(self._step, actor, action, count, detail)
+        self._step.audit(actor, action, count, detail)
 
 
 def plan(database: Database, order: Order, where: JobFilter) -> Plan:

@@ -11,11 +11,11 @@ from leasehold.core.model.records import Purged
 from leasehold.core.model.search import JobFilter
 from leasehold.core.rules import queue_orders
 from leasehold.core.rules.queue_orders import Buried
-from leasehold.stores.postgres.leasing.rebalance import SOME_RESCORING
 from leasehold.stores.postgres.rules import queues
 from leasehold.stores.postgres.rules.queues import QueueBook
 from leasehold.stores.postgres.writing.database import Database
 from leasehold.stores.postgres.writing.step import Step
+from leasehold.stores.tables.rebalance import SOME_RESCORING
 
 
 def change(database: Database, queue: str, verb: Callable[[QueueBook], None]) -> QueueInfo:

@@ -16,7 +16,6 @@ from leasehold.core.rules import queue_orders, rebalancing
 from leasehold.core.rules.starting import key_starts, next_start_at
 from leasehold.env import from_micros, to_micros
 from leasehold.stores.postgres.keeping.erase import erase_all
-from leasehold.stores.postgres.leasing import people, rebalance
 from leasehold.stores.postgres.leasing.rebalance import Passes
 from leasehold.stores.postgres.leasing.state import Ending, end_all_waiting, states_of
 from leasehold.stores.postgres.reading import read
@@ -24,6 +23,7 @@ from leasehold.stores.postgres.rules.known import DELETED_BY, load
 from leasehold.stores.postgres.server.connection import Connection
 from leasehold.stores.postgres.submitting.gate import BucketBook
 from leasehold.stores.postgres.writing.step import Step
+from leasehold.stores.tables import rebalance
 
 KEEP_RULE: Final = """
     INSERT INTO queue (name, state, config, created_at, created_by, changed_at, changed_by)
@@ -158,7 +158,7 @@ class QueueBook:
             self._step.some_unresolved = True
 
     def audit(self, actor: str, action: str, count: int, detail: dict[str, Any]) -> None:
-        people.audit(self._step, actor, action, count, detail)
+        self._step.audit(actor, action, count, detail)
 
     def _row(self, statement: str, about: str | int) -> Any:
         return self._step.execute(statement, (about,)).fetchone()

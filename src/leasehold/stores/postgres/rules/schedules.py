@@ -14,7 +14,6 @@ from leasehold.core.rules import scheduling
 from leasehold.core.rules.scheduling import UnreadableSchedule
 from leasehold.env import from_micros, to_micros
 from leasehold.errors import LeaseholdError, QueueFullError
-from leasehold.stores.postgres.leasing.people import audit
 from leasehold.stores.postgres.reading.read import read_job
 from leasehold.stores.postgres.schema.schedule_row import ALL, COLUMNS, DUE, ONE, schedule_of
 from leasehold.stores.postgres.server.connection import Connection
@@ -87,7 +86,7 @@ class Shelf:
         return answers[0] if isinstance(answers[0], LeaseholdError) else None
 
     def audit(self, actor: str, action: str, count: int, detail: dict[str, Any]) -> None:
-        audit(self.step, actor, action, count, detail)
+        self.step.audit(actor, action, count, detail)
 
     def wake(self) -> None:
         self.step.hints.ready = True

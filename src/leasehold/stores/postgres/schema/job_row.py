@@ -20,8 +20,8 @@ from leasehold.core.model.stored import (
 )
 from leasehold.core.model.unreadable import ERROR_TYPE, set_aside_reason
 from leasehold.env import from_micros
-from leasehold.stores.postgres.leasing.ready import AT_ITS_PLACE
 from leasehold.stores.postgres.server.connection import Connection
+from leasehold.stores.tables.places import AT_ITS_PLACE
 
 _COLUMNS: Final = {
     "seq": "job.seq",

@@ -181,6 +181,8 @@ def open_pool(address: Address) -> Pool:
         check=check,
         open=False,
     )
+    # A pool tries again and again, and at last says that it took too long; one connection says why.
+    open_connection(address, application_name="leasehold look-up").close()
     try:
         pool.open(wait=True, timeout=CONNECT_TIMEOUT_SECONDS)
     except BaseException:

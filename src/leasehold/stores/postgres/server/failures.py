@@ -66,6 +66,11 @@ def translate(error: Exception, address: Address) -> Exception:
     if isinstance(error, (errors.DataCorrupted, errors.IndexCorrupted)):
         return StoreCorruptError(f"{where}: {told}")
     if isinstance(error, psycopg.OperationalError):
+        told = " ".join(told.split())
+        if error.sqlstate is None and "FATAL: " in told:
+            # A wrong password, a database that is not there, too many connections.
+            told = told.rpartition("FATAL: ")[2].strip()
+            return StoreUnavailableError(f"{where} refuses the connection: {told}")
         return StoreUnavailableError(f"{where} cannot be reached: {told}")
     return StoreError(f"{where}: {told}")
 

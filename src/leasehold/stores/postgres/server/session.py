@@ -37,7 +37,7 @@ from leasehold.stores.postgres.server.connection import (
     Connection,
     open_connection,
 )
-from leasehold.stores.postgres.writing.hints import Hints
+from leasehold.stores.tables.hints import Hints
 
 logger = logging.getLogger("leasehold.store")
 

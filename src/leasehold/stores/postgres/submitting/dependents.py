@@ -29,6 +29,7 @@ from leasehold.stores.postgres.leasing.state import Ending, JobState, end_all_wa
 from leasehold.stores.postgres.server.connection import unnested
 from leasehold.stores.postgres.submitting import inheritance
 from leasehold.stores.postgres.writing.step import INSERT_EVENTS, Step
+from leasehold.stores.tables.inheritance import fall_back
 
 REMEMBER: Final = """
     INSERT INTO resolving (seq)
@@ -172,7 +173,7 @@ class Links:
     def all_told(self, ended: Ended[Any]) -> None:
         self._end_all()
         self._step.execute(RESOLVED, (ended.job,))
-        inheritance.ended(self._step, ended.job)
+        fall_back(self._step, ended.job)
         if ended.is_purged:
             erase(self._step, ended.job)
 
@@ -189,7 +190,7 @@ def resolve(step: Step) -> None:
             # Workers are woken, since their next exchange goes on with it.
             step.hints.unresolved = step.hints.ready = True
     if step.lowered or step.inheriting or step.some_inheriting:
-        inheritance.spread(step)
+        inheritance.Bases(step).go_on()
 
 
 def some_to_tell(step: Step) -> bool:

@@ -8,7 +8,7 @@ process comes in between. Only the buckets of queues and clients may be elsewher
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from leasehold.core.model.budget import FORGOTTEN_AT_ONCE
 from leasehold.core.model.drain import Drain
@@ -17,7 +17,9 @@ from leasehold.core.model.queue_config import QueueRule
 from leasehold.core.rules.admission import QUEUE_BUCKET, client_bucket, loose_rate
 from leasehold.core.rules.gate import QueueFill
 from leasehold.stores.postgres.server.connection import Connection, unnested
-from leasehold.stores.postgres.writing.step import Step
+
+if TYPE_CHECKING:
+    from leasehold.stores.postgres.writing.step import Step
 
 # Only the UNIQUE (queue, task) index and the queue's few lanes are read, never its jobs.
 FILLED: Final = """

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any, Final
+from typing import Final
 
-from leasehold.core.model.records import Stats
-from leasehold.core.model.span import COUNTED
-from leasehold.core.model.status import Status
 from leasehold.stores.postgres.server.connection import Connection, unnested
 from leasehold.stores.postgres.writing.step import Step
+from leasehold.stores.tables.lanes import stats_from
 
 FIND: Final = f"""
     SELECT lane.queue, lane.task, id FROM {unnested("text text")} AS wanted (queue, task)
@@ -20,13 +18,7 @@ MAKE: Final = f"""
     RETURNING queue, task, id
 """  # noqa: S608  # our own names
 
-STATS: Final = (  # every name in it is our own
-    "SELECT "  # noqa: S608
-    + ", ".join(f"coalesce(sum({status.value}), 0)::bigint" for status in Status)
-    + ", "
-    + ", ".join(f"coalesce(sum(total_{name}), 0)::bigint" for name in COUNTED)
-    + " FROM lane_now WHERE queue = coalesce($1, queue)"
-)
+STATS: Final = stats_from("lane_now")
 
 
 QUEUES: Final = "SELECT queue FROM lane UNION SELECT name FROM queue ORDER BY 1"
@@ -64,19 +56,6 @@ class Lanes:
         return found
 
 
-def stats(db: Connection, queue: str | None) -> Stats:
-    """The counters of a queue, or of all."""
-    row: Any = db.execute(STATS, (queue,)).fetchone()
-    return stats_of(row)
-
-
 def queues(db: Connection) -> list[str]:
     """Every queue that has jobs or rules, or had."""
     return [str(name) for (name,) in db.execute(QUEUES)]
-
-
-def stats_of(row: tuple[int, ...]) -> Stats:
-    """What the STATS query found."""
-    counts = dict(zip(Status, row, strict=False))
-    totals = dict(zip(COUNTED, row[len(Status) :], strict=True))
-    return Stats(counts=counts, **totals)

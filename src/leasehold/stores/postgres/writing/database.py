@@ -42,7 +42,6 @@ from leasehold.core.rules.group_rounds import GroupRounds
 from leasehold.core.rules.sampling import end_minute
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import StoreClosedError, StoreError
-from leasehold.stores.postgres.leasing.queue_limits import tell_who_may_go_on
 from leasehold.stores.postgres.leasing.rebalance import rebalance
 from leasehold.stores.postgres.reading.sampling import Spans
 from leasehold.stores.postgres.schema.migrate import migrate
@@ -62,11 +61,13 @@ from leasehold.stores.postgres.server.session import Session
 from leasehold.stores.postgres.submitting import dependents
 from leasehold.stores.postgres.submitting.lanes import Lanes
 from leasehold.stores.postgres.writing import deltas, state
-from leasehold.stores.postgres.writing.hints import Hints
 from leasehold.stores.postgres.writing.loans import Loans
 from leasehold.stores.postgres.writing.outcome import Outcome
 from leasehold.stores.postgres.writing.state import Found, Remembered
 from leasehold.stores.postgres.writing.step import NotAlone, Statement, Step
+from leasehold.stores.tables import statements
+from leasehold.stores.tables.hints import Hints
+from leasehold.stores.tables.queue_limits import tell_who_may_go_on
 
 T = TypeVar("T")
 
@@ -336,7 +337,12 @@ class Database:
         with translated(self.address), self._connection() as db, one_moment(db):
             yield db
 
-    def now(self, db: Connection) -> int:
+    def look(self, operation: Callable[[Connection], T]) -> T:
+        """Read."""
+        with self.read() as db:
+            return operation(db)
+
+    def now(self, db: statements.Connection) -> int:
         """The store's time in microseconds, for who only looks."""
         row: Any = db.execute(NOW).fetchone()
         return self.clock.time(*row)

@@ -15,7 +15,7 @@ import psycopg
 from leasehold.errors import StoreUnavailableError
 from leasehold.stores.postgres.server.address import Address
 from leasehold.stores.postgres.server.connection import Connection, open_connection
-from leasehold.stores.postgres.writing.hints import Hints
+from leasehold.stores.tables.hints import Hints
 
 T = TypeVar("T")
 

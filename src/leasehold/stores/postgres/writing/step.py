@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any, Final
 
-from leasehold.core.model.budget import DEPENDENTS_AT_ONCE, INHERITED_AT_ONCE, SHOWN_AT_ONCE
 from leasehold.core.model.codes import EVENT_CODE, STATUS_CODE
 from leasehold.core.model.outcome import JobError
 from leasehold.core.model.span import MINUTE_MICROS
 from leasehold.core.model.status import Event, Status
-from leasehold.core.rules.measuring import Measured
+from leasehold.core.rules.rule_book import RuleBook
+from leasehold.core.rules.settings_in_force import SettingsInForce
 from leasehold.env import Env
 from leasehold.stores.postgres.reading.tallies import FIND_WORKER, MAKE_WORKER, note_failures
 from leasehold.stores.postgres.rules import settings
 from leasehold.stores.postgres.rules.known import load
 from leasehold.stores.postgres.schema.texts import storable
 from leasehold.stores.postgres.server.connection import Connection, Cursor, unnested
-from leasehold.stores.postgres.writing.hints import Hints
+from leasehold.stores.postgres.submitting.gate import BucketBook
 from leasehold.stores.postgres.writing.loans import Loans
 from leasehold.stores.postgres.writing.state import Found, Known
+from leasehold.stores.tables.step import TableStep
 
 # A lane whose breaker has counted failures; it is closed, and news if it held jobs back.
 FAILED_BEFORE: Final = "SELECT id, held_until FROM lane WHERE id = ANY($1) AND failures_in_row > 0"
 CLOSE_BREAKERS: Final = "UPDATE lane SET failures_in_row = 0, held_until = NULL WHERE id = ANY($1)"
-NEXT_GENERATION: Final = "UPDATE store_state SET queue_generation = queue_generation + 1"
-NEXT_SETTINGS: Final = "UPDATE store_state SET settings_generation = settings_generation + 1"
 INSERT_EVENTS: Final = (
     "INSERT INTO event SELECT * FROM "  # noqa: S608  # our own names
     + unnested("bigint bigint bigint bigint bigint bigint bigint text bigint text")
@@ -46,12 +44,14 @@ class NotAlone(Exception):  # noqa: N818  # no error: it never leaves `writing.d
     """A write found that it must have the store to itself; it is undone and done again, alone."""
 
 
-class Step:
+class Step(TableStep):
     """One write, from BEGIN to COMMIT.
 
     It has the store to itself (`alone`), or goes side by side with others; then what it counts is
     folded in later, and nothing may depend on what it cannot see.
     """
+
+    db: Connection
 
     def __init__(
         self,
@@ -66,58 +66,23 @@ class Step:
         *,
         alone: bool,
     ) -> None:
+        super().__init__(env, now, known.rules, known.settings)
         self.db = db
         self._ahead = ahead
         self.execute = db.execute
         self.many = db.many
-        self.random = env.random
         self.loans = loans
-        self.now = now
-        """The store's clock, the same for the whole write."""
         self.alone = alone
         self.found = found
-        self.rules = known.rules
-        """The queues that have rules, by name."""
-        self.settings = known.settings
-        """What is set in the store."""
-        self.new_lanes: set[tuple[str, str]] = set()
-        """Queue and task of the lanes that this write makes."""
-        self.succeeded: set[int] = set()
-        """Lanes in which a job was completed: their circuit breakers close."""
-        self.moved: dict[int, tuple[int, int]] = {}
-        """By lane, how many more jobs are pending and running; only while queues have rules."""
-        self.hints = Hints()
-        self.ended: list[str] = []
-        """Jobs that ended in this write: `dependents.resolve` must look at each of them."""
         self.somebody_waits = found.somebody_waits
         self.some_unresolved = found.some_unresolved
-        self.next_crossing = found.next_crossing
-        self.next_due = found.next_due
-        self.some_rescoring = found.some_rescoring
-        self.dependents_left = DEPENDENTS_AT_ONCE
-        """How many more dependents this write may deal with."""
-        self.shown_left = SHOWN_AT_ONCE
-        """How many more parked jobs this write may show to leases."""
-        self.lowered: set[int] = set()
-        """Jobs that somebody does not wait for any more who may have raised their priority."""
-        self.inheriting: list[tuple[int, int, int]] = []
-        """A heap of jobs whose base has changed: the negated base, the number, and up to which
-        number those it waits for were compared with it."""
         self.some_inheriting = found.some_inheriting
-        self.inherited_left = INHERITED_AT_ONCE
-        """How many more jobs this write may compare with those that wait for them."""
-        self.measured = Measured()
-        self.failed: list[tuple[int, str, JobError]] = []
-        """Attempts that failed in this write: lane, job, and the error."""
+        self.next_crossing = found.next_crossing
+        self.some_rescoring = found.some_rescoring
+        self.next_due = found.next_due
         self.worker_numbers = worker_numbers
-        """Workers that earlier writes of this minute have met."""
         self._new_workers: set[int] = set()
         """Those that this write has met first."""
-        self.newly_shown: set[int] = set()
-        """Jobs that leases see now because their key has a slot for them."""
-        self.queues_of_lanes: dict[int, str | None] = {}
-        """What was looked up of them in this write."""
-        self._tally: defaultdict[int, defaultdict[str, int]] = defaultdict(_counters)
 
     def undo(self) -> None:
         """Undo what this write has done; it may go on reading, and then raises."""
@@ -138,7 +103,7 @@ class Step:
 
     def first(self, statement: str, values: Sequence[Any]) -> Cursor:
         """Execute a statement that this write may have sent ahead, with its look at the state."""
-        return self._ahead.pop(statement, None) or self.execute(statement, values)
+        return self._ahead.pop(statement, None) or self.db.execute(statement, values)
 
     def look_again(self) -> None:
         """Said by who changes where jobs stand or lanes are held: what was sent ahead is stale."""
@@ -149,20 +114,10 @@ class Step:
         known = () if self.next_due is None else (self.next_due,)
         self.next_due = min((*known, *moments), default=None)
 
-    def jobs_ended(self, job_ids: Sequence[str]) -> None:
-        """Jobs have ended: their dependents are dealt with, and whoever waits for them is woken."""
-        self.ended += job_ids
-        self.hints.ended += job_ids
-
     def note_failure(self, lane: int, job_id: str, error: JobError) -> None:
         """An attempt has failed: it is counted with those that failed in the same way."""
         self.must_be_alone()
         self.failed.append((lane, job_id, error))
-
-    def worked(self, worker: str, lane: int, names: Sequence[str], jobs: int) -> None:
-        """Count jobs of a lane for a worker, under those names that are counted of workers."""
-        number = self.worker_numbers.get((worker, lane)) or self._number_of(worker, lane)
-        self.measured.worked(number, names, jobs)
 
     def _number_of(self, worker: str, lane: int) -> int:
         row: Any = self.execute(FIND_WORKER, (worker, lane)).fetchone()
@@ -176,25 +131,15 @@ class Step:
             self.worker_numbers[worker, lane] = row[0]
         return int(row[0])
 
-    def count(self, lane: int, name: str, by: int = 1) -> None:
-        """Change a lane's counter (a column of `lane`)."""
-        self._tally[lane][name] += by
+    @property
+    def buckets(self) -> BucketBook:
+        return BucketBook(self.db, self.now)
 
-    def move(self, lane: int, before: Status, after: Status, jobs: int = 1) -> None:
-        """Count jobs of a lane from one status to another."""
-        tally = self._tally[lane]
-        tally[before.value] -= jobs
-        tally[after.value] += jobs
+    def _load_rules(self) -> RuleBook:
+        return load(self.db)
 
-    def rules_changed(self) -> None:
-        """Let every process read the rules of the queues again."""
-        self.execute(NEXT_GENERATION)
-        self.rules = load(self.db)
-
-    def settings_changed(self) -> None:
-        """Let every process read the settings again."""
-        self.execute(NEXT_SETTINGS)
-        self.settings = settings.load(self.db)
+    def _load_settings(self) -> SettingsInForce:
+        return settings.load(self.db)
 
     def flush(self) -> None:
         """Write the counters, and what was measured."""
@@ -222,10 +167,6 @@ class Step:
             if self.rules:
                 self._note_moves(lane, tally)
         self._tally.clear()
-
-    def _note_moves(self, lane: int, tally: Mapping[str, int]) -> None:
-        pending, running = self.moved.get(lane, (0, 0))
-        self.moved[lane] = (pending + tally.get("pending", 0), running + tally.get("running", 0))
 
     def record(
         self,
@@ -258,10 +199,6 @@ def _add_to(columns: tuple[str, ...]) -> str:
 def _note(columns: tuple[str, ...]) -> str:
     values = ", ".join(f"${n}" for n in range(1, len(columns) + 2))
     return f"INSERT INTO lane_delta (lane, {', '.join(columns)}) VALUES ({values})"  # noqa: S608  # our own names
-
-
-def _counters() -> defaultdict[str, int]:
-    return defaultdict(int)
 
 
 def row_of(cursor: Any) -> Any:

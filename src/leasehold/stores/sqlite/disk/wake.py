@@ -21,7 +21,7 @@ from typing import Final
 from leasehold.core.model.records import Listener
 from leasehold.env import Env
 from leasehold.errors import StoreClosedError
-from leasehold.stores.sqlite.writing.step import Hints
+from leasehold.stores.tables.hints import Hints
 
 logger = logging.getLogger("leasehold.store")
 

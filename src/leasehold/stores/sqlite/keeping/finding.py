@@ -25,10 +25,12 @@ from leasehold.core.model.stored import MOMENT_MAX
 from leasehold.core.rules.cleanup_store import Bookmark, Cutoffs, Found, OldestAudits, Progress
 from leasehold.env import from_micros
 from leasehold.stores.sqlite.disk import space
-from leasehold.stores.sqlite.keeping import archive, pruning
+from leasehold.stores.sqlite.keeping import archive
 from leasehold.stores.sqlite.rules.known import load
 from leasehold.stores.sqlite.submitting.ended_dependents import STILL_NEEDED
-from leasehold.stores.sqlite.submitting.gate import STATS, stats_of
+from leasehold.stores.sqlite.submitting.gate import STATS
+from leasehold.stores.tables import cleanup
+from leasehold.stores.tables.lanes import stats
 
 WALKED_AT_ONCE: Final = 20_000
 """Rows per read, so that no read keeps the write-ahead log from being checkpointed for long."""
@@ -101,20 +103,19 @@ class Look:
 
     @cached_property
     def _own_retentions(self) -> Mapping[str, QueueRetention]:
-        return pruning.own_retentions(load(self._db))
+        return cleanup.own_retentions(load(self._db))
 
     def own_retentions(self) -> Mapping[str, QueueRetention]:
         return self._own_retentions
 
     def latest(self) -> CleanUp | None:
-        return next(pruning.latest(self._db, 1), None)
+        return next(cleanup.latest(self._db, 1), None)
 
     def progress(self, run: int) -> Progress | None:
-        return pruning.progress_of(self._db, run)
+        return cleanup.progress_of(self._db, run)
 
     def counts(self, queue: str | None) -> Mapping[Status, int]:
-        row: Any = self._db.execute(STATS, (queue,)).fetchone()
-        return stats_of(row).counts
+        return stats(self._db, STATS, queue).counts
 
     def oldest_archived_day(self) -> int | None:
         row = self._db.execute(archive.OLDEST).fetchone()

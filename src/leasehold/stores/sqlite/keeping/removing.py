@@ -17,11 +17,12 @@ from leasehold.core.model.retention import DAY_SECONDS, CleanUp, Scope
 from leasehold.core.rules.cleanup_store import EndedJob, Progress
 from leasehold.env import from_micros, to_micros
 from leasehold.stores.sqlite.disk import space
-from leasehold.stores.sqlite.keeping import archive, pruning
+from leasehold.stores.sqlite.keeping import archive
 from leasehold.stores.sqlite.keeping.finding import OLD_KEYS
 from leasehold.stores.sqlite.leasing.state import remove, state_of
 from leasehold.stores.sqlite.submitting.ended_dependents import STILL_NEEDED, within_budget
 from leasehold.stores.sqlite.writing.step import Step
+from leasehold.stores.tables import cleanup
 
 # Guard of every pruning: the job is still in `finished`, and nobody needs it. Whether its end is
 # old enough for its queue is asked of what this finds.
@@ -94,16 +95,16 @@ class Removal:
         self.now = from_micros(step.now)
 
     def own_retentions(self) -> Mapping[str, QueueRetention]:
-        return pruning.own_retentions(self._step.rules)
+        return cleanup.own_retentions(self._step.rules)
 
     def latest(self) -> CleanUp | None:
-        return next(pruning.latest(self._step.db, 1), None)
+        return next(cleanup.latest(self._step.db, 1), None)
 
     def progress(self, run: int) -> Progress | None:
-        return pruning.progress_of(self._step.db, run)
+        return cleanup.progress_of(self._step.db, run)
 
     def save(self, progress: Progress) -> None:
-        pruning.save(self._step.db, progress)
+        cleanup.save(self._step.db, progress)
 
     def still_ended(self, keys: Sequence[int]) -> Sequence[EndedJob[int]]:
         rows: Any = self._step.execute(

@@ -34,7 +34,7 @@ from leasehold.stores.sqlite.leasing.parking import Shelf
 from leasehold.stores.sqlite.leasing.state import WAIT_FOR_NOBODY, JobState, finish_waiting
 from leasehold.stores.sqlite.rules import known
 from leasehold.stores.sqlite.rules.settings import unreadable_settings
-from leasehold.stores.sqlite.rules.tokens import unreadable_tokens
+from leasehold.stores.sqlite.rules.tokens import Tokens
 from leasehold.stores.sqlite.schema import damaged_cells
 from leasehold.stores.sqlite.schema.job_row import GUARDED, problems
 from leasehold.stores.sqlite.schema.rows import whole
@@ -193,7 +193,7 @@ def told(db: apsw.Connection) -> Iterator[str]:
     yield from unreadable_schedules(db)
     yield from known.load(db).problems()
     yield from unreadable_settings(db)
-    yield from unreadable_tokens(db)
+    yield from Tokens(db).unreadable()
 
 
 def _damaged(db: apsw.Connection, statement: str) -> Iterator[Damaged]:

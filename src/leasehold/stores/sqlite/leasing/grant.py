@@ -24,9 +24,9 @@ from leasehold.env import from_micros
 from leasehold.stores.sqlite.leasing import ready
 from leasehold.stores.sqlite.leasing.order import Candidate
 from leasehold.stores.sqlite.leasing.parking import Shelf
-from leasehold.stores.sqlite.leasing.queue_limits import Limits
 from leasehold.stores.sqlite.schema.rows import seconds_of
 from leasehold.stores.sqlite.writing.step import Step
+from leasehold.stores.tables.queue_limits import Limits
 
 GRANT: Final = "INSERT INTO running VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, 0, ?, ?)"
 

@@ -29,7 +29,7 @@ from leasehold.core.rules.placing import Entry
 from leasehold.core.rules.queue_limits import next_starts, open_queues
 from leasehold.core.rules.serving import Lane, Row, in_order
 from leasehold.env import from_micros
-from leasehold.stores.sqlite.leasing import damage, parking, queue_limits, ready
+from leasehold.stores.sqlite.leasing import damage, parking, ready
 from leasehold.stores.sqlite.leasing.damage import Damaged
 from leasehold.stores.sqlite.leasing.grant import Granted, grant, read
 from leasehold.stores.sqlite.leasing.order import (
@@ -39,11 +39,13 @@ from leasehold.stores.sqlite.leasing.order import (
     Lanes,
 )
 from leasehold.stores.sqlite.leasing.parking import Shelf
-from leasehold.stores.sqlite.leasing.queue_limits import Limits
 from leasehold.stores.sqlite.leasing.rebalance import rebalance
 from leasehold.stores.sqlite.leasing.state import JobState, end_waiting
 from leasehold.stores.sqlite.schema.job_row import problem_with
 from leasehold.stores.sqlite.writing.step import Step
+from leasehold.stores.tables import breakers
+from leasehold.stores.tables.parking import free_of
+from leasehold.stores.tables.queue_limits import Limits
 
 # A due job moves from waiting to ready, and its history says so: its status, then the columns of an
 # Entry. Guard: due, not blocked.
@@ -179,12 +181,12 @@ class _Look:
         queues = list(open_queues(Limits(step), request.queues))
         for queue in queues:
             for number, task, *breaker in step.execute(LANES_WITH_WORK, (queue.name,)):
-                if request.tasks is None or task in request.tasks:
+                if request.wants(queue.name, task):
                     lane = open_lane(queue, task, BreakerState(*breaker), step.now)
                     if lane is not None:
                         self.lanes[number] = lane
         with_work = {lane.queue for lane in self.lanes.values()}
-        free_of_key = partial(parking.free_of, step)
+        free_of_key = partial(free_of, step)
         self.walk = Walk(
             step.now,
             request.limit - granted,
@@ -216,7 +218,7 @@ class _Look:
         step = self._step
         for number, lane in self.lanes.items():
             if lane.probe is not None and lane.is_over:
-                queue_limits.keep_breaker(step, number, lane.probe.probed(step.now))
+                breakers.keep(step, number, lane.probe.probed(step.now))
         grant(step, granted, life)
         # Only now: to take these out or aside may move others, and those were read where they were.
         key_accounts.turn_away(

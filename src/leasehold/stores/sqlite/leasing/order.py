@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 import apsw
 
 from leasehold.core.rules.serving import Row
+from leasehold.stores.tables.parking import NEXT_TIER
 
 _PLACE: Final = "ready.tier, ready.turn, ready.seq, ready.lane, ready.available_at"
 _LEASE: Final = f"""
@@ -51,11 +52,6 @@ SPREAD_OF_GROUP: Final = """
             WHERE parent_id = ?1 AND lane = ?2),
            (SELECT max(tier) FROM ready INDEXED BY ready_by_parent
             WHERE parent_id = ?1 AND lane = ?2)
-"""
-# From one tier of a lane to the next, with the turn of its first job.
-NEXT_TIER: Final = """
-    SELECT tier, turn FROM ready WHERE lane = ? AND tier > ? AND tier < ?
-    ORDER BY tier, turn LIMIT 1
 """
 NEXT_TIER_OF_GROUP: Final = """
     SELECT tier, turn FROM ready INDEXED BY ready_by_parent

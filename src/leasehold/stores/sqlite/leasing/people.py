@@ -18,6 +18,7 @@ from leasehold.stores.sqlite.reading.read import read_job
 from leasehold.stores.sqlite.rules.queues import QueueBook
 from leasehold.stores.sqlite.schema.job_row import problem_with
 from leasehold.stores.sqlite.submitting import ended_dependents, inheritance, linking
+from leasehold.stores.tables import places
 
 REQUEST_CANCEL: Final = "UPDATE running SET cancel_reason = ? WHERE seq = ?"
 ALLOW_AGAIN: Final = "UPDATE job SET allowance = ?, start_by = NULL WHERE seq = ?"
@@ -86,11 +87,11 @@ class Desk(Histories):
 
     def reprioritize(self, job: JobState, before: int, after: int) -> None:
         step = self._step
-        standing = ready.find(step, job.seq)
+        standing = places.find(step, job.seq)
         step.execute(SET_PRIORITY, (after, job.seq))
         if standing is not None:
             ready.reprioritize(step, standing, after)
-        inheritance.reprioritized(step, job.seq, before)
+        inheritance.Bases(step).reprioritized(job.seq, before)
         step.hints.ready = True
 
     def replay_order(self, job_ids: Sequence[str]) -> list[int]:

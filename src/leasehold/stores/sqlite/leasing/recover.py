@@ -27,7 +27,7 @@ from leasehold.core.model.budget import (
     RECOVERED_AT_ONCE,
     batched,
 )
-from leasehold.core.model.lease import Settled, StuckJob, SweepReport
+from leasehold.core.model.lease import Settled, SweepReport
 from leasehold.core.model.limits import SECONDS_MAX
 from leasehold.core.model.lives import Life
 from leasehold.core.model.records import SILENT_SECONDS
@@ -40,21 +40,19 @@ from leasehold.core.rules.recovery import (
     HeldJob,
     report_of,
 )
-from leasehold.env import from_micros
 from leasehold.stores.sqlite.leasing import damage, lease
 from leasehold.stores.sqlite.leasing.ends import END_LEASE, Ends
 from leasehold.stores.sqlite.leasing.parking import Shelf
-from leasehold.stores.sqlite.leasing.ready import AT_ITS_PLACE
 from leasehold.stores.sqlite.leasing.rebalance import rebalance
 from leasehold.stores.sqlite.leasing.registry import FORGET_WORKER
 from leasehold.stores.sqlite.leasing.state import Histories
 from leasehold.stores.sqlite.reading import feed
 from leasehold.stores.sqlite.rules.queues import finish_deleting
 from leasehold.stores.sqlite.schema.job_row import problem_with
-from leasehold.stores.sqlite.schema.rows import Kind, Lenient
 from leasehold.stores.sqlite.writing import clock_repair
 from leasehold.stores.sqlite.writing.database import Database
 from leasehold.stores.sqlite.writing.step import Step
+from leasehold.stores.tables.places import AT_ITS_PLACE
 
 # `running` is small, so a reader simply reads it all. An expiry beyond all leases cannot be read.
 LOST: Final = f"""
@@ -90,22 +88,6 @@ LATE: Final = f"""
 """  # noqa: S608  # our own names
 STILL_LATE: Final = f"{LATE} AND job.seq = ?2"
 SET_ALLOWANCE: Final = "UPDATE job SET allowance = ? WHERE seq = ?"
-STUCK: Final = Lenient(
-    {
-        "job.id": Kind.TEXT,
-        "queue": Kind.TEXT,
-        "task": Kind.TEXT,
-        "priority": Kind.WHOLE,
-        "worker": Kind.TEXT,
-        "running.version": Kind.WHOLE,
-        "attempts": Kind.WHOLE,
-        "acquired_at": Kind.MOMENT,
-        "heartbeat_at": Kind.MOMENT,
-        "expires_at": Kind.MOMENT,
-    },
-    "FROM running JOIN job USING (seq) JOIN lane ON lane.id = job.lane "
-    "WHERE heartbeat_at <= ?1 OR acquired_at <= ?2 ORDER BY heartbeat_at, acquired_at, seq",
-)
 
 
 class Suspects(NamedTuple):
@@ -201,34 +183,6 @@ def cancel_late(step: Step, jobs: Sequence[int]) -> None:
         row: Any = step.execute(STILL_LATE, (step.now, seq)).fetchone()
         if row is not None:
             lease.cancel_late(step, lease.Late(*row))
-
-
-def stuck_jobs(
-    db: apsw.Connection, now: int, silent_seconds: float | None, running_seconds: float | None
-) -> list[StuckJob]:
-    """Running jobs that are silent or run for so long, those silent for longest first."""
-    bounds = [
-        -1 if seconds is None else now - seconds * 1e6
-        for seconds in (silent_seconds, running_seconds)
-    ]
-    return [
-        StuckJob(
-            job_id=job_id,
-            queue=queue,
-            task=task,
-            priority=priority,
-            worker=worker,
-            lease_version=version,
-            attempts=attempts,
-            started_at=from_micros(acquired_at),
-            heartbeat_at=from_micros(heartbeat_at),
-            lease_expires_at=from_micros(expires_at),
-        )
-        for (
-            job_id, queue, task, priority, worker, version, attempts, acquired_at, heartbeat_at,
-            expires_at,
-        ) in STUCK.rows(db, bounds)
-    ]  # fmt: skip
 
 
 def sweep(database: Database) -> SweepReport:

@@ -15,7 +15,7 @@ from leasehold.stores.sqlite.disk.life import LockedLife
 from leasehold.stores.sqlite.writing.database import Database
 from leasehold.stores.sqlite.writing.step import Step
 
-ADD: Final = "INSERT OR REPLACE INTO worker VALUES (?, ?, ?, ?, ?, ?, ?, 0, ?)"
+ADD: Final = "INSERT OR REPLACE INTO worker VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, ?)"
 # Guard: the entry is that life's own, and not one of its successor under the same name.
 FORGET_WORKER: Final = "DELETE FROM worker WHERE id = ? AND life = ?"
 # Guard: the entry is that consumer's own, and not one of its successor under the same name.
@@ -24,9 +24,10 @@ FORGET_CONSUMER: Final = """
 """
 # Guard of the update: the entry is not a registered worker's.
 NOTE_CONSUMER: Final = """
-    INSERT INTO worker VALUES (?, ?, ?, ?, ?, ?, ?, 1, 0)
+    INSERT INTO worker VALUES (?, ?, ?, ?, ?, ?, ?, ?, 1, 0)
     ON CONFLICT (id) DO UPDATE SET host = excluded.host, pid = excluded.pid,
-        queues = excluded.queues, slots = excluded.slots, heartbeat_at = excluded.heartbeat_at
+        queues = excluded.queues, tasks = excluded.tasks, slots = excluded.slots,
+        heartbeat_at = excluded.heartbeat_at
     WHERE is_consumer
 """
 
@@ -69,8 +70,8 @@ def register_remote_worker(database: Database, info: WorkerInfo, *, is_entered: 
 
 def _enter(database: Database, info: WorkerInfo, life: Life) -> None:
     def enter(step: Step) -> None:
-        queues = msgspec.json.encode(info.queues).decode()
-        row = (info.id, info.host, info.pid, queues, info.slots, step.now, step.now)
+        served = (_document(info.queues), _document(info.tasks))
+        row = (info.id, info.host, info.pid, *served, info.slots, step.now, step.now)
         step.execute(ADD, (*row, life.number))
 
     database.write(enter)
@@ -90,6 +91,10 @@ def note_consumer(step: Step, request: LeaseRequest) -> None:
         return
     if request.limit <= 0:
         return
-    queues = msgspec.json.encode(consumer.queues).decode()
-    row = (request.worker, consumer.host, consumer.pid, queues, request.limit)
+    served = (_document(consumer.queues), _document(request.tasks or ()))
+    row = (request.worker, consumer.host, consumer.pid, *served, request.limit)
     step.execute(NOTE_CONSUMER, (*row, step.now, step.now))
+
+
+def _document(names: tuple[str, ...]) -> str:
+    return msgspec.json.encode(names).decode()

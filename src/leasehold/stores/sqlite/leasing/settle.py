@@ -31,7 +31,6 @@ from leasehold.core.rules.replies import (
 from leasehold.env import from_micros
 from leasehold.errors import LeaseLostError
 from leasehold.stores.sqlite.leasing import lease as leasing
-from leasehold.stores.sqlite.leasing import queue_limits
 from leasehold.stores.sqlite.leasing.ends import END_LEASE, Ends
 from leasehold.stores.sqlite.leasing.parking import Shelf
 from leasehold.stores.sqlite.leasing.registry import note_consumer
@@ -42,6 +41,7 @@ from leasehold.stores.sqlite.submitting import dependents
 from leasehold.stores.sqlite.writing import remembered
 from leasehold.stores.sqlite.writing.database import Database
 from leasehold.stores.sqlite.writing.step import Step
+from leasehold.stores.tables import breakers
 
 FIND_SEQ: Final = "SELECT seq FROM job WHERE id = ?"
 JOB_LANE: Final = "SELECT lane FROM job WHERE seq = ?"
@@ -100,7 +100,7 @@ def settle(
             terms = Terms(*_row(step, JOB_TERMS, seq))
             answers.append(end(job_id, held, terms.lane, _decide(step, held, terms, outcome)))
             if isinstance(outcome, Fail) and outcome.breaker is not None:
-                queue_limits.count_failure(step, terms.lane, outcome.breaker)
+                breakers.failed(step, terms.lane, outcome.breaker)
     ends.write()
     return answers
 

@@ -24,6 +24,7 @@ from leasehold.stores.sqlite.leasing import ready
 from leasehold.stores.sqlite.schema.rows import ENDED_STATUS, whole
 from leasehold.stores.sqlite.submitting import inheritance
 from leasehold.stores.sqlite.writing.step import Step
+from leasehold.stores.tables.places import AT_ITS_PLACE
 
 
 class JobState(NamedTuple):
@@ -45,7 +46,7 @@ def _state_of(which: str) -> str:
     return f"""
     SELECT job.seq, job.id, job.lane, 2, ready.version, ready.attempts, ready.events,
            ready.available_at, NULL
-        FROM job LEFT JOIN place ON place.seq = job.seq JOIN ready ON {ready.AT_ITS_PLACE}
+        FROM job LEFT JOIN place ON place.seq = job.seq JOIN ready ON {AT_ITS_PLACE}
         WHERE {which} = ?1
     UNION ALL
     SELECT job.seq, job.id, job.lane, 3, running.version, running.attempts, running.events,

@@ -18,11 +18,12 @@ from leasehold.errors import StoreError
 from leasehold.stores.sqlite.disk.epoch import mark_as_copy, read_store_id
 from leasehold.stores.sqlite.disk.files import StoreFiles, create_private, file_system
 from leasehold.stores.sqlite.leasing import damage, key_check
-from leasehold.stores.sqlite.leasing.ready import AT_ITS_PLACE
 from leasehold.stores.sqlite.reading import metrics
-from leasehold.stores.sqlite.submitting import inheritance, linking
+from leasehold.stores.sqlite.submitting import linking
 from leasehold.stores.sqlite.writing import own_state
 from leasehold.stores.sqlite.writing.turn import who_writes
+from leasehold.stores.tables import inheritance
+from leasehold.stores.tables.places import AT_ITS_PLACE
 
 # Every job stands in exactly one of the state tables, and nothing stands there without a job.
 _PLACES: Final = """

@@ -12,10 +12,10 @@ from leasehold.core.model.pages import check_cursor
 from leasehold.core.model.retention import without_old_result
 from leasehold.core.model.search import HeavyField, JobFilter, Page
 from leasehold.env import from_micros
-from leasehold.stores.sqlite.leasing.rebalance import LAGS
 from leasehold.stores.sqlite.reading import feed, read
 from leasehold.stores.sqlite.writing.application import is_inside
 from leasehold.stores.sqlite.writing.database import Database
+from leasehold.stores.tables.rebalance import LAGS
 
 
 def get(database: Database, job_id: str) -> Job | None:

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from typing import Any, Final
 
 import apsw
 
 from leasehold.core.model.priority import FIRST_DEADLINE_TIER
-from leasehold.core.model.records import WorkerInfo
 from leasehold.core.model.span import BANDS
-from leasehold.core.model.status import Status
 from leasehold.core.rules import metrics_check
-from leasehold.core.rules.failures import ErrorType
 from leasehold.core.rules.sampling import Resolution
-from leasehold.stores.sqlite.reading.records import who_works
 from leasehold.stores.sqlite.reading.sampling import Spans
-from leasehold.stores.sqlite.reading.tallies import failed_with, worker_totals
-from leasehold.stores.sqlite.submitting.gate import STATS, stats_of
+from leasehold.stores.sqlite.schema.rows import LenientReader
+from leasehold.stores.sqlite.submitting.gate import STATS
+from leasehold.stores.tables.lanes import by_priority_from
+from leasehold.stores.tables.metrics import TableMetrics
 
-BY_PRIORITY: Final = (  # every name in it is our own
-    f"SELECT {', '.join(f'coalesce(sum(pending_{band}), 0)' for band in BANDS)} "  # noqa: S608
-    "FROM lane WHERE queue = coalesce(?, queue)"
-)
+BY_PRIORITY: Final = by_priority_from("lane")
 # Where pending jobs stand: in their lanes, or parked beside them for a key that is full.
 PENDING_LANES: Final = """
     SELECT id FROM lane WHERE queue = coalesce(?1, queue) AND pending > 0
@@ -52,52 +47,18 @@ COUNTED_BY_BAND: Final = (
 LATEST_MINUTE: Final = "SELECT max(at) FROM span WHERE resolution = ?"
 
 
-class Look(Spans):
+class Look(Spans, TableMetrics):
     """What core.rules.metrics asks of a reader."""
 
+    stats = STATS
+    by_priority = BY_PRIORITY
+    pending_lanes = PENDING_LANES
+    next_head = NEXT_HEAD
+    oldest_out_of_turn = OLDEST_OUT_OF_TURN
+
     def __init__(self, db: apsw.Connection, now: int, lost: Collection[str] = ()) -> None:
-        super().__init__(db)
-        self._db = db
-        self.now = now
-        self._lost = lost
-
-    def counts(self, queue: str | None) -> Mapping[Status, int]:
-        row: Any = self._db.execute(STATS, (queue,)).fetchone()
-        return stats_of(row).counts
-
-    def pending_by_priority(self, queue: str | None) -> Mapping[str, int]:
-        row: Any = self._db.execute(BY_PRIORITY, (queue,)).fetchone()
-        return dict(zip(BANDS, row, strict=True))
-
-    def leased_by(self) -> Mapping[tuple[str, str], int]:
-        totals = worker_totals(self._db, self.open_minute())
-        return {(queue, each.worker): each.leased for queue, each in totals}
-
-    def failed_with(self) -> Mapping[ErrorType, int]:
-        return failed_with(self._db)
-
-    def workers(self) -> list[WorkerInfo]:
-        return [each for each in who_works(self._db, self.now) if each.id not in self._lost]
-
-    def oldest_available_at(self, queue: str | None) -> int | None:
-        """When the pending job that waits longest became available.
-
-        Where a job's turn is the time since when it is available, the first of a tier waits
-        longest; those whose turn is another have an index of their own.
-        """
-        db = self._db
-        oldest: list[int | None] = []
-        for (lane,) in db.execute(PENDING_LANES, (queue,)).fetchall():
-            tier = -1
-            while (head := _row(db.execute(NEXT_HEAD, (lane, tier)))) is not None:
-                tier, available_at = head
-                oldest.append(available_at)
-            oldest += (at for (at,) in db.execute(OLDEST_OUT_OF_TURN, (lane,)))
-        return min((at for at in oldest if at is not None), default=None)
-
-
-def _row(cursor: apsw.Cursor) -> Any:
-    return cursor.fetchone()
+        TableMetrics.__init__(self, LenientReader(db), now, lost)
+        Spans.__init__(self, db)
 
 
 def problems(db: apsw.Connection) -> Iterator[str]:

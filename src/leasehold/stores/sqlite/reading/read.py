@@ -28,7 +28,6 @@ from leasehold.core.model.status import Status
 from leasehold.core.model.stored import UNREADABLE
 from leasehold.core.rules.serving import Lane, in_order
 from leasehold.stores.sqlite.leasing.order import FOR_COUNTING, Lanes
-from leasehold.stores.sqlite.leasing.ready import AT_ITS_PLACE
 from leasehold.stores.sqlite.reading.where import conditions
 from leasehold.stores.sqlite.rules.known import load
 from leasehold.stores.sqlite.schema.job_row import (
@@ -40,7 +39,9 @@ from leasehold.stores.sqlite.schema.job_row import (
     job_of,
     job_without,
 )
-from leasehold.stores.sqlite.submitting.gate import stats
+from leasehold.stores.sqlite.submitting.gate import STATS
+from leasehold.stores.tables.lanes import stats
+from leasehold.stores.tables.places import AT_ITS_PLACE
 
 _PENDING: Final = f"""
     SELECT lane.queue, ready.seq FROM job JOIN lane ON lane.id = job.lane
@@ -123,7 +124,7 @@ def search(
 def count(db: apsw.Connection, where: JobFilter, counted_max: int) -> Count:
     """How many jobs fit, counted up to one more than the bound."""
     check_count(counted_max)
-    known = by_counters(where, lambda queue: stats(db, queue).counts)
+    known = by_counters(where, lambda queue: stats(db, STATS, queue).counts)
     if known is not None:
         return known
     clauses, values = conditions(where)
@@ -137,7 +138,7 @@ def count(db: apsw.Connection, where: JobFilter, counted_max: int) -> Count:
 
 def count_by_status(db: apsw.Connection, where: JobFilter) -> dict[Status, int]:
     """How many jobs fit, all of them counted."""
-    known = by_status_counters(where, lambda queue: stats(db, queue).counts)
+    known = by_status_counters(where, lambda queue: stats(db, STATS, queue).counts)
     if known is not None:
         return known
     clauses, values = conditions(where)

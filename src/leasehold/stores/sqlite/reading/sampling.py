@@ -30,9 +30,10 @@ from leasehold.core.model.span import (
 )
 from leasehold.core.model.stored import UNREADABLE
 from leasehold.core.rules.sampling import KeptSpan, Resolution
-from leasehold.stores.sqlite.reading.tallies import ADD_WORKED, FORGET_WORKERS
+from leasehold.stores.sqlite.reading.tallies import ADD_WORKED
 from leasehold.stores.sqlite.schema.damaged_cells import sound_row
 from leasehold.stores.sqlite.schema.rows import WHOLE_MAX, whole
+from leasehold.stores.tables.tallies import FORGET_WORKERS
 
 SOUND: Final = f" AND {sound_row('span')}"
 _COLUMNS: Final = (*SUMMED, "pending_before", "pending", "deepest", "measures")

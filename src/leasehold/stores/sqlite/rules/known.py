@@ -11,13 +11,14 @@ from leasehold.core.model.queue_config import QueueConfig, QueueRule, QueueState
 from leasehold.core.model.stored import UNREADABLE, moment, problem_of
 from leasehold.core.rules.rule_book import RuleBook
 from leasehold.stores.sqlite.schema.damaged_cells import DELETED_BY
-from leasehold.stores.sqlite.schema.rows import Kind, Lenient, guarded, value_of
+from leasehold.stores.sqlite.schema.rows import LenientReader, guarded, value_of
+from leasehold.stores.tables.query import Kind, Query
 
 LOAD: Final = f"""
     SELECT {guarded("name", Kind.TEXT)}, {guarded("state", Kind.TEXT)},
            {guarded("config", Kind.TEXT)} FROM queue
 """  # noqa: S608  # our own names
-SIGNATURES: Final = Lenient(
+SIGNATURES: Final = Query(
     {
         "name": Kind.TEXT,
         "created_at": Kind.MOMENT_OR_NULL,
@@ -53,7 +54,7 @@ def load(db: apsw.Connection) -> RuleBook:
     """The rules as they are now, inside this write or read."""
     rows: Any = db.execute(LOAD)
     rules = dict(_rule_of(row) for row in rows)
-    for queue, created_at, created_by, changed_at, changed_by in SIGNATURES.rows(db):
+    for queue, created_at, created_by, changed_at, changed_by in LenientReader(db).rows(SIGNATURES):
         if queue in rules:
             rules[queue] = rules[queue]._replace(
                 created_at=moment(created_at),

@@ -19,8 +19,9 @@ from leasehold.core.rules.undoing import Part
 from leasehold.env import from_micros
 from leasehold.stores.sqlite.leasing.people import Desk
 from leasehold.stores.sqlite.reading import jobs, read
-from leasehold.stores.sqlite.schema.rows import Kind, guarded, value_of
+from leasehold.stores.sqlite.schema.rows import guarded, value_of
 from leasehold.stores.sqlite.submitting import ended_dependents
+from leasehold.stores.tables.query import Kind
 
 if TYPE_CHECKING:
     from leasehold.stores.sqlite.writing.database import Database

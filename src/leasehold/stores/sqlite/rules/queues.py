@@ -25,8 +25,7 @@ from leasehold.core.rules.queue_orders import Buried
 from leasehold.core.rules.starting import key_starts, next_start_at
 from leasehold.env import from_micros, to_micros
 from leasehold.stores.sqlite.keeping.removing import erase
-from leasehold.stores.sqlite.leasing import rebalance
-from leasehold.stores.sqlite.leasing.rebalance import SOME_RESCORING, Passes
+from leasehold.stores.sqlite.leasing.rebalance import Passes
 from leasehold.stores.sqlite.leasing.state import end_waiting, state_of
 from leasehold.stores.sqlite.reading import read
 from leasehold.stores.sqlite.rules.known import load
@@ -34,6 +33,8 @@ from leasehold.stores.sqlite.schema.damaged_cells import DELETED_BY
 from leasehold.stores.sqlite.submitting.gate import BucketBook
 from leasehold.stores.sqlite.writing.database import Database
 from leasehold.stores.sqlite.writing.step import Step
+from leasehold.stores.tables import rebalance
+from leasehold.stores.tables.rebalance import SOME_RESCORING
 
 KEEP_RULE: Final = """
     INSERT INTO queue (name, state, config, created_at, created_by, changed_at, changed_by)

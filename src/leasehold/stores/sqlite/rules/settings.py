@@ -1,29 +1,18 @@
-"""The settings as a write needs them: read again only when somebody changed one.
-
-Setting and unsetting. Guard of a change: it is compared inside the write.
-"""
+"""The settings as a write needs them: read again only when somebody changed one."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import apsw
 import msgspec
-from msgspec import UNSET
 
-from leasehold.core.model.settings import DEFINITIONS, SettingValue, StoredSettings, check_setting
+from leasehold.core.model.settings import DEFINITIONS, SettingValue, check_setting
 from leasehold.core.model.stored import UNREADABLE, problem_of
-from leasehold.core.rules.settings_in_force import (
-    SettingChange,
-    SettingsInForce,
-    setting_to_set,
-    setting_to_unset,
-)
+from leasehold.core.rules.settings_in_force import SettingsInForce
 from leasehold.errors import InvalidSettingError
-from leasehold.stores.sqlite.schema.rows import Kind, guarded, value_of
-
-if TYPE_CHECKING:
-    from leasehold.stores.sqlite.writing.step import Step
+from leasehold.stores.sqlite.schema.rows import guarded, value_of
+from leasehold.stores.tables.query import Kind
 
 GENERATION: Final = "SELECT settings_generation FROM store_state"
 LOAD: Final = f"""
@@ -78,30 +67,3 @@ def _read(db: apsw.Connection) -> tuple[dict[str, SettingValue], list[str]]:
                 f"the setting {shown!r} cannot be read, and counts as not set: {problem_of(error)}"
             )
     return values, problems
-
-
-KEEP: Final = "INSERT OR REPLACE INTO setting VALUES (?, ?)"
-FORGET: Final = "DELETE FROM setting WHERE name = ?"
-
-
-def keep(step: Step, name: str, value: SettingValue, actor: str) -> StoredSettings:
-    """Set one; answers all of them."""
-    return _carry_out(step, setting_to_set(step.settings.values, name, value), actor)
-
-
-def forget(step: Step, name: str, actor: str) -> StoredSettings:
-    """Unset one; answers those that are left."""
-    return _carry_out(step, setting_to_unset(step.settings.values, name), actor)
-
-
-def _carry_out(step: Step, change: SettingChange | None, actor: str) -> StoredSettings:
-    if change is not None:
-        if change.value is UNSET:
-            step.execute(FORGET, (change.name,))
-        else:
-            step.execute(KEEP, (change.name, msgspec.json.encode(change.value).decode()))
-        step.audit(actor, change.action, 0, change.detail)
-        step.settings_changed()
-        # Whoever works should look at them.
-        step.hints.ready = True
-    return step.settings.stored({})

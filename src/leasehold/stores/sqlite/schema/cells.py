@@ -220,6 +220,7 @@ CELLS: Final[dict[str, dict[str, str]]] = {
         "host": or_null(TEXT),
         "pid": or_null(WHOLE),
         "queues": read_as("names"),
+        "tasks": read_as("names"),
         "slots": WHOLE,
         "started_at": MOMENT,
         "heartbeat_at": MOMENT,

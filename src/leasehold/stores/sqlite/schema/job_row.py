@@ -30,15 +30,15 @@ from leasehold.core.model.stored import (
 )
 from leasehold.core.model.unreadable import ERROR_TYPE, set_aside_reason
 from leasehold.env import from_micros
-from leasehold.stores.sqlite.leasing.ready import AT_ITS_PLACE
 from leasehold.stores.sqlite.schema.rows import (
     PYTHON_TYPES,
     WHOLE_MAX,
-    Kind,
     guarded,
     seconds_of,
     value_of,
 )
+from leasehold.stores.tables.places import AT_ITS_PLACE
+from leasehold.stores.tables.query import Kind
 
 
 class Column(NamedTuple):

@@ -8,33 +8,19 @@ each into its value with `value_of`, or learns what is wrong with it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from enum import Enum
+from collections.abc import Iterator
+from functools import cache
 from typing import Any, Final
-
-import apsw
 
 from leasehold.core.model.codes import STATUS_CODE
 from leasehold.core.model.limits import SECONDS_MAX
 from leasehold.core.model.status import TERMINAL, Status
 from leasehold.core.model.stored import MOMENT_MAX
+from leasehold.stores.tables.query import Kind, Query
+from leasehold.stores.tables.statements import Connection
 
 WHOLE_MAX: Final = 1 << 53
 """No number, version or count of ours comes near it."""
-
-
-class Kind(Enum):
-    """What a column holds; those that may be NULL say so."""
-
-    WHOLE = "integer"
-    WHOLE_OR_NULL = "integer or null"
-    MOMENT = "moment"
-    MOMENT_OR_NULL = "moment or null"
-    SECONDS_OR_NULL = "seconds or null"
-    TEXT = "text"
-    TEXT_OR_NULL = "text or null"
-    BYTES = "blob"
-    BYTES_OR_NULL = "blob or null"
 
 
 _TYPES: Final = {
@@ -109,22 +95,27 @@ def seconds_of(name: str, value: float) -> float:
 _INSTEAD: Final = {Kind.WHOLE: 0, Kind.MOMENT: 0, Kind.TEXT: "", Kind.BYTES: b""}
 
 
-class Lenient:
-    """A statement whose rows can always be read: what is not as it should be is left out.
+class LenientReader:
+    """Rows can always be read: what is not as it should be is left out.
 
     For what people look at; a text that is no UTF-8 is shown with replacement characters.
     """
 
-    def __init__(self, columns: Mapping[str, Kind], rest: str) -> None:
-        self._kinds = tuple(columns.values())
-        asked = ", ".join(guarded(column, kind) for column, kind in columns.items())
-        self.statement = f"SELECT {asked} {rest}"  # our own names
+    def __init__(self, db: Connection) -> None:
+        self.db = db
 
-    def rows(self, db: apsw.Connection, values: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
-        """Run it."""
-        rows: Any = db.cursor().execute(self.statement, values)
-        for row in rows:
-            yield tuple(map(_leniently, self._kinds, row))
+    def rows(self, query: Query, *values: Any) -> Iterator[tuple[Any, ...]]:
+        kinds = tuple(query.columns.values())
+        fetched: Any = self.db.execute(lenient(query), values)
+        for row in fetched:
+            yield tuple(map(_leniently, kinds, row))
+
+
+@cache
+def lenient(query: Query) -> str:
+    """The statement of a query whose columns can be fetched whatever they hold."""
+    asked = ", ".join(guarded(column, kind) for column, kind in query.columns.items())
+    return f"SELECT {asked} {query.rest}"  # our own names
 
 
 def _leniently(kind: Kind, value: Any) -> Any:

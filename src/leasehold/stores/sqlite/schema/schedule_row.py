@@ -14,7 +14,8 @@ from leasehold.core.model.stored import UNREADABLE, problem_of
 from leasehold.core.rules.scheduling import UnreadableSchedule
 from leasehold.env import from_micros
 from leasehold.errors import InvalidScheduleError
-from leasehold.stores.sqlite.schema.rows import Kind, guarded, value_of
+from leasehold.stores.sqlite.schema.rows import guarded, value_of
+from leasehold.stores.tables.query import Kind
 
 KINDS: Final = {
     "name": Kind.TEXT,

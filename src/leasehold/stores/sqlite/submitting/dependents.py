@@ -31,6 +31,7 @@ from leasehold.stores.sqlite.leasing.state import JobState, end_waiting
 from leasehold.stores.sqlite.schema.rows import ENDED_STATUS
 from leasehold.stores.sqlite.submitting import inheritance
 from leasehold.stores.sqlite.writing.step import INSERT_EVENT, Step
+from leasehold.stores.tables.inheritance import fall_back
 
 REMEMBER: Final = """
     INSERT OR IGNORE INTO resolving (seq)
@@ -156,7 +157,7 @@ class Links:
 
     def all_told(self, ended: Ended[Any]) -> None:
         self._step.execute(RESOLVED, (ended.job,))
-        inheritance.ended(self._step, ended.job)
+        fall_back(self._step, ended.job)
         if ended.is_purged:
             erase(self._step, ended.job)
 
@@ -173,7 +174,7 @@ def resolve(step: Step) -> None:
             # Workers are woken, since their next exchange goes on with it.
             step.hints.unresolved = step.hints.ready = True
     if step.lowered or step.inheriting or step.some_inheriting:
-        inheritance.spread(step)
+        inheritance.Bases(step).go_on()
 
 
 def some_to_tell(step: Step) -> bool:

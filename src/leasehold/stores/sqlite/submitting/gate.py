@@ -9,18 +9,18 @@ Lanes: one per queue and task, known by number.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import apsw
 
 from leasehold.core.model.budget import FORGOTTEN_AT_ONCE
 from leasehold.core.model.drain import Drain
 from leasehold.core.model.queue_config import QueueRule
-from leasehold.core.model.records import Stats
-from leasehold.core.model.span import COUNTED
-from leasehold.core.model.status import Status
 from leasehold.core.rules.gate import QueueFill
-from leasehold.stores.sqlite.writing.step import Step
+from leasehold.stores.tables.lanes import stats_from
+
+if TYPE_CHECKING:
+    from leasehold.stores.sqlite.writing.step import Step
 
 # Only the UNIQUE (queue, task) index and the queue's few lanes are read, never its jobs.
 FILLED: Final = """
@@ -98,13 +98,7 @@ MAKE: Final = """
     INSERT INTO lane (queue, task, made_at) VALUES (?, ?, ?) ON CONFLICT DO NOTHING
 """
 
-STATS: Final = (  # every name in it is our own
-    "SELECT "  # noqa: S608
-    + ", ".join(f"coalesce(sum({status.value}), 0)" for status in Status)
-    + ", "
-    + ", ".join(f"coalesce(sum(total_{name}), 0)" for name in COUNTED)
-    + " FROM lane WHERE queue = coalesce(?, queue)"
-)
+STATS: Final = stats_from("lane")
 
 
 QUEUES: Final = """
@@ -135,20 +129,7 @@ class Lanes:
         return number
 
 
-def stats(db: apsw.Connection, queue: str | None) -> Stats:
-    """The counters of a queue, or of all."""
-    row: Any = db.execute(STATS, (queue,)).fetchone()
-    return stats_of(row)
-
-
 def queues(db: apsw.Connection) -> list[str]:
     """Every queue that has jobs or rules, or had."""
     names: Any = db.execute(QUEUES)
     return [name.decode(errors="replace") for (name,) in names]
-
-
-def stats_of(row: tuple[int, ...]) -> Stats:
-    """What the STATS query found."""
-    counts = dict(zip(Status, row, strict=False))
-    totals = dict(zip(COUNTED, row[len(Status) :], strict=True))
-    return Stats(counts=counts, **totals)

@@ -29,9 +29,9 @@ from leasehold.stores.sqlite.disk.connection import (
 from leasehold.stores.sqlite.schema.damaged_cells import add_reads_as
 from leasehold.stores.sqlite.writing.failures import translated
 from leasehold.stores.sqlite.writing.remembered import Remembered
-from leasehold.stores.sqlite.writing.step import Hints
 from leasehold.stores.sqlite.writing.transaction import begin, wait_when_busy
 from leasehold.stores.sqlite.writing.turn import Turn
+from leasehold.stores.tables.hints import Hints
 
 _open_transactions: Final[weakref.WeakValueDictionary[tuple[int, Path], ApplicationConnection]] = (
     weakref.WeakValueDictionary()

@@ -16,9 +16,9 @@ from leasehold.core.rules.clock import TOLERANCE_MICROS, basis_of_now
 from leasehold.core.rules.sampling import Resolution
 from leasehold.env import ClockReading, from_micros
 from leasehold.errors import InvalidTransitionError
-from leasehold.stores.sqlite.leasing.rebalance import RESCORE
 from leasehold.stores.sqlite.rules.schedules import go_on_from
 from leasehold.stores.sqlite.writing.step import Step
+from leasehold.stores.tables.rebalance import RESCORE
 
 RUNNING: Final = "SELECT count(*) FROM running"
 # A consumer that holds no job goes by no time of the store's; its next lease enters it again.

@@ -7,7 +7,7 @@ import logging
 import os
 import weakref
 from collections.abc import Callable, Iterator
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import apsw
 
@@ -45,10 +45,12 @@ from leasehold.stores.sqlite.submitting.gate import Lanes
 from leasehold.stores.sqlite.writing import own_state
 from leasehold.stores.sqlite.writing.application import ApplicationConnection, check_not_inside
 from leasehold.stores.sqlite.writing.clock import StoreClock
-from leasehold.stores.sqlite.writing.step import Hints, Step
+from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.sqlite.writing.turn import Turn
 from leasehold.stores.sqlite.writing.write_side import WriteSide
 from leasehold.stores.sqlite.writing.writer import Writer
+from leasehold.stores.tables.hints import Hints
+from leasehold.stores.tables.statements import Connection
 
 T = TypeVar("T")
 
@@ -296,9 +298,9 @@ class Database:
         with self.read() as db, damaged_cells.without_damage(db):
             return operation(db)
 
-    def now(self, db: apsw.Connection) -> int:
+    def now(self, db: Connection) -> int:
         """The store's time in microseconds, for who only looks."""
-        return self.clock.show(db)
+        return self.clock.show(cast("apsw.Connection", db))
 
     def check_process(self) -> None:
         if self._pid != os.getpid():

@@ -6,21 +6,16 @@ What the writer carries out: a function of the write, or one of a kind that is d
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, Final, Generic, Self, TypeVar
 
 import apsw
-import msgspec
 
-from leasehold.core.model.budget import DEPENDENTS_AT_ONCE, INHERITED_AT_ONCE, SHOWN_AT_ONCE
 from leasehold.core.model.codes import EVENT_CODE, STATUS_CODE
-from leasehold.core.model.outcome import JobError
 from leasehold.core.model.span import MINUTE_MICROS
 from leasehold.core.model.status import Event, Status
 from leasehold.core.rules.clock import ClockBasis, StoreTime
-from leasehold.core.rules.measuring import Measured
 from leasehold.core.rules.rule_book import RuleBook
 from leasehold.core.rules.sampling import end_minute
 from leasehold.core.rules.settings_in_force import SettingsInForce
@@ -29,16 +24,15 @@ from leasehold.stores.sqlite.reading.sampling import Spans
 from leasehold.stores.sqlite.reading.tallies import FIND_WORKER, MAKE_WORKER, note_failures
 from leasehold.stores.sqlite.rules import settings
 from leasehold.stores.sqlite.rules.known import load
+from leasehold.stores.sqlite.submitting.gate import BucketBook
 from leasehold.stores.sqlite.writing.clock import WRITE_BASIS, StoreClock, move_leases
 from leasehold.stores.sqlite.writing.remembered import Remembered
+from leasehold.stores.tables.step import TableStep
 
 WRITE_STATE: Final = "UPDATE store_state SET clock = ?, version_floor = ?, next_seq = ?"
 # A lane whose breaker has counted failures; it is closed, and news if it held jobs back.
 FAILED_BEFORE: Final = "SELECT held_until FROM lane WHERE id = ? AND failures_in_row > 0"
 CLOSE_BREAKER: Final = "UPDATE lane SET failures_in_row = 0, held_until = NULL WHERE id = ?"
-NEXT_GENERATION: Final = "UPDATE store_state SET queue_generation = queue_generation + 1"
-NEXT_SETTINGS: Final = "UPDATE store_state SET settings_generation = settings_generation + 1"
-ADD_AUDIT: Final = "INSERT INTO audit (at, actor, action, count, detail) VALUES (?, ?, ?, ?, ?)"
 ADD_MEASURED: Final = """
     INSERT INTO measured VALUES (?, ?, ?, ?, ?)
     ON CONFLICT DO UPDATE SET jobs = jobs + excluded.jobs, micros = micros + excluded.micros
@@ -46,36 +40,10 @@ ADD_MEASURED: Final = """
 INSERT_EVENT: Final = "INSERT INTO event VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
-class Hints:
-    """Whom to wake after the commit. Losing one costs time, never a job: nothing may hang on it."""
-
-    __slots__ = ("cancel_requested", "ended", "ready", "unresolved")
-
-    def __init__(self) -> None:
-        self.clear()
-
-    def __bool__(self) -> bool:
-        return self.ready or bool(self.ended) or bool(self.cancel_requested)
-
-    def clear(self) -> None:
-        self.ready = False
-        self.ended: list[str] = []
-        self.unresolved = False
-        """Whether this write left dependents to another one; the table `resolving` names them."""
-        self.cancel_requested: list[str] = []
-
-    def take(self, other: Hints) -> None:
-        """Add what another one holds, and leave it empty."""
-        if other:
-            self.ready = self.ready or other.ready
-            self.unresolved = self.unresolved or other.unresolved
-            self.ended += other.ended
-            self.cancel_requested += other.cancel_requested
-            other.clear()
-
-
-class Step:
+class Step(TableStep):
     """One write, from BEGIN to COMMIT, shared by the operations in it."""
+
+    db: apsw.Connection
 
     def __init__(
         self,
@@ -87,56 +55,15 @@ class Step:
         rules: RuleBook,
         known_settings: SettingsInForce,
     ) -> None:
+        super().__init__(env, now, rules, known_settings)
         self.db = db
         self.execute = db.execute
-        self.executemany = db.executemany
-        self.random = env.random
-        self.now = now
-        """The store's clock, the same for the whole write."""
+        self.many = self.executemany = db.executemany
         self.version_floor = version_floor
         """No lease version at or below this is granted any more."""
         self.next_seq = next_seq
-        self.new_lanes: set[tuple[str, str]] = set()
-        """Queue and task of the lanes that this write makes, or made and took back."""
-        self.succeeded: set[int] = set()
-        """Lanes in which a job was completed: their circuit breakers close."""
-        self.rules = rules
-        """The queues that have rules, by name."""
-        self.settings = known_settings
-        """What is set in the store."""
-        self.moved: dict[int, tuple[int, int]] = {}
-        """By lane, how many more jobs are pending and running; only while queues have rules."""
         self.is_first = True
         """Whether the operation under way is the first of its write; it needs no savepoint."""
-        self.hints = Hints()
-        self.ended: list[str] = []
-        """Jobs that ended in this operation: `dependents.resolve` must look at each of them."""
-        self.somebody_waits = False
-        """Whether any job may wait for another: if not, an end concerns nobody."""
-        self.some_unresolved = False
-        """Whether jobs that ended may still block others."""
-        self.dependents_left = DEPENDENTS_AT_ONCE
-        """How many more dependents this write may deal with."""
-        self.shown_left = SHOWN_AT_ONCE
-        """How many more parked jobs this write may show to leases."""
-        self.lowered: set[int] = set()
-        """Jobs that somebody does not wait for any more who may have raised their priority."""
-        self.inheriting: list[tuple[int, int, int]] = []
-        """A heap of jobs whose priority for others has changed: the priority below zero, its
-        number, and up to which number those that it waits for know of it."""
-        self.some_inheriting = False
-        """Whether earlier writes have left such changes to be followed."""
-        self.inherited_left = INHERITED_AT_ONCE
-        """How many more jobs this write may compare with those that wait for them."""
-        self.next_crossing: int | None = None
-        """When the first pending job has to be placed anew, as far as earlier writes know."""
-        self.some_rescoring = False
-        """Whether jobs have to be placed anew since what counts in their queue has changed."""
-        self.measured = Measured()
-        self.failed: list[tuple[int, str, JobError]] = []
-        """Attempts that failed in this operation: lane, job, and the error."""
-        self.worker_numbers: dict[tuple[str, int], int] = {}
-        """Workers in lanes, which earlier writes of this minute have met."""
         self._new_workers: set[str] = set()
         """Those that this write has met first."""
         self.opens_minute = False
@@ -145,11 +72,8 @@ class Step:
         """What is remembered of the machine's clocks."""
         self.odd_time: StoreTime | None = None
         """What is to be remembered of them from now on, if they disagree."""
-        self.newly_shown: set[int] = set()
-        """Jobs that leases see now because their key has a slot for them."""
         self._rules_changed = False
         self._settings_changed = False
-        self._tally: defaultdict[int, defaultdict[str, int]] = defaultdict(_counters)
 
     @classmethod
     def begin(
@@ -195,20 +119,6 @@ class Step:
         if self.opens_minute:
             end_minute(Spans(self.db), self.now // MINUTE_MICROS)
 
-    def jobs_ended(self, job_ids: Sequence[str]) -> None:
-        """Jobs have ended: their dependents are dealt with, and whoever waits for them is woken."""
-        self.ended += job_ids
-        self.hints.ended += job_ids
-
-    def count(self, lane: int, name: str, by: int = 1) -> None:
-        """Change a lane's counter (a column of `lane`)."""
-        self._tally[lane][name] += by
-
-    def worked(self, worker: str, lane: int, names: Sequence[str], jobs: int) -> None:
-        """Count jobs of a lane for a worker, under those names that are counted of workers."""
-        number = self.worker_numbers.get((worker, lane)) or self._number_of(worker, lane)
-        self.measured.worked(number, names, jobs)
-
     def _number_of(self, worker: str, lane: int) -> int:
         row: Any = self.execute(FIND_WORKER, (worker, lane)).fetchone()
         if row is None:
@@ -222,23 +132,20 @@ class Step:
             self.worker_numbers[worker, lane] = number
         return number
 
-    def move(self, lane: int, before: Status, after: Status, jobs: int = 1) -> None:
-        """Count jobs of a lane from one status to another."""
-        tally = self._tally[lane]
-        tally[before.value] -= jobs
-        tally[after.value] += jobs
+    @property
+    def buckets(self) -> BucketBook:
+        return BucketBook(self.db, self.now)
 
-    def rules_changed(self) -> None:
-        """Let every process read the rules of the queues again."""
-        self.execute(NEXT_GENERATION)
+    def look_again(self) -> None:
+        """Nothing is read ahead here."""
+
+    def _load_rules(self) -> RuleBook:
         self._rules_changed = True
-        self.rules = load(self.db)
+        return load(self.db)
 
-    def settings_changed(self) -> None:
-        """Let every process read the settings again."""
-        self.execute(NEXT_SETTINGS)
+    def _load_settings(self) -> SettingsInForce:
         self._settings_changed = True
-        self.settings = settings.load(self.db)
+        return settings.load(self.db)
 
     def flush(self) -> None:
         """Write the counters, and what was measured."""
@@ -265,10 +172,6 @@ class Step:
                     self._note_moves(lane, tally)
             self._tally.clear()
 
-    def _note_moves(self, lane: int, tally: Mapping[str, int]) -> None:
-        pending, running = self.moved.get(lane, (0, 0))
-        self.moved[lane] = (pending + tally.get("pending", 0), running + tally.get("running", 0))
-
     def undo(self) -> None:
         """Take back what the current operation has written so far."""
         if self.is_first:
@@ -290,17 +193,13 @@ class Step:
         self.lowered.clear()
         self.inheriting.clear()
         self.newly_shown.clear()
+        self._queues_of_lanes.clear()
         self.ended.clear()
         self.hints.clear()
         if self._rules_changed:
             self.rules = load(self.db)
         if self._settings_changed:
             self.settings = settings.load(self.db)
-
-    def audit(self, actor: str, action: str, count: int, detail: dict[str, Any]) -> None:
-        """Write down an administrative action."""
-        document = msgspec.json.encode(detail).decode()
-        self.execute(ADD_AUDIT, (self.now, actor, action, count, document))
 
     def record(
         self,
@@ -337,14 +236,6 @@ class Step:
 def _add_to(columns: tuple[str, ...]) -> str:
     changes = ", ".join(f"{name} = {name} + ?" for name in columns)
     return f"UPDATE lane SET {changes} WHERE id = ?"  # noqa: S608  # our own names
-
-
-def _counters() -> defaultdict[str, int]:
-    return defaultdict(int)
-
-
-def _row(cursor: apsw.Cursor) -> Any:
-    return cursor.fetchone()
 
 
 T = TypeVar("T")

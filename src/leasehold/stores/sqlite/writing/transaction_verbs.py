@@ -21,13 +21,13 @@ from leasehold.core.model.lease import Settled, Settlement
 from leasehold.errors import LeaseLostError, TransactionError
 from leasehold.interrupts import shielded
 from leasehold.stores.sqlite.leasing import renew, settle
-from leasehold.stores.sqlite.leasing.queue_limits import tell_who_may_go_on
 from leasehold.stores.sqlite.leasing.state import refuse
 from leasehold.stores.sqlite.submitting.dependents import resolve
 from leasehold.stores.sqlite.writing.application import ApplicationConnection
 from leasehold.stores.sqlite.writing.database import Database
 from leasehold.stores.sqlite.writing.failures import translated
 from leasehold.stores.sqlite.writing.step import Step
+from leasehold.stores.tables.queue_limits import tell_who_may_go_on
 
 T = TypeVar("T")
 

@@ -31,15 +31,16 @@ from leasehold.errors import StoreLostError, StoreUnavailableError
 from leasehold.interrupts import SHIELD, Interrupted, shielded
 from leasehold.stores.sqlite.disk.files import StoreFiles
 from leasehold.stores.sqlite.disk.holder import doing
-from leasehold.stores.sqlite.leasing.queue_limits import tell_who_may_go_on
 from leasehold.stores.sqlite.submitting.dependents import resolve
 from leasehold.stores.sqlite.writing.clock import StoreClock
 from leasehold.stores.sqlite.writing.failures import not_text, translate, translated
 from leasehold.stores.sqlite.writing.remembered import Remembered
-from leasehold.stores.sqlite.writing.step import Grouped, Hints, Step
+from leasehold.stores.sqlite.writing.step import Grouped, Step
 from leasehold.stores.sqlite.writing.transaction import begin, transaction
 from leasehold.stores.sqlite.writing.write_queue import Ticket, WriteQueue
 from leasehold.stores.sqlite.writing.write_side import WriteSide
+from leasehold.stores.tables.hints import Hints
+from leasehold.stores.tables.queue_limits import tell_who_may_go_on
 
 T = TypeVar("T")
 

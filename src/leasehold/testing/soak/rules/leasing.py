@@ -35,7 +35,7 @@ def running_of_key(snapshot: Snapshot, job: Job) -> int:
 def fits(job: Job, request: LeaseRequest) -> bool:
     return (
         job.queue in request.queues
-        and (request.tasks is None or job.task in request.tasks)
+        and request.wants(job.queue, job.task)
         and (request.parent_id is None or job.parent_id == request.parent_id)
     )
 

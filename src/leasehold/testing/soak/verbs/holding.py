@@ -153,6 +153,7 @@ def _request(scene: Scene) -> LeaseRequest:
         lease_seconds=random.choice((None, scene.swarm.lease_seconds, scene.swarm.lease_seconds)),
         lease_seconds_by_task=random.choice((None, None, {"mail": 7.0})),
         tasks=random.choice((None, None, None, TASKS[:2])),
+        except_lanes=random.choice(((), (), (), ((queues[0], TASKS[0]),))),
         parent_id=random.choice((None, None, None, None, "group")),
     )
 

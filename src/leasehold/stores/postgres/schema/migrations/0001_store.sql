@@ -412,6 +412,7 @@ CREATE TABLE worker (
     host         text COLLATE "C",
     pid          bigint,
     queues       text COLLATE "C" NOT NULL,
+    tasks        text COLLATE "C" NOT NULL,
     slots        bigint NOT NULL,
     started_at   bigint NOT NULL,
     heartbeat_at bigint NOT NULL,

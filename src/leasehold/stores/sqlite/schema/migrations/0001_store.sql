@@ -308,6 +308,7 @@ CREATE TABLE worker (
     host         TEXT,
     pid          INTEGER,
     queues       TEXT NOT NULL,
+    tasks        TEXT NOT NULL,
     slots        INTEGER NOT NULL,
     started_at   INTEGER NOT NULL,
     heartbeat_at INTEGER NOT NULL,

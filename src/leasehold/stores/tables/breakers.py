@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from leasehold.core.model.breaker import Breaker, BreakerState
-from leasehold.stores.postgres.writing.step import Step
+from leasehold.stores.tables.step import TableStep
 
 LOAD: Final = "SELECT failures_in_row, held_until, hold_micros FROM lane WHERE id = $1"
-KEEP: Final = (
-    "UPDATE lane SET failures_in_row = $1, held_until = $2, hold_micros = $3 WHERE id = $4"
-)
+KEEP: Final = """
+    UPDATE lane SET failures_in_row = $1, held_until = $2, hold_micros = $3 WHERE id = $4
+"""
 
 
-def failed(step: Step, lane: int, rule: Breaker) -> None:
+def failed(step: TableStep, lane: int, rule: Breaker) -> None:
     """Count one more failure in a row, and hold the lane back when they are too many."""
     step.flush()  # What was completed before closes the breaker first.
-    row: Any = step.execute(LOAD, (lane,)).fetchone()
+    row = step.execute(LOAD, (lane,)).fetchone()
     keep(step, lane, BreakerState(*row).failed(rule, step.now))
 
 
-def keep(step: Step, lane: int, breaker: BreakerState) -> None:
+def keep(step: TableStep, lane: int, breaker: BreakerState) -> None:
     """Write down how a lane's breaker stands."""
     step.look_again()
     step.execute(KEEP, (*breaker, lane))

@@ -9,8 +9,7 @@ from msgspec import UNSET
 
 from leasehold.core.model.settings import SettingValue, StoredSettings
 from leasehold.core.rules.settings_in_force import SettingChange, setting_to_set, setting_to_unset
-from leasehold.stores.postgres.leasing.people import audit
-from leasehold.stores.postgres.writing.step import Step
+from leasehold.stores.tables.step import TableStep
 
 KEEP: Final = """
     INSERT INTO setting VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value
@@ -18,23 +17,23 @@ KEEP: Final = """
 FORGET: Final = "DELETE FROM setting WHERE name = $1"
 
 
-def keep(step: Step, name: str, value: SettingValue, actor: str) -> StoredSettings:
+def keep(step: TableStep, name: str, value: SettingValue, actor: str) -> StoredSettings:
     """Set one; answers all of them."""
     return _carry_out(step, setting_to_set(step.settings.values, name, value), actor)
 
 
-def forget(step: Step, name: str, actor: str) -> StoredSettings:
+def forget(step: TableStep, name: str, actor: str) -> StoredSettings:
     """Unset one; answers those that are left."""
     return _carry_out(step, setting_to_unset(step.settings.values, name), actor)
 
 
-def _carry_out(step: Step, change: SettingChange | None, actor: str) -> StoredSettings:
+def _carry_out(step: TableStep, change: SettingChange | None, actor: str) -> StoredSettings:
     if change is not None:
         if change.value is UNSET:
             step.execute(FORGET, (change.name,))
         else:
             step.execute(KEEP, (change.name, msgspec.json.encode(change.value).decode()))
-        audit(step, actor, change.action, 0, change.detail)
+        step.audit(actor, change.action, 0, change.detail)
         step.settings_changed()
         # Whoever works should look at them.
         step.hints.ready = True

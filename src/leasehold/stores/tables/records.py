@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
-import apsw
-
 from leasehold.core.model.joblog import JobLog, LogLine
 from leasehold.core.model.pages import AuditPage, LogPage, audit_page, check_cursor, log_page
 from leasehold.core.model.records import (
@@ -17,26 +15,27 @@ from leasehold.core.model.records import (
     WorkerInfo,
     without_gone,
 )
-from leasehold.core.model.stored import detail_of, queues_of
+from leasehold.core.model.stored import detail_of, names_of
 from leasehold.env import from_micros, to_micros
-from leasehold.stores.sqlite.schema.rows import Kind, Lenient
+from leasehold.stores.tables.query import NO_LIMIT, Kind, Query, Reader
 
-WORKERS: Final = Lenient(
+WORKERS: Final = Query(
     {
         "id": Kind.TEXT,
         "host": Kind.TEXT_OR_NULL,
         "pid": Kind.WHOLE_OR_NULL,
         "queues": Kind.TEXT,
+        "tasks": Kind.TEXT,
         "slots": Kind.WHOLE,
         "started_at": Kind.MOMENT,
         "heartbeat_at": Kind.MOMENT,
         "is_consumer": Kind.WHOLE,
     },
-    "FROM worker ORDER BY started_at",
+    "FROM worker ORDER BY started_at, id",
 )
 # `running` is small, so that one walk along it tells the jobs of every worker: an index by worker
 # would cost every lease and every settlement.
-HELD: Final = Lenient(
+HELD: Final = Query(
     {
         "held.worker": Kind.TEXT,
         "held.leases": Kind.WHOLE,
@@ -52,16 +51,15 @@ HELD: Final = Lenient(
             count(*) OVER (PARTITION BY worker) AS leases,
             row_number() OVER (PARTITION BY worker ORDER BY acquired_at, seq) AS n
         FROM running) AS held
-    CROSS JOIN job ON job.seq = held.seq CROSS JOIN lane ON lane.id = job.lane
-    WHERE held.n <= {CURRENT_JOBS_MAX} ORDER BY held.worker, held.n
+    CROSS JOIN job CROSS JOIN lane
+    WHERE job.seq = held.seq AND lane.id = job.lane AND held.n <= {CURRENT_JOBS_MAX}
+    ORDER BY held.worker, held.n
     """,  # noqa: S608  # our own number
 )
-LEASES: Final = Lenient(
-    {"worker": Kind.TEXT, "count(*)": Kind.WHOLE}, "FROM running GROUP BY worker"
-)
-LOG: Final = Lenient(
-    {"n": Kind.WHOLE, "at": Kind.MOMENT, "line": Kind.TEXT},
-    "FROM log JOIN job USING (seq) WHERE id = ?1 AND n > ?2 ORDER BY n LIMIT ?3",
+LEASES: Final = Query({"worker": Kind.TEXT, "count(*)": Kind.WHOLE}, "FROM running GROUP BY worker")
+LOG: Final = Query(
+    {"log.n": Kind.WHOLE, "log.at": Kind.MOMENT, "log.line": Kind.TEXT},
+    "FROM log JOIN job USING (seq) WHERE id = $1 AND n > $2 ORDER BY n LIMIT $3",
 )
 _AUDIT_COLUMNS: Final = {
     "n": Kind.WHOLE,
@@ -72,54 +70,52 @@ _AUDIT_COLUMNS: Final = {
     "count": Kind.WHOLE,
 }
 _AUDIT_PART: Final = (
-    "FROM {} WHERE n < ?1 AND at >= ?2 AND at < ?3 ORDER BY n DESC LIMIT ?4"  # our own names
+    "FROM {} WHERE n < $1 AND at >= $2 AND at < $3 ORDER BY n DESC LIMIT $4"  # our own names
 )
-AUDIT: Final = Lenient(_AUDIT_COLUMNS, _AUDIT_PART.format("audit"))
-AUDIT_ARCHIVE: Final = Lenient(_AUDIT_COLUMNS, _AUDIT_PART.format("audit_archive"))
-
-ALL: Final = -1
-"""No limit, as SQLite is told it."""
-FIRST: Final = 2**63 - 1
-"""Above the number of every record."""
+AUDIT: Final = Query(_AUDIT_COLUMNS, _AUDIT_PART.format("audit"))
+AUDIT_ARCHIVE: Final = Query(_AUDIT_COLUMNS, _AUDIT_PART.format("audit_archive"))
 
 
-def workers(db: apsw.Connection, now: int) -> list[WorkerInfo]:
+def workers(reader: Reader, now: int) -> list[WorkerInfo]:
     """The registered workers and consumers with their jobs, those that came first first."""
-    return _registered(db, now, _held(db))
+    return _registered(reader, now, _held(reader))
 
 
-def who_works(db: apsw.Connection, now: int) -> list[WorkerInfo]:
+def who_works(reader: Reader, now: int) -> list[WorkerInfo]:
     """The same without their jobs, which figures never look at."""
-    return _registered(db, now, {worker: (leases, []) for worker, leases in LEASES.rows(db)})
+    return _registered(
+        reader, now, {worker: (leases, []) for worker, leases in reader.rows(LEASES)}
+    )
 
 
 def _registered(
-    db: apsw.Connection, now: int, held: Mapping[str, tuple[int, list[CurrentJob]]]
+    reader: Reader, now: int, held: Mapping[str, tuple[int, list[CurrentJob]]]
 ) -> list[WorkerInfo]:
     infos = [
         WorkerInfo(
             id=id_,
             host=host,
             pid=pid,
-            queues=tuple(map(str, queues_of(queues))),
+            queues=tuple(map(str, names_of(queues))),
             slots=slots,
             started_at=from_micros(started_at),
             heartbeat_at=from_micros(heartbeat_at),
             running=held[id_][0] if id_ in held else 0,
             jobs=tuple(held[id_][1]) if id_ in held else (),
             is_consumer=bool(is_consumer),
+            tasks=tuple(map(str, names_of(tasks))),
         )
-        for id_, host, pid, queues, slots, started_at, heartbeat_at, is_consumer in (
-            WORKERS.rows(db)
+        for id_, host, pid, queues, tasks, slots, started_at, heartbeat_at, is_consumer in (
+            reader.rows(WORKERS)
         )
     ]
     return without_gone(infos, from_micros(now))
 
 
-def _held(db: apsw.Connection) -> dict[str, tuple[int, list[CurrentJob]]]:
+def _held(reader: Reader) -> dict[str, tuple[int, list[CurrentJob]]]:
     """By worker, how many leases it holds, and the first of its jobs."""
     found: dict[str, tuple[int, list[CurrentJob]]] = {}
-    for worker, leases, id_, queue, task, attempts, acquired_at, expires_at in HELD.rows(db):
+    for worker, leases, id_, queue, task, attempts, acquired_at, expires_at in reader.rows(HELD):
         found.setdefault(worker, (leases, []))[1].append(
             CurrentJob(
                 id=id_,
@@ -133,33 +129,33 @@ def _held(db: apsw.Connection) -> dict[str, tuple[int, list[CurrentJob]]]:
     return found
 
 
-def log(db: apsw.Connection, job_id: str) -> JobLog:
+def log(reader: Reader, job_id: str) -> JobLog:
     """What a job's tasks logged. Lines are numbered from 1: the numbers tell how many are gone."""
-    numbered = _lines(db, job_id)
+    numbered = _lines(reader, job_id)
     lines = [line for _, line in numbered]
     return JobLog(lines, dropped=max(0, numbered[-1][0] - len(lines)) if lines else 0)
 
 
-def page_of_log(db: apsw.Connection, job_id: str, limit: int, cursor: str | None) -> LogPage:
+def page_of_log(reader: Reader, job_id: str, limit: int, cursor: str | None) -> LogPage:
     """A part of them."""
     after = check_cursor(limit, cursor) or 0
-    return log_page(_lines(db, job_id, after, limit + 1), after, limit)
+    return log_page(_lines(reader, job_id, after, limit + 1), after, limit)
 
 
 def _lines(
-    db: apsw.Connection, job_id: str, after: int = 0, limit: int = ALL
+    reader: Reader, job_id: str, after: int = 0, limit: int = NO_LIMIT
 ) -> list[tuple[int, LogLine]]:
-    rows = LOG.rows(db, (job_id, after, limit))
+    rows = reader.rows(LOG, job_id, after, limit)
     return [(n, LogLine(from_micros(at), text)) for n, at, text in rows]
 
 
-def audit_log(db: apsw.Connection, limit: int) -> list[AuditRecord]:
+def audit_log(reader: Reader, limit: int) -> list[AuditRecord]:
     """The latest administrative actions, newest first, archived ones included."""
-    return [record for _, record in _audited(db, (FIRST, 0, FIRST), max(0, limit))]
+    return [record for _, record in _audited(reader, (NO_LIMIT, 0, NO_LIMIT), max(0, limit))]
 
 
 def page_of_audit(
-    db: apsw.Connection,
+    reader: Reader,
     since: datetime | None,
     before: datetime | None,
     limit: int,
@@ -168,21 +164,20 @@ def page_of_audit(
     """A part of them."""
     below = check_cursor(limit, cursor)
     wanted = (
-        FIRST if below is None else below,
+        NO_LIMIT if below is None else below,
         0 if since is None else to_micros(since),
-        FIRST if before is None else to_micros(before),
+        NO_LIMIT if before is None else to_micros(before),
     )
-    return audit_page(_audited(db, wanted, limit + 1), limit)
+    return audit_page(_audited(reader, wanted, limit + 1), limit)
 
 
 def _audited(
-    db: apsw.Connection, wanted: tuple[int, int, int], limit: int
+    reader: Reader, wanted: tuple[int, int, int], limit: int
 ) -> list[tuple[int, AuditRecord]]:
     """Records below a number and of a time. Those in the archive have the lowest numbers."""
-    with db:  # Two statements, one moment: no record moves to the archive between them.
-        found = [_audit(row) for row in AUDIT.rows(db, (*wanted, limit))]
-        older = AUDIT_ARCHIVE.rows(db, (*wanted, limit - len(found)))
-        found += [_audit(row, archived=True) for row in older]
+    found = [_audit(row) for row in reader.rows(AUDIT, *wanted, limit)]
+    older = reader.rows(AUDIT_ARCHIVE, *wanted, limit - len(found))
+    found += [_audit(row, archived=True) for row in older]
     return found
 
 

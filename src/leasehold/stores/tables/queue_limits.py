@@ -4,26 +4,27 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from leasehold.core.model.stored import MOMENT_MAX
 from leasehold.core.rules.queue_limits import made_way
 from leasehold.core.rules.rule_book import RuleBook
-from leasehold.stores.postgres.leasing.ready import queue_of
-from leasehold.stores.postgres.submitting.gate import BucketBook
-from leasehold.stores.postgres.writing.step import Step
+from leasehold.stores.tables.step import TableStep
 
-RUNNING: Final = "SELECT coalesce(sum(running), 0)::bigint FROM lane WHERE queue = $1"
-NEXT_REST: Final = "SELECT min(until) FROM resting WHERE queue = $1"
-PENDING: Final = "SELECT coalesce(sum(pending), 0)::bigint FROM lane WHERE queue = $1"
+RUNNING: Final = "SELECT CAST(coalesce(sum(running), 0) AS bigint) FROM lane WHERE queue = $1"
+PENDING: Final = "SELECT CAST(coalesce(sum(pending), 0) AS bigint) FROM lane WHERE queue = $1"
+# SQLite takes what is no number for greater than all numbers: it is left out.
+NEXT_REST: Final = f"SELECT min(until) FROM resting WHERE queue = $1 AND until <= {MOMENT_MAX}"  # noqa: S608  # our own number
 
 
 class Limits:
     """See `leasehold.core.rules.queue_limits.LimitBook`; the counters must have been flushed."""
 
-    __slots__ = ("_step", "buckets", "rules")
+    __slots__ = ("_execute", "buckets", "queue_of", "rules")
 
-    def __init__(self, step: Step) -> None:
-        self._step = step
+    def __init__(self, step: TableStep) -> None:
+        self._execute = step.execute
+        self.queue_of = step.queue_of
         self.rules: RuleBook = step.rules
-        self.buckets = BucketBook(step.db, step.now)
+        self.buckets = step.buckets
 
     def running(self, queue: str) -> int:
         return int(self._value(RUNNING, queue))
@@ -35,15 +36,11 @@ class Limits:
         until = self._value(NEXT_REST, queue)
         return None if until is None else int(until)
 
-    def queue_of(self, lane: int) -> str | None:
-        return queue_of(self._step, lane)
-
     def _value(self, statement: str, queue: str) -> Any:
-        row: Any = self._step.execute(statement, (queue,)).fetchone()
-        return row[0]
+        return self._execute(statement, (queue,)).fetchone()[0]
 
 
-def tell_who_may_go_on(step: Step) -> None:
+def tell_who_may_go_on(step: TableStep) -> None:
     """After an operation: wake whoever may go on because of the places that it left free."""
     if step.newly_shown:
         step.newly_shown.clear()

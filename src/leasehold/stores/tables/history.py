@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
-
-import apsw
 
 from leasehold.core.model.codes import EVENT_CODE
 from leasehold.core.model.status import Event
 from leasehold.core.rules.history import AttemptRow, EventRow, RunningRow
-from leasehold.stores.sqlite.schema.rows import Kind, Lenient
+from leasehold.stores.tables.query import NO_LIMIT, Kind, Query, Reader
 
-_ATTEMPTS: Final = Lenient(
+_ATTEMPTS: Final = Query(
     {
         "version": Kind.WHOLE,
         "number": Kind.WHOLE,
@@ -34,9 +32,9 @@ _ATTEMPTS: Final = Lenient(
         "lease_micros": Kind.WHOLE,
     },
     # Events are numbered in the order of leases: a page of them needs no more rows than events.
-    "FROM attempt WHERE seq = ?1 AND ended_event > ?2 ORDER BY version LIMIT ?3",
+    "FROM attempt WHERE seq = $1 AND ended_event > $2 ORDER BY version LIMIT $3",
 )
-_RUNNING_ATTEMPT: Final = Lenient(
+_RUNNING_ATTEMPT: Final = Query(
     {
         "version": Kind.WHOLE,
         "attempts": Kind.WHOLE,
@@ -47,9 +45,9 @@ _RUNNING_ATTEMPT: Final = Lenient(
         "leased_event": Kind.WHOLE,
         "lease_micros": Kind.WHOLE,
     },
-    "FROM running WHERE seq = ?",
+    "FROM running WHERE seq = $1",
 )
-_EVENTS: Final = Lenient(
+_EVENTS: Final = Query(
     {
         "n": Kind.WHOLE,
         "at": Kind.MOMENT,
@@ -61,50 +59,49 @@ _EVENTS: Final = Lenient(
         "version": Kind.WHOLE,
         "message": Kind.TEXT_OR_NULL,
     },
-    "FROM event WHERE seq = ?1 AND n > ?2 ORDER BY n LIMIT ?3",
+    "FROM event WHERE seq = $1 AND n > $2 ORDER BY n LIMIT $3",
 )
 _IS_DROPPED: Final = """
-    SELECT events <> 1 + 2 * (SELECT count(*) FROM attempt WHERE seq = ?1)
-        + (SELECT count(*) FROM event WHERE seq = ?1)
-    FROM finished WHERE seq = ?1
+    SELECT events <> 1 + 2 * (SELECT count(*) FROM attempt WHERE seq = $1)
+        + (SELECT count(*) FROM event WHERE seq = $1)
+    FROM finished WHERE seq = $1
 """
-_ALL: Final = -1
-"""No limit."""
-_CREATED: Final = Lenient(
-    {"seq": Kind.WHOLE, "created_at": Kind.MOMENT, "born": Kind.WHOLE}, "FROM job WHERE id = ?"
+_CREATED: Final = Query(
+    {"seq": Kind.WHOLE, "created_at": Kind.MOMENT, "born": Kind.WHOLE}, "FROM job WHERE id = $1"
 )
 # When a lease began whose attempt record had to go.
 _LEASED_AT: Final = f"""
-    SELECT at FROM event WHERE seq = ? AND version = ? AND event = {EVENT_CODE[Event.LEASED]}
+    SELECT at FROM event WHERE seq = $1 AND version = $2 AND event = {EVENT_CODE[Event.LEASED]}
 """  # noqa: S608  # our own number
 
 
 class JobHistory:
     """See `leasehold.core.rules.history.HistoryRows`."""
 
-    def __init__(self, db: apsw.Connection, job_id: str) -> None:
-        self._db = db
+    def __init__(self, reader: Reader, job_id: str) -> None:
+        self._reader = reader
         self.job_id = job_id
-        self._seq, *self._created = next(_CREATED.rows(db, (job_id,)), (None,))
+        self._seq, *self._created = next(iter(reader.rows(_CREATED, job_id)), (None,))
 
     def created(self) -> tuple[int, int] | None:
         return (self._created[0], self._created[1]) if self._created else None
 
     def attempts(self, since: int = 0, limit: int | None = None) -> Iterator[AttemptRow]:
-        values = (self._seq, since, _ALL if limit is None else limit)
-        return map(AttemptRow._make, _ATTEMPTS.rows(self._db, values))
+        return map(AttemptRow._make, self._page(_ATTEMPTS, since, limit))
 
     def running(self) -> Iterator[RunningRow]:
-        return map(RunningRow._make, _RUNNING_ATTEMPT.rows(self._db, (self._seq,)))
+        return map(RunningRow._make, self._reader.rows(_RUNNING_ATTEMPT, self._seq))
 
     def events(self, since: int, limit: int | None) -> Iterator[EventRow]:
-        values = (self._seq, since, _ALL if limit is None else limit)
-        return map(EventRow._make, _EVENTS.rows(self._db, values))
+        return map(EventRow._make, self._page(_EVENTS, since, limit))
 
     def leased_at(self, version: int) -> int | None:
-        row: Any = self._db.execute(_LEASED_AT, (self._seq, version)).fetchone()
+        row = self._reader.db.execute(_LEASED_AT, (self._seq, version)).fetchone()
         return row[0] if row is not None and isinstance(row[0], int) else None
 
     def is_dropped(self) -> bool:
-        row: Any = self._db.execute(_IS_DROPPED, (self._seq,)).fetchone()
+        row = self._reader.db.execute(_IS_DROPPED, (self._seq,)).fetchone()
         return row is not None and bool(row[0])
+
+    def _page(self, query: Query, since: int, limit: int | None) -> Iterable[tuple[Any, ...]]:
+        return self._reader.rows(query, self._seq, since, NO_LIMIT if limit is None else limit)

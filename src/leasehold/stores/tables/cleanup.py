@@ -10,7 +10,7 @@ from leasehold.core.model.queue_retention import QueueRetention
 from leasehold.core.model.retention import CLEANUP_RECORDS_MAX, COUNTED, CleanUp, CleanUpMode
 from leasehold.core.rules.cleanup_store import Bookmark, Phase, Progress
 from leasehold.env import from_micros, to_micros
-from leasehold.stores.postgres.server.connection import Connection
+from leasehold.stores.tables.statements import Connection
 
 _COLUMNS: Final = (
     "run", "mode", "actor", "started_at", "active_at", "ended_at", *COUNTED, "writes",

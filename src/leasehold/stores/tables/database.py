@@ -1,0 +1,32 @@
+"""A store's database, as verbs that are more than one read or write use it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Protocol, TypeVar
+
+from leasehold.env import Env
+from leasehold.stores.tables.statements import Connection
+from leasehold.stores.tables.step import TableStep
+
+T = TypeVar("T")
+
+
+class TableDatabase(Protocol):
+    """See `writing.database` of each store."""
+
+    @property
+    def env(self) -> Env: ...
+
+    def read(self) -> AbstractContextManager[Connection]:
+        """Several statements, one moment."""
+
+    def look(self, operation: Callable[[Connection], T]) -> T:
+        """Read once more without them if cells turn out to be damaged."""
+
+    def write(self, operation: Callable[[TableStep], T]) -> T:
+        """Carry out an operation in one transaction."""
+
+    def now(self, db: Connection) -> int:
+        """The store's time in microseconds, for who only looks."""

@@ -1,0 +1,33 @@
+"""What statements are executed on, whatever the database.
+
+A statement in this folder is the same text for every database. Its placeholders are numbered ($1)
+in the order in which they first appear: PostgreSQL goes by the number, SQLite takes $1 for a name
+and goes by the order. What has to be said differently (lists of values, many rows at once, the
+order of joins) is said by the store itself, in a method of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+
+class Cursor(Protocol):
+    """What a statement gave."""
+
+    def __iter__(self) -> Iterator[Any]: ...
+    def fetchone(self) -> Any: ...
+    def fetchall(self) -> list[Any]: ...
+
+
+class Execute(Protocol):
+    """Executes a statement with its values."""
+
+    def __call__(self, statement: str, values: Any = None, /) -> Cursor: ...
+
+
+class Connection(Protocol):
+    """What statements are executed on: a connection, or a write."""
+
+    @property
+    def execute(self) -> Execute: ...

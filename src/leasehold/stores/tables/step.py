@@ -1,0 +1,167 @@
+"""What an operation works with inside a write: connection, time, counters and hints."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from leasehold.core.model.budget import DEPENDENTS_AT_ONCE, INHERITED_AT_ONCE, SHOWN_AT_ONCE
+from leasehold.core.model.outcome import JobError
+from leasehold.core.model.status import Status
+from leasehold.core.rules.measuring import Measured
+from leasehold.core.rules.rule_book import RuleBook
+from leasehold.core.rules.settings_in_force import SettingsInForce
+from leasehold.core.rules.starting import StartBook
+from leasehold.env import Env
+from leasehold.stores.tables.hints import Hints
+from leasehold.stores.tables.statements import Connection, Execute
+
+NEXT_GENERATION: Final = "UPDATE store_state SET queue_generation = queue_generation + 1"
+NEXT_SETTINGS: Final = "UPDATE store_state SET settings_generation = settings_generation + 1"
+QUEUE_OF_LANE: Final = "SELECT queue FROM lane WHERE id = $1"
+QUEUE_OF_KEY: Final = "SELECT queue FROM key_lane WHERE id = $1"
+ADD_AUDIT: Final = """
+    INSERT INTO audit (at, actor, action, count, detail) VALUES ($1, $2, $3, $4, $5)
+"""
+
+
+class TableStep(ABC):
+    """One write, from BEGIN to COMMIT."""
+
+    db: Connection
+    execute: Execute
+    many: Callable[[str, Sequence[Any]], Any]
+    """Executes a statement about many rows, as the database wants it."""
+
+    def __init__(self, env: Env, now: int, rules: RuleBook, settings: SettingsInForce) -> None:
+        self.random = env.random
+        self.now = now
+        """The store's clock, the same for the whole write."""
+        self.rules = rules
+        """The queues that have rules, by name."""
+        self.settings = settings
+        """What is set in the store."""
+        self.new_lanes: set[tuple[str, str]] = set()
+        """Queue and task of the lanes that this write makes, or made and took back."""
+        self.succeeded: set[int] = set()
+        """Lanes in which a job was completed: their circuit breakers close."""
+        self.moved: dict[int, tuple[int, int]] = {}
+        """By lane, how many more jobs are pending and running; only while queues have rules."""
+        self.hints = Hints()
+        self.ended: list[str] = []
+        """Jobs that ended in this operation: `dependents.resolve` must look at each of them."""
+        self.somebody_waits = False
+        """Whether any job may wait for another: if not, an end concerns nobody."""
+        self.some_unresolved = False
+        """Whether jobs that ended may still block others."""
+        self.dependents_left = DEPENDENTS_AT_ONCE
+        """How many more dependents this write may deal with."""
+        self.shown_left = SHOWN_AT_ONCE
+        """How many more parked jobs this write may show to leases."""
+        self.lowered: set[int] = set()
+        """Jobs that somebody does not wait for any more who may have raised their priority."""
+        self.inheriting: list[tuple[int, int, int]] = []
+        """A heap of jobs whose base has changed: the negated base, the number, and up to which
+        number those it waits for were compared with it."""
+        self.some_inheriting = False
+        """Whether earlier writes have left such changes to be followed."""
+        self.inherited_left = INHERITED_AT_ONCE
+        """How many more jobs this write may compare with those that wait for them."""
+        self.next_crossing: int | None = None
+        """When the first pending job has to be placed anew, as far as earlier writes know."""
+        self.some_rescoring = False
+        """Whether jobs have to be placed anew since what counts in their queue has changed."""
+        self.measured = Measured()
+        self.failed: list[tuple[int, str, JobError]] = []
+        """Attempts that failed in this operation: lane, job, and the error."""
+        self.worker_numbers: dict[tuple[str, int], int] = {}
+        """Workers in lanes, which earlier writes of this minute have met."""
+        self.newly_shown: set[int] = set()
+        """Jobs that leases see now because their key has a slot for them."""
+        self._queues_of_lanes: dict[int, str | None] = {}
+        """What was looked up of them in this write."""
+        self._tally: defaultdict[int, defaultdict[str, int]] = defaultdict(_counters)
+
+    # -- what each store does in its own way ---------------------------------------------------
+
+    @property
+    @abstractmethod
+    def buckets(self) -> StartBook:
+        """The token buckets, as this write finds them."""
+
+    @abstractmethod
+    def look_again(self) -> None:
+        """Said by who changes where jobs stand or lanes are held: what was read ahead is stale."""
+
+    @abstractmethod
+    def flush(self) -> None:
+        """Write the counters, and what was measured."""
+
+    @abstractmethod
+    def _load_rules(self) -> RuleBook: ...
+
+    @abstractmethod
+    def _load_settings(self) -> SettingsInForce: ...
+
+    @abstractmethod
+    def _number_of(self, worker: str, lane: int) -> int:
+        """The number of a worker in a lane; it gets one if it has none yet."""
+
+    # -- what is counted -----------------------------------------------------------------------
+
+    def jobs_ended(self, job_ids: Sequence[str]) -> None:
+        """Jobs have ended: their dependents are dealt with, and whoever waits for them is woken."""
+        self.ended += job_ids
+        self.hints.ended += job_ids
+
+    def count(self, lane: int, name: str, by: int = 1) -> None:
+        """Change a lane's counter (a column of `lane`)."""
+        self._tally[lane][name] += by
+
+    def move(self, lane: int, before: Status, after: Status, jobs: int = 1) -> None:
+        """Count jobs of a lane from one status to another."""
+        tally = self._tally[lane]
+        tally[before.value] -= jobs
+        tally[after.value] += jobs
+
+    def worked(self, worker: str, lane: int, names: Sequence[str], jobs: int) -> None:
+        """Count jobs of a lane for a worker, under those names that are counted of workers."""
+        number = self.worker_numbers.get((worker, lane)) or self._number_of(worker, lane)
+        self.measured.worked(number, names, jobs)
+
+    def _note_moves(self, lane: int, tally: Mapping[str, int]) -> None:
+        pending, running = self.moved.get(lane, (0, 0))
+        self.moved[lane] = (pending + tally.get("pending", 0), running + tally.get("running", 0))
+
+    def queue_of(self, lane: int) -> str | None:
+        """The queue of a lane, or of a key's parked jobs."""
+        if lane not in self._queues_of_lanes:
+            statement = QUEUE_OF_LANE if lane > 0 else QUEUE_OF_KEY
+            row = self.execute(statement, (abs(lane),)).fetchone()
+            self._queues_of_lanes[lane] = None if row is None else row[0]
+        return self._queues_of_lanes[lane]
+
+    # -- what others have to know of -----------------------------------------------------------
+
+    def rules_changed(self) -> None:
+        """Let every process read the rules of the queues again."""
+        self.execute(NEXT_GENERATION)
+        self.rules = self._load_rules()
+
+    def settings_changed(self) -> None:
+        """Let every process read the settings again."""
+        self.execute(NEXT_SETTINGS)
+        self.settings = self._load_settings()
+
+    def audit(self, actor: str, action: str, count: int, detail: dict[str, Any]) -> None:
+        """Write down an administrative action."""
+        document = msgspec.json.encode(detail).decode()
+        self.execute(ADD_AUDIT, (self.now, actor, action, count, document))
+
+
+def _counters() -> defaultdict[str, int]:
+    return defaultdict(int)

@@ -1,0 +1,156 @@
+"""What is counted beside the lanes: the failures by fingerprint, and what each worker did.
+
+Guard: written in the operation that ends or begins the attempts, and rolled back with it. A row
+that cannot be read is as good as none: no job waits for it to be mended.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+
+from leasehold.core.model.failure import Failure
+from leasehold.core.model.records import WorkerTotals
+from leasehold.core.model.span import MINUTE_MICROS
+from leasehold.core.model.stored import UNREADABLE
+from leasehold.core.rules.failures import ErrorType, StandingFailure
+from leasehold.core.rules.measuring import WORKER_COUNTERS
+from leasehold.env import from_micros, to_micros
+from leasehold.stores.tables.query import Kind, Query, Reader
+
+FAILURE_COLUMNS: Final = {
+    "fingerprint": Kind.TEXT,
+    "queue": Kind.TEXT,
+    "task": Kind.TEXT,
+    "error_type": Kind.TEXT,
+    "message": Kind.TEXT,
+    "frame": Kind.TEXT,
+    "count": Kind.WHOLE,
+    "first_at": Kind.MOMENT,
+    "last_at": Kind.MOMENT,
+    "jobs": Kind.TEXT,
+}
+ALL: Final = Query(FAILURE_COLUMNS, "FROM failure")
+KNOWN: Final = Query(
+    FAILURE_COLUMNS, "FROM failure WHERE fingerprint IN (SELECT value FROM json_each(?))"
+)
+SIZE: Final = "SELECT count(*) FROM failure"
+TYPES: Final = Query(
+    {"queue": Kind.TEXT, "error_type": Kind.TEXT, "attempts": Kind.WHOLE}, "FROM error_total"
+)
+TYPES_COUNTED: Final = "SELECT count(*) FROM error_total"
+FORGET_TYPES: Final = "DELETE FROM error_total WHERE last_at < $1"
+WORKED: Final = Query(
+    {
+        "id": Kind.WHOLE,
+        "worker": Kind.TEXT,
+        "queue": Kind.TEXT,
+        **dict.fromkeys(WORKER_COUNTERS, Kind.WHOLE),
+        "first_at": Kind.MOMENT,
+        "last_at": Kind.MOMENT,
+    },
+    "FROM worker_total",
+)
+FORGET_WORKERS: Final = """
+    DELETE FROM worker_total WHERE id IN (
+        SELECT id FROM worker_total ORDER BY last_at DESC, id DESC LIMIT $1 OFFSET $2)
+"""
+WORKED_LATELY: Final = """
+    SELECT bucket, measure, CAST(sum(jobs) AS bigint) FROM measured WHERE lane = 0
+    GROUP BY bucket, measure
+"""
+
+_jobs: Final[msgspec.json.Decoder[tuple[str, ...]]] = msgspec.json.Decoder(tuple[str, ...])
+
+
+class TableFailures(ABC):
+    """The failures, as core.rules.failures asks for them."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._execute = reader.db.execute
+
+    @abstractmethod
+    def known(self, fingerprints: Collection[str]) -> Mapping[str, Failure]: ...
+
+    @abstractmethod
+    def keep(self, failures: Sequence[Failure]) -> None: ...
+
+    @abstractmethod
+    def forget(self, fingerprints: Sequence[str]) -> None: ...
+
+    @abstractmethod
+    def known_types(self, types: Collection[ErrorType]) -> Collection[ErrorType]: ...
+
+    @abstractmethod
+    def count_types(self, attempts: Mapping[ErrorType, int], at: datetime) -> None: ...
+
+    def size(self) -> int:
+        return int(self._execute(SIZE).fetchone()[0])
+
+    def standing(self) -> Iterator[StandingFailure]:
+        for each in self.all():
+            yield StandingFailure(each.fingerprint, each.count, to_micros(each.last_at))
+
+    def all(self) -> Iterator[Failure]:
+        return failures_of(self._reader.rows(ALL))
+
+    def types_counted(self) -> int:
+        return int(self._execute(TYPES_COUNTED).fetchone()[0])
+
+    def forget_types(self, before: datetime) -> None:
+        self._execute(FORGET_TYPES, (to_micros(before),))
+
+
+def failures_of(rows: Iterable[Any]) -> Iterator[Failure]:
+    """The failures that rows tell."""
+    for row in rows:
+        named = dict(zip(FAILURE_COLUMNS, row, strict=True))
+        try:
+            named["jobs"] = _jobs.decode(named["jobs"])
+        except UNREADABLE:
+            named["jobs"] = ()
+        for name in ("first_at", "last_at"):
+            named[name] = from_micros(named[name])
+        yield Failure(**named)
+
+
+def row_of(failure: Failure) -> tuple[Any, ...]:
+    """The row that tells a failure."""
+    *named, first_at, last_at, jobs = msgspec.structs.astuple(failure)
+    return (
+        *named,
+        to_micros(first_at),
+        to_micros(last_at),
+        msgspec.json.encode(jobs).decode(),
+    )
+
+
+def failed_with(reader: Reader) -> dict[ErrorType, int]:
+    """How many attempts failed with errors of each type."""
+    return {ErrorType(queue, name): attempts for queue, name, attempts in reader.rows(TYPES)}
+
+
+def worker_totals(reader: Reader, open_minute: int) -> Iterator[tuple[str, WorkerTotals]]:
+    """What each worker did, by queue."""
+    lately: defaultdict[int, dict[str, int]] = defaultdict(dict)
+    for number, counter, jobs in reader.db.execute(WORKED_LATELY):
+        lately[number][WORKER_COUNTERS[counter]] = jobs
+    for number, worker, queue, *counted, first_at, last_at in reader.rows(WORKED):
+        totals = dict(zip(WORKER_COUNTERS, counted, strict=True))
+        for name, jobs in lately[number].items():
+            totals[name] += jobs
+        yield (
+            queue,
+            WorkerTotals(
+                worker=worker,
+                **totals,
+                first_at=from_micros(first_at),
+                last_at=from_micros(open_minute * MINUTE_MICROS if lately[number] else last_at),
+            ),
+        )

@@ -1,0 +1,116 @@
+"""Tokens and the signing key; `core.rules.tokens` decides.
+
+Guard of a new token: its name is looked for inside the write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any, Final
+
+import msgspec
+
+from leasehold.core.model.stored import UNREADABLE, problem_of
+from leasehold.core.model.tokens import Token
+from leasehold.env import Env, from_micros
+from leasehold.errors import StoreCorruptError
+from leasehold.stores.tables.statements import Connection
+from leasehold.stores.tables.step import TableStep
+
+ADD: Final = "INSERT INTO token VALUES ($1, $2, $3)"
+REMOVE: Final = "DELETE FROM token WHERE name = $1"
+KEY_BYTES: Final = 32
+# Guard: the first to need the key makes it, for good.
+MAKE_KEY: Final = "INSERT INTO meta VALUES ('signing_key', $1) ON CONFLICT DO NOTHING"
+
+_token: Final = msgspec.json.Decoder(Token)
+
+
+class Tokens:
+    """The tokens of a store and its signing key, for who reads."""
+
+    all = "SELECT name, document FROM token ORDER BY name"
+    by_name = "SELECT document FROM token WHERE name = $1"
+    by_digest = "SELECT document FROM token WHERE digest = $1"
+    read_key = "SELECT value FROM meta WHERE key = 'signing_key'"
+
+    def __init__(self, db: Connection) -> None:
+        self._db = db
+
+    def text(self, what: str, value: Any) -> str:  # noqa: ARG002  # for stores with other columns
+        """A text that one of the statements gave; raises if it is none."""
+        return str(value)
+
+    def every(self) -> list[Token]:
+        return [each for _, each in self._read() if isinstance(each, Token)]
+
+    def named(self, name: str) -> Token | None:
+        return self._only(self._db.execute(self.by_name, (name,)).fetchall())
+
+    def find(self, digest: str, now: int) -> Token | None:
+        token = self._only(self._db.execute(self.by_digest, (digest,)).fetchall())
+        return token if token is not None and token.is_good_at(from_micros(now)) else None
+
+    def unreadable(self) -> list[str]:
+        """The tokens that cannot be read, as sentences."""
+        return [
+            f"the token {name} cannot be read, and counts as revoked: {problem_of(each)}"
+            for name, each in self._read()
+            if isinstance(each, Exception)
+        ]
+
+    def signing_key(self) -> bytes | None:
+        """The stored key, if there is one yet."""
+        rows = self._db.execute(self.read_key).fetchall()
+        if not rows:
+            return None
+        # A shorter one, which could be guessed, is no better than garbage.
+        with suppress(*UNREADABLE):
+            key = bytes.fromhex(self.text("the signing key", rows[0][0]))
+            if len(key) == KEY_BYTES:
+                return key
+        raise StoreCorruptError(
+            "the store's signing key (meta.value of 'signing_key') cannot be read: restore a "
+            "backup, or delete that row, and another key is made; clients of the service then lose "
+            "their leases"
+        )
+
+    def _read(self) -> Iterator[tuple[str, Token | Exception]]:
+        for name, document in self._db.execute(self.all):
+            shown = name.decode(errors="replace") if isinstance(name, bytes) else name
+            try:
+                yield repr(shown), self._token_of(document)
+            except UNREADABLE as error:
+                yield repr(shown), error
+
+    def _only(self, rows: list[Any]) -> Token | None:
+        """The token in the row; who cannot be read is nobody."""
+        try:
+            return self._token_of(rows[0][0]) if rows else None
+        except UNREADABLE:
+            return None
+
+    def _token_of(self, document: Any) -> Token:
+        return _token.decode(self.text("its document", document))
+
+
+class TokenShelf:
+    """See `leasehold.core.rules.tokens.TokenShelf`."""
+
+    def __init__(self, step: TableStep, tokens: Tokens) -> None:
+        self._step = step
+        self.now = step.now
+        self.find = tokens.named
+        self.audit = step.audit
+
+    def add(self, token: Token, digest: str) -> None:
+        self._step.execute(ADD, (token.name, digest, msgspec.json.encode(token).decode()))
+
+    def remove(self, name: str) -> None:
+        self._step.execute(REMOVE, (name,))
+
+
+def make_key(step: TableStep, env: Env) -> None:
+    """Make the signing key, unless there is one."""
+    step.execute(MAKE_KEY, (env.new_secret() + env.new_secret(),))
