@@ -16,7 +16,6 @@ from leasehold.core.model.job import Draft
 from leasehold.core.model.lease import Settlement
 from leasehold.core.model.limits import PAYLOAD_BYTES_MAX
 from leasehold.core.model.outcome import Complete, Fail, JobError
-from leasehold.core.model.records import ALL_QUEUES, WorkerInfo
 from leasehold.core.model.refusals import no_job
 from leasehold.core.model.retention import DAILY
 from leasehold.core.model.schedule import not_found
@@ -215,14 +214,6 @@ def _check_held(store: Store, caller: Caller, arguments: Arguments, name: str) -
     _check_jobs(store, caller, held, "job_ids")
 
 
-def _seen_of(worker: WorkerInfo, queues: frozenset[str]) -> WorkerInfo:
-    return msgspec.structs.replace(
-        worker,
-        queues=tuple(each for each in worker.queues if each in queues or each == ALL_QUEUES),
-        jobs=tuple(each for each in worker.jobs if each.queue in queues),
-    )
-
-
 _SCOPED: Final[dict[str, Callable[[Store, Caller, Arguments, str], None]]] = {
     "queue": _check_queue,
     "where": _check_filter,
@@ -244,6 +235,5 @@ _VISIBLE: Final[dict[str, Callable[[frozenset[str], Any], Any]]] = {
     "schedules": lambda queues, known: [each for each in known if each.queue in queues],
     "get": lambda queues, job: job if job is not None and job.queue in queues else None,
     "archived": lambda queues, job: job if job is not None and job.queue in queues else None,
-    "workers": lambda queues, infos: [_seen_of(each, queues) for each in infos],
 }
 """Verbs of which a caller with a scope sees the part that is theirs."""
