@@ -116,7 +116,7 @@ def test_a_job_is_named_by_enough_of_its_id(shell: Shell) -> None:
     assert shell.ok("why", "pa", "-o", "json").json["id"] == "pa"
     ambiguous = run_here(shell, "show", "picture")
     assert (ambiguous.code, ambiguous.out) == (Exit.USAGE, "")
-    assert "picture-1, picture-2; type more" in ambiguous.err
+    assert "picture-1, picture-2; type the end" in ambiguous.err
     unknown = run_here(shell, "history", "picture-9")
     assert unknown.code == Exit.NOT_FOUND
     assert "near it: picture-1, picture-2" in unknown.err
