@@ -85,8 +85,6 @@ def allowed(store: Store, caller: Caller, verb: str, given: Arguments) -> Argume
         _check_payload(draft)
     if "settlements" in arguments:
         arguments["settlements"] = [_readable(each) for each in arguments["settlements"]]
-    if verb == "report_progress":
-        _check_readable(arguments["job_id"], "progress", arguments["progress"])
     if verb == "create_token":
         caller.check_hands_on(commands=arguments["draft"].commands)
     if caller.queues is not None:
