@@ -235,9 +235,8 @@ class _Face:
     # -- orders ----------------------------------------------------------------------------------
 
     async def confirm(self, request: Request) -> Response:
-        fields = fields_of(request.query_params.multi_items())
-
         def ask(desk: Desk, _: Visit) -> Page:
+            fields = fields_of(request.query_params.multi_items())
             question = action.ask(desk, fields) if action.ask else None
             if question is None:
                 raise InvalidRequestError("this order is not asked about")
@@ -250,17 +249,18 @@ class _Face:
             }
             return Page("confirm.html", {"title": question.title, "page": "", **values})
 
-        action = order_named(fields.get("order", ""))
+        action = order_named(request.query_params.get("order", ""))
         return await self.api.on_thread(lambda: self._show(request, ask, action.roles))
 
     async def do(self, request: Request) -> Response:
-        fields = fields_of(await self._pairs(request))
+        pairs = await self._pairs(request)
 
         def carry_out() -> Response:
             caller = self._caller(request)
-            name = fields.get("order", "")
+            name = dict(pairs).get("order", "")
             action = order_named(name)
             caller.check_role(action.roles)
+            fields = fields_of(pairs)
             count = self.api.guarded(lambda: action.do(self.desk, caller, fields))
             if isinstance(count, Operation):
                 return _see(link("operation", id=count.id))
