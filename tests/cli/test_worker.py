@@ -228,7 +228,7 @@ def test_what_cannot_begin_says_why(crews: Shell, place: str) -> None:
     done = crews.run("worker", "start", place, "--count", "2", "--import", "no_such_module")
     assert done.code == Exit.USAGE
     assert done.out == ""
-    assert "the module 'no_such_module' cannot be imported" in done.err
+    assert "there is no module 'no_such_module'" in done.err
     assert pid_files(folder(crews)) == []
     elsewhere = crews.run("worker", "start", place, "--store", "/no/such/folder/jobs.db")
     assert elsewhere.code == Exit.STORE

@@ -93,7 +93,7 @@ KINDS_AT_ONCE: Final = 2
 SIGNED: Final = frozenset(
     {
         "ready.turn", "place.turn", "rescoring.turn", "ready.lane", "place.lane", "rescoring.lane",
-        "rescoring.tier",
+        "rescoring.tier", "worker.life",
     }
 )  # fmt: skip
 """Numbers that may be negative or as great as a number can be."""

@@ -493,6 +493,7 @@ MEASURES: Final = (
     store_verb("address"),
     Measure("connect", lambda scene: scene.store.connect().close()),
     Measure("owns", lambda scene: _with_connection(scene, scene.store.owns)),
+    Measure("lend", lambda scene: _with_connection(scene, scene.store.lend)),
     Measure("backup", lambda scene: scene.store.backup(str(_beside(scene)))),
     store_verb("close"),
 )

@@ -315,9 +315,10 @@ class Store(
                  process, takes up the same entry, and closing that life ends it, but never the
                  entry of another registration under the same name. One that `is_entered` is
                  not entered once more: its life is there to be closed.
-        - WRK-6  A consumer that serves no queue any more is gone at once, whatever it holds, and
-                 nothing needs to be leased to say so (`limit` 0). An entry of another process
-                 under the same name stays, as does a registered worker's.
+        - WRK-6  A consumer that serves no queue any more is gone at once, and nothing needs to be
+                 leased to say so (`limit` 0). While a lease of its name is held, its entry stays:
+                 there may be another consumer of that name. An entry of another process under
+                 the same name stays, as does a registered worker's.
         """
 
     def workers(self) -> list[WorkerInfo]:

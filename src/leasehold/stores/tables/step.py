@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import msgspec
 
@@ -24,9 +24,6 @@ NEXT_GENERATION: Final = "UPDATE store_state SET queue_generation = queue_genera
 NEXT_SETTINGS: Final = "UPDATE store_state SET settings_generation = settings_generation + 1"
 QUEUE_OF_LANE: Final = "SELECT queue FROM lane WHERE id = $1"
 QUEUE_OF_KEY: Final = "SELECT queue FROM key_lane WHERE id = $1"
-ADD_AUDIT: Final = """
-    INSERT INTO audit (at, actor, action, count, detail) VALUES ($1, $2, $3, $4, $5)
-"""
 
 
 class TableStep(ABC):
@@ -36,6 +33,9 @@ class TableStep(ABC):
     execute: Execute
     many: Callable[[str, Sequence[Any]], Any]
     """Executes a statement about many rows, as the database wants it."""
+    add_audit: ClassVar[str] = """
+        INSERT INTO audit (at, actor, action, count, detail) VALUES ($1, $2, $3, $4, $5)
+    """
 
     def __init__(self, env: Env, now: int, rules: RuleBook, settings: SettingsInForce) -> None:
         self.random = env.random
@@ -160,7 +160,7 @@ class TableStep(ABC):
     def audit(self, actor: str, action: str, count: int, detail: dict[str, Any]) -> None:
         """Write down an administrative action."""
         document = msgspec.json.encode(detail).decode()
-        self.execute(ADD_AUDIT, (self.now, actor, action, count, document))
+        self.execute(self.add_audit, (self.now, actor, action, count, document))
 
 
 def _counters() -> defaultdict[str, int]:

@@ -13,13 +13,13 @@ counts as 0.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Final, NamedTuple
 
 import apsw
 
 from leasehold.core.model.budget import PASSED_OVER_AT_ONCE
-from leasehold.core.model.codes import STATUS_OF
+from leasehold.core.model.codes import STATUS_CODE, STATUS_OF
 from leasehold.core.model.status import Status
 from leasehold.core.model.stored import MOMENT_MAX
 from leasehold.core.model.unreadable import set_aside_reason
@@ -74,6 +74,10 @@ ANY_LANE: Final = """
     UNION ALL SELECT min(id) FROM lane
 """
 _IS_BLOCKED: Final = "SELECT 1 FROM blocker WHERE seq = ? LIMIT 1"
+# Only a blocked job waits for no time.
+NEVER_DUE: Final = f"""
+    SELECT seq FROM waiting WHERE status <> {STATUS_CODE[Status.BLOCKED]} AND due IS NULL
+"""  # noqa: S608  # our own number
 _LIVE: Final = f"{GUARDED} WHERE finished.seq IS NULL"
 OUT_OF_RUNNING: Final = f"""
     DELETE FROM running WHERE seq = ?
@@ -124,7 +128,7 @@ class Identity(NamedTuple):
 
 def find(db: apsw.Connection, limit: int = PASSED_OVER_AT_ONCE) -> list[Damaged]:
     """Jobs that have not ended and cannot be read. It reads all that have not: not for a write."""
-    return list(islice(_damaged(db, _LIVE), limit))
+    return list(islice(chain(_damaged(db, _LIVE), _never_due(db)), limit))
 
 
 def set_aside(step: Step, damaged: Damaged) -> Decision | None:
@@ -202,6 +206,11 @@ def _damaged(db: apsw.Connection, statement: str) -> Iterator[Damaged]:
         found = problems(row)
         if found:
             yield Damaged(row[0], "; ".join(found))
+
+
+def _never_due(db: apsw.Connection) -> Iterator[Damaged]:
+    rows: Any = db.execute(NEVER_DUE)
+    return (Damaged(seq, "nobody knows when it is due") for (seq,) in rows.fetchall())
 
 
 def _identity(step: Step, seq: int, stood_in: int = 0) -> Identity:

@@ -44,6 +44,12 @@ class Step(TableStep):
     """One write, from BEGIN to COMMIT, shared by the operations in it."""
 
     db: apsw.Connection
+    # By the last number that was given out: above a damaged one there may be no other.
+    add_audit = """
+        INSERT INTO audit (n, at, actor, action, count, detail)
+        VALUES (coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'audit'), 0) + 1,
+                $1, $2, $3, $4, $5)
+    """
 
     def __init__(
         self,
