@@ -297,7 +297,7 @@ class ResultTimeoutError(LeaseholdError, TimeoutError, code="result_timeout"):
 
 
 class UnsupportedError(LeaseholdError, code="unsupported"):
-    """Raised when this store cannot keep that clause of the contract."""
+    """Raised when this store cannot do that, or a task asks what would wait for its own job."""
 
 
 class TransactionError(LeaseholdError, code="transaction"):
