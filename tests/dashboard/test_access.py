@@ -7,10 +7,14 @@ from starlette.applications import Starlette
 
 from dashboard.conftest import People, asked
 from leasehold import TaskQueue
-from leasehold.dashboard import dashboard
+from leasehold.core.model.tokens import TokenDraft, digest_of
+from leasehold.dashboard import dashboard, dashboard_routes
 from leasehold.dashboard.app import PAGES
 from leasehold.dashboard.orders import ORDERS
-from leasehold.dashboard.session import COOKIE
+from leasehold.dashboard.session import COOKIE, SESSION_SECONDS, UNUSED_SECONDS, Sessions
+from leasehold.env import Env, ManualClock
+from leasehold.service.api import Api
+from leasehold.stores.memory import MemoryStore
 
 READS = [path for path, *_ in PAGES] + ["jobs.json", "jobs.csv", "confirm?order=pause-queue"]
 
@@ -58,14 +62,18 @@ def test_a_revoked_token_ends_its_sessions_at_once(people: People) -> None:
     assert client.get("queues").status_code == 303
 
 
-@pytest.mark.parametrize("change", ["digest", "end", "signature", "nothing of it"])
+@pytest.mark.parametrize(
+    "change", ["digest", "over_at", "good_until", "signature", "a part", "nothing of it"]
+)
 def test_a_forged_cookie_is_good_for_nothing(people: People, change: str) -> None:
     client = people.somebody("operator")
-    digest, end, signature = client.cookies[COOKIE].split(".")
+    digest, over_at, good_until, signature = client.cookies[COOKIE].split(".")
     forged = {
-        "digest": f"{'0' * 64}.{end}.{signature}",
-        "end": f"{digest}.{int(end) + 1}.{signature}",
-        "signature": f"{digest}.{end}.{'0' * 64}",
+        "digest": f"{'0' * 64}.{over_at}.{good_until}.{signature}",
+        "over_at": f"{digest}.{int(over_at) + 1}.{good_until}.{signature}",
+        "good_until": f"{digest}.{over_at}.{int(good_until) + 1}.{signature}",
+        "signature": f"{digest}.{over_at}.{good_until}.{'0' * 64}",
+        "a part": f"{digest}.{over_at}.{good_until}.{signature[:-1]}",
         "nothing of it": "x",
     }
     nobody = people.nobody()
@@ -77,6 +85,30 @@ def test_every_process_knows_the_sessions_of_the_others(people: People) -> None:
     client = people.somebody("operator")
     other = dashboard(people.store)
     assert asked(other, "/queues", {COOKIE: client.cookies[COOKIE]}).status_code == 200
+
+
+def test_a_session_that_nobody_uses_ends_long_before_one_that_is_used() -> None:
+    clock = ManualClock()
+    store = MemoryStore(Env(clock))
+    store.create_token(TokenDraft(name="ops", roles=("operator",)), digest_of("ops"), actor="me")
+    api = Api(store, env=Env(clock))
+    app = Starlette(routes=dashboard_routes(api))
+    copied = Sessions(api).begin("ops")
+
+    def renewed(cookie: str) -> str | None:
+        answer = asked(app, "/dashboard/queues", {COOKIE: cookie})
+        assert answer.status_code == 200
+        return answer.cookies.get(COOKIE)
+
+    assert renewed(copied) is None, "it is good for long"
+    used = copied
+    for _ in range(SESSION_SECONDS // (UNUSED_SECONDS - 1)):
+        clock.advance(UNUSED_SECONDS - 1)
+        used = renewed(used) or used
+        assert used != copied
+    assert asked(app, "/dashboard/queues", {COOKIE: copied}).status_code == 303
+    clock.advance(60)
+    assert asked(app, "/dashboard/queues", {COOKIE: used}).status_code == 303, "12 hours are over"
 
 
 def test_a_session_ends_with_the_log_out(people: People) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from leasehold import TaskQueue
@@ -15,6 +16,7 @@ from leasehold.core.model.job import Draft
 from leasehold.core.model.lease import LeaseRequest, Renewal, Settlement
 from leasehold.core.model.outcome import Complete
 from leasehold.core.model.queue_config import QueueConfig
+from leasehold.core.model.records import ALL_QUEUES, WorkerInfo
 from leasehold.core.model.retention import RetentionPolicy, Scope
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import Status
@@ -142,6 +144,48 @@ def test_a_token_for_some_queues_sees_no_others(service: Service, remote: Remote
     # What a worker needs of the whole store.
     assert mine.settings().generation == local.settings().generation
     assert mine.recover().recovered == 0
+
+
+def worker_info(store: Store, worker: str, *queues: str) -> WorkerInfo:
+    return WorkerInfo(
+        id=worker, host="there", pid=1, queues=queues, slots=1, started_at=store.now(),
+        heartbeat_at=store.now(),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("queues", [("other",), ("mine", "other"), (ALL_QUEUES,)])
+def test_a_token_for_some_queues_touches_no_worker_of_others(
+    service: Service, remote: Remote, queues: tuple[str, ...]
+) -> None:
+    mine = remote("consumer", queues=("mine",))
+    local = service.store
+    victim = worker_info(local, "victim", *queues)
+    life = local.register_worker(victim, is_remote=True)
+    before = local.workers()
+    as_it_was = msgspec.structs.replace(victim, queues=("mine",))
+    for attempt in (
+        lambda: mine.register_worker(worker_info(local, "victim", "mine")),
+        mine.register_worker(as_it_was, is_entered=True).close,
+    ):
+        with pytest.raises(ForbiddenError, match="choose another") as refused:
+            attempt()
+        assert "other" not in str(refused.value).replace("another", "")
+        assert local.workers() == before
+    life.close()
+    mine.register_worker(as_it_was).close()
+    assert local.workers() == []
+
+
+def test_a_token_for_some_queues_enters_and_leaves_among_its_own(
+    service: Service, remote: Remote
+) -> None:
+    mine = remote("consumer", queues=("mine",))
+    first = mine.register_worker(worker_info(service.store, "w", "mine"))
+    again = mine.register_worker(worker_info(service.store, "w", "mine"))
+    first.close()
+    assert [each.id for each in service.store.workers()] == ["w"]
+    again.close()
+    assert service.store.workers() == []
 
 
 def test_a_version_without_its_secret_settles_nothing(service: Service, remote: Remote) -> None:

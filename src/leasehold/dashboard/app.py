@@ -166,7 +166,11 @@ class _Face:
         if view is overview.overview and not visit.may_any(OVERSEERS):
             return _see("queues")
         caller.check_role(roles)
-        return self._render(visit, self.api.guarded(lambda: view(self.desk, visit)))
+        response = self._render(visit, self.api.guarded(lambda: view(self.desk, visit)))
+        cookie = request.cookies.get(COOKIE)
+        if cookie is not None and (renewed := self.sessions.renewed(cookie)) is not None:
+            keep(response, renewed, request)
+        return response
 
     def export(self, kind: str) -> Callable[[Request], Awaitable[Response]]:
         def answer(request: Request) -> Response:

@@ -2,14 +2,15 @@
 
 The cookie holds the token's hash and an end, signed with a key of the store: no process keeps
 anything, and whoever steals a cookie has not got the token. The token itself is looked up for each
-request, so one that was revoked ends its sessions at once.
+request, so one that was revoked ends its sessions at once. Since nobody keeps a list of those who
+logged out, a cookie is good for a short time only, and pages renew it while they are looked at.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
-from typing import Final
+from typing import Final, NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -21,7 +22,19 @@ from leasehold.service.caller import Caller
 
 COOKIE: Final = "leasehold_session"
 SESSION_SECONDS: Final = 12 * 3600
+"""How long a session lasts at most, however much it is used."""
+UNUSED_SECONDS: Final = 3600
+"""How long a cookie is good: a session that nobody uses ends then."""
 COOKIE_LENGTH_MAX: Final = 300
+
+
+class _Session(NamedTuple):
+    """What a cookie says. Moments are whole seconds since 1970."""
+
+    digest: str
+    over_at: int
+    """When the session is over, however often its cookie is renewed."""
+    good_until: int
 
 
 class Sessions:
@@ -36,32 +49,52 @@ class Sessions:
         """The cookie of who shows this secret; raises UnauthenticatedError if it is not good."""
         digest = digest_of(secret)
         self._api.caller_of(digest)
-        end = int(self._api.env.now().timestamp()) + SESSION_SECONDS
-        return f"{digest}.{end}.{self._signature(digest, end)}"
+        return self._cookie(digest, self._now() + SESSION_SECONDS)
 
     def caller_of(self, cookie: str | None) -> Caller:
         """Who came with this cookie; raises UnauthenticatedError for nobody."""
         if cookie is None:
             return self._api.authenticate(None)
-        return self._api.caller_of(self._digest_in(cookie))
+        return self._api.caller_of(self._read(cookie).digest)
 
-    def _digest_in(self, cookie: str) -> str:
-        digest, _, rest = cookie.partition(".")
-        end, _, signature = rest.partition(".")
-        if (
-            len(cookie) > COOKIE_LENGTH_MAX
-            or not (end.isascii() and end.isdecimal())
-            or not hmac.compare_digest(
-                signature.encode(errors="replace"), self._signature(digest, int(end)).encode()
-            )
+    def renewed(self, cookie: str) -> str | None:
+        """The next cookie of a session that is used; None while this one is good for long."""
+        session = self._read(cookie)
+        if session.good_until == session.over_at:
+            return None
+        if session.good_until - self._now() > UNUSED_SECONDS / 2:
+            return None
+        return self._cookie(session.digest, session.over_at)
+
+    def _cookie(self, digest: str, over_at: int) -> str:
+        session = _Session(digest, over_at, min(over_at, self._now() + UNUSED_SECONDS))
+        return f"{digest}.{over_at}.{session.good_until}.{self._signature(session)}"
+
+    def _read(self, cookie: str) -> _Session:
+        digest, over_at, good_until, signature = (*cookie.split(".", 3), "", "", "")[:4]
+        if len(cookie) > COOKIE_LENGTH_MAX or not all(
+            moment.isascii() and moment.isdecimal() for moment in (over_at, good_until)
         ):
-            raise UnauthenticatedError("this session is none of this store's: log in again")
-        if int(end) <= self._api.env.now().timestamp():
+            raise _not_ours()
+        session = _Session(digest, int(over_at), int(good_until))
+        if not hmac.compare_digest(
+            signature.encode(errors="replace"), self._signature(session).encode()
+        ):
+            raise _not_ours()
+        if session.good_until <= self._now():
             raise UnauthenticatedError("this session has ended: log in again")
-        return digest
+        return session
 
-    def _signature(self, digest: str, end: int) -> str:
-        return hmac.new(self._key, f"{digest}.{end}".encode(), hashlib.sha256).hexdigest()
+    def _signature(self, session: _Session) -> str:
+        said = f"{session.digest}.{session.over_at}.{session.good_until}"
+        return hmac.new(self._key, said.encode(errors="replace"), hashlib.sha256).hexdigest()
+
+    def _now(self) -> int:
+        return int(self._api.env.now().timestamp())
+
+
+def _not_ours() -> UnauthenticatedError:
+    return UnauthenticatedError("this session is none of this store's: log in again")
 
 
 def keep(response: Response, cookie: str, request: Request) -> None:
@@ -71,7 +104,7 @@ def keep(response: Response, cookie: str, request: Request) -> None:
     response.set_cookie(
         COOKIE,
         cookie,
-        max_age=SESSION_SECONDS,
+        max_age=UNUSED_SECONDS,
         path=None,
         httponly=True,
         samesite="strict",

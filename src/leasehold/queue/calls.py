@@ -579,7 +579,8 @@ class QueueCalls:
         """Block until no job of this TaskQueue's queues waits or runs any more.
 
         Delayed jobs, retries and jobs that others submit meanwhile are waited for, too. Raises
-        ResultTimeoutError, which says why one of them has not ended, after `timeout`.
+        ResultTimeoutError, which says why one of them has not ended, after `timeout`. A task cannot
+        join the queue that its own job is in: UnsupportedError.
         """
         self._joining.join(timeout)
 

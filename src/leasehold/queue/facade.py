@@ -67,6 +67,7 @@ from leasehold.queue.submitting import Submitting
 from leasehold.queue.tasks import Tasks
 from leasehold.queue.upkeep import Upkeep
 from leasehold.queue.waiters import Waiters
+from leasehold.queue.within import own_lease, refuse_shutdown
 from leasehold.queue.workermaker import WorkerMaker
 from leasehold.queue.workflows import Workflows
 from leasehold.worker.executors.role import is_child_process
@@ -414,13 +415,16 @@ class TaskQueue(QueueCalls):
         """Take nothing more, let what runs finish within `timeout`, hand back the rest, and close.
 
         Without `wait`, what runs is handed back at once, with no attempt spent. Jobs that were not
-        started stay in the store. Shutting down twice is harmless.
+        started stay in the store. Shutting down twice is harmless. A task cannot shut down the
+        queue whose worker runs it: UnsupportedError.
         """
         with self._lock:
             if self._closed:
                 return
-            self._closed = True
             worker = self._worker
+            if worker is not None:
+                refuse_shutdown(own_lease(), worker.id)
+            self._closed = True
         self._autostart.cancel()
         atexit.unregister(self.shutdown)
         if worker is not None:

@@ -14,6 +14,7 @@ from leasehold.core.model.status import Status
 from leasehold.env import Env
 from leasehold.queue.lifecycle import Lifecycle
 from leasehold.queue.results import Results
+from leasehold.queue.within import own_lease, refuse_join
 
 JOBS_AT_ONCE: Final = 100
 UNFINISHED: Final = tuple(status for status in Status if not status.is_terminal)
@@ -40,9 +41,11 @@ class Joining:
         """Block until no job of this TaskQueue's queues waits or runs any more.
 
         Delayed jobs, retries and jobs that others submit meanwhile are waited for, too. Raises
-        ResultTimeoutError, which says why one of them has not ended, after `timeout`.
+        ResultTimeoutError, which says why one of them has not ended, after `timeout`. A task cannot
+        join the queue that its own job is in: UnsupportedError.
         """
         seconds, end = self._until(timeout)
+        refuse_join(own_lease(), self._store, self._queues_served())
         self._lifecycle.ensure_workers()
         while job_ids := self._unfinished():
             self._results().wait_for(job_ids, self._left(seconds, end))
@@ -51,6 +54,7 @@ class Joining:
         """`join`, to be awaited: no thread waits."""
         seconds, end = self._until(timeout)
         bridge = self._lifecycle.bridge()
+        await bridge.call(refuse_join, own_lease(), self._store, self._queues_served())
         await bridge.call(self._lifecycle.ensure_workers)
         while job_ids := await bridge.call(self._unfinished):
             await self._results().await_for(job_ids, self._left(seconds, end))

@@ -20,7 +20,7 @@ from leasehold.core.model.refusals import no_job
 from leasehold.core.model.retention import DAILY
 from leasehold.core.model.schedule import not_found
 from leasehold.core.model.tokens import LOOKING, Role
-from leasehold.errors import InvalidJobError, InvalidRequestError
+from leasehold.errors import ForbiddenError, InvalidJobError, InvalidRequestError
 from leasehold.service.caller import Caller
 from leasehold.service.json_in import check_json
 from leasehold.service.scope import refusals
@@ -195,8 +195,20 @@ def _check_drafts(store: Store, caller: Caller, arguments: Arguments, name: str)
 
 
 def _check_request(_: Store, caller: Caller, arguments: Arguments, name: str) -> None:
-    """Of who leases, and of a worker that enters."""
     caller.check_queue(*arguments[name].queues)
+
+
+def _check_entry(store: Store, caller: Caller, arguments: Arguments, name: str) -> None:
+    """A worker that enters or leaves touches no entry of one that serves other queues."""
+    assert caller.queues is not None
+    _check_request(store, caller, arguments, name)
+    worker = arguments[name].id
+    if any(
+        each.id == worker and not caller.queues.issuperset(each.queues) for each in store.workers()
+    ):
+        raise ForbiddenError(
+            f"token {caller.name!r} cannot use the worker name {worker!r}: choose another one"
+        )
 
 
 def _check_schedule(store: Store, caller: Caller, arguments: Arguments, name: str) -> None:
@@ -220,7 +232,7 @@ _SCOPED: Final[dict[str, Callable[[Store, Caller, Arguments, str], None]]] = {
     "drafts": _check_drafts,
     "draft": _check_drafts,
     "request": _check_request,
-    "info": _check_request,
+    "info": _check_entry,
     "name": _check_schedule,
     "settlements": _check_held,
     "renewals": _check_held,

@@ -173,6 +173,9 @@ class Store(
                  written: the attempt's record proves that this version was settled, and its end is
                  one that an outcome of this kind leads to. `run_at` is told while the job still
                  waits for it. Another kind is stale, and so is any once the record is gone (REC-2).
+                 So is a completion with another result than the one that is kept: other data or
+                 another codec, and of blobs (`core.model.blob`) other data. Pickles, of which one
+                 value may have several, and results that are not kept any more do not differ.
         - LEA-1  Leases go to the best available jobs of these queues: highest effective priority
                  first (`core.model.priority`), then first available, first submitted. Narrowed by
                  `tasks` and `parent_id` where given, and without the queues and tasks of
@@ -312,9 +315,10 @@ class Store(
                  process, takes up the same entry, and closing that life ends it, but never the
                  entry of another registration under the same name. One that `is_entered` is
                  not entered once more: its life is there to be closed.
-        - WRK-6  A consumer that serves no queue any more is gone at once, whatever it holds, and
-                 nothing needs to be leased to say so (`limit` 0). An entry of another process
-                 under the same name stays, as does a registered worker's.
+        - WRK-6  A consumer that serves no queue any more is gone at once, and nothing needs to be
+                 leased to say so (`limit` 0). While a lease of its name is held, its entry stays:
+                 there may be another consumer of that name. An entry of another process under
+                 the same name stays, as does a registered worker's.
         """
 
     def workers(self) -> list[WorkerInfo]:

@@ -90,6 +90,14 @@ def stale_lease(
     )
 
 
+def completed_otherwise(job_id: str, version: int) -> LeaseLostError:
+    """The answer to a holder that completes a job again, with another result."""
+    return LeaseLostError(
+        f"lease {version} of job {job_id} is over: the job was completed under it with another "
+        "result, which is kept. Drop this one, and settle each lease once."
+    )
+
+
 def expired_lease(job_id: str, version: int, expired_at: datetime) -> LeaseExpiredError:
     return LeaseExpiredError(
         f"lease {version} of job {job_id} expired at {expired_at.isoformat()}: it can still be "

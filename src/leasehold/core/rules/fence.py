@@ -12,6 +12,7 @@ from typing import Final, Protocol, TypeVar
 
 import msgspec
 
+from leasehold.core.model.blob import BLOB_CODEC, decode_reference
 from leasehold.core.model.lease import Settled, Settlement
 from leasehold.core.model.outcome import (
     Cancel,
@@ -22,11 +23,16 @@ from leasehold.core.model.outcome import (
     Snooze,
     within_limits,
 )
-from leasehold.core.model.refusals import changes_status, lease_of_no_job, stale_lease
+from leasehold.core.model.refusals import (
+    changes_status,
+    completed_otherwise,
+    lease_of_no_job,
+    stale_lease,
+)
 from leasehold.core.model.status import TRANSITIONS, Event, Status
 from leasehold.core.rules.messages import refused_as_stale
 from leasehold.env import from_micros
-from leasehold.errors import LeaseLostError
+from leasehold.errors import BlobDamagedError, LeaseLostError
 
 _LEADS_TO: Final[dict[type[Outcome], tuple[Event, ...]]] = {
     Complete: (Event.COMPLETED,),
@@ -73,6 +79,9 @@ class Histories(Protocol[J]):
         None if the lease was taken from its holder, or the record is gone.
         """
 
+    def result_of(self, job: J) -> tuple[bytes, str] | None:
+        """The result of a completed job and its codec; None if it has none, or none any more."""
+
     def tell(
         self,
         job: J,
@@ -105,11 +114,44 @@ def settle_stale(histories: Histories[J], settlement: Settlement) -> Settled | L
     outcome = within_limits(settlement.outcome, job_id)
     if job is None or before is None or before.event not in _LEADS_TO[type(outcome)]:
         return refuse(histories, job_id, version)
+    if isinstance(outcome, Complete) and _has_another_result(histories, job, version, outcome):
+        refuse(histories, job_id, version)
+        return completed_otherwise(job_id, version)
     if before.status not in (Status.FAILED, Status.SCHEDULED):
         return before
     still_waits = (job.status, job.lease_version) == (before.status, version)
     run_at = from_micros(job.available_at) if still_waits else None
     return msgspec.structs.replace(before, run_at=run_at)
+
+
+def _has_another_result(histories: Histories[J], job: J, version: int, outcome: Complete) -> bool:
+    """Whether what a job completed with under this version is known, and is not this."""
+    if (job.status, job.lease_version) != (Status.COMPLETED, version):
+        return False  # It was replayed: the result went with it.
+    kept = histories.result_of(job)
+    if kept is None or kept == (outcome.result, outcome.codec):
+        return False
+    if outcome.result is None:
+        return True
+    try:
+        kept_codec, kept_data = _content(*kept)
+        codec, data = _content(outcome.result, outcome.codec)
+    except BlobDamagedError:
+        return False
+    if kept_codec == codec == "pickle":
+        return False  # One value may be pickled in several ways.
+    return (kept_codec, kept_data) != (codec, data)
+
+
+def _content(data: bytes, codec: str) -> tuple[str, bytes]:
+    """How a result is encoded, and what tells it from others: of a blob, what it has of its data.
+
+    Two blobs with the same data have two keys, and are still the same result.
+    """
+    if codec != BLOB_CODEC:
+        return codec, data
+    reference = decode_reference(data)
+    return reference.codec, reference.identity()
 
 
 def refuse(histories: Histories[J], job_id: str, version: int) -> LeaseLostError:

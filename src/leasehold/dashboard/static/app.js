@@ -4,6 +4,7 @@
 
 const REFRESH_MS = 3000; // At most so often a page looks again, however much happens.
 const TIMES_MS = 5000;
+const QUIET_MS = 600000; // So often a visible page looks again where nothing happens: its session goes on.
 
 // -- times: relative, with local and UTC on hover -------------------------------------------------
 
@@ -143,6 +144,7 @@ function follow(address) {
   });
   addEventListener("pagehide", () => leave?.());
   if (!document.hidden) begin();
+  setInterval(lookSoon, QUIET_MS);
 }
 
 // -- a cursor on charts, with the numbers of the table --------------------------------------------

@@ -50,6 +50,9 @@ class Histories:
         _, event, _, after, _, _, attempts, _ = next(ends)
         return Settled(job.id, version, event, after, attempts)
 
+    def result_of(self, job: Record) -> tuple[bytes, str] | None:
+        return None if job.result is None else (job.result, job.result_codec)
+
     def tell(
         self,
         job: Record,

@@ -46,7 +46,11 @@ def note_consumer(state: State, request: LeaseRequest) -> None:
     if known is not None and not known.is_consumer:
         return
     if not consumer.queues:
-        if known is not None and (known.host, known.pid) == (consumer.host, consumer.pid):
+        is_its_own = known is not None and (known.host, known.pid) == (consumer.host, consumer.pid)
+        # Another consumer of that name may hold a job.
+        if is_its_own and not any(
+            record.worker == request.worker for record in state.running.values()
+        ):
             leave(state, request.worker)
         return
     if request.limit <= 0:

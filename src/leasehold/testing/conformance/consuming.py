@@ -8,7 +8,7 @@ import msgspec
 
 from leasehold.core.contract.store import Store
 from leasehold.core.model.job import Job
-from leasehold.core.model.lease import Consumer, Lease, LeaseRequest, Renewal
+from leasehold.core.model.lease import Consumer, Lease, LeaseRequest, Renewal, Settlement
 from leasehold.core.model.outcome import Complete
 from leasehold.core.model.records import SILENT_SECONDS, WorkerInfo
 from leasehold.core.model.status import Status
@@ -25,6 +25,9 @@ from leasehold.testing.conformance.base import (
 from leasehold.testing.conformance.recovering import worker_info
 
 HERE = Consumer(queues=("default", "mail"), host="here", pid=7)
+FAREWELL = LeaseRequest(
+    worker="anna", queues=(), limit=0, consumer=Consumer(queues=(), host="here", pid=7)
+)
 
 
 def consume(store: Store, worker: str = "anna", limit: int = 1) -> list[Lease]:
@@ -174,18 +177,30 @@ class ConsumingClauses(ConformanceBase):
         assert store.workers() == []
 
     def test_wrk_6_a_consumer_that_serves_nothing_more_is_gone(self, store: Store) -> None:
-        submit(store, draft())
-        [lease] = consume(store)
+        consume(store)
         start = store.changes().cursor
-        gone = LeaseRequest(
-            worker="anna", queues=(), limit=0, consumer=Consumer(queues=(), host="here", pid=7)
-        )
         for _ in range(2):
-            assert store.exchange((), gone).leases == []
+            assert store.exchange((), FAREWELL).leases == []
             assert store.workers() == []
         told = [each for each in store.changes(start).changes if each.kind == "worker"]
         assert [each.name for each in told] == ["anna"]
-        assert settle(store, lease, Complete()).status is Status.COMPLETED
+
+    def test_wrk_6_not_while_a_lease_of_its_name_is_held(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        consume(store)
+        submit(store, draft())
+        # Of the two consumers of this name, the other leases, and need not tell of itself again.
+        lease = lease_one(store, worker="anna", lease_seconds=600)
+        store.exchange((), FAREWELL)
+        assert registered(store)["anna"].running == 1
+        clock.advance(SILENT_SECONDS + 1)
+        store.renew("anna", [Renewal("job", lease.version, 600)])
+        assert registered(store)["anna"].heartbeat_at == store.now()
+        # What is settled in the same write is not held any more.
+        store.exchange([Settlement("job", lease.version, Complete())], FAREWELL)
+        assert get(store).status is Status.COMPLETED
+        assert store.workers() == []
 
     def test_wrk_6_the_entries_of_others_stay(self, store: Store) -> None:
         consume(store)

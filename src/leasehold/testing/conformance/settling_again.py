@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import pytest
 
 from leasehold.core.contract.store import Store
+from leasehold.core.model.blob import BLOB_CODEC, BlobKey, BlobReference
 from leasehold.core.model.lease import Lease, LeaseRequest, Settled, Settlement
 from leasehold.core.model.limits import PAYLOAD_BYTES_MAX
 from leasehold.core.model.outcome import Cancel, Complete, Outcome, Release, Snooze
@@ -24,6 +27,7 @@ from leasehold.testing.conformance.base import (
     settle,
     submit,
 )
+from leasehold.testing.conformance.retaining import clean
 
 OUTCOMES: list[Outcome] = [
     Complete(b"1"), FAILURE, FATAL, Snooze(1), Release(), Release(1), Cancel("enough"),
@@ -33,6 +37,16 @@ OUTCOMES: list[Outcome] = [
 def again(store: Store, lease: Lease, outcome: Outcome) -> Settled | LeaseLostError:
     (answer,) = store.exchange([Settlement(lease.job_id, lease.version, outcome)]).settled
     return answer
+
+
+def blob(data: bytes, nonce: str, codec: str = "json") -> Complete:
+    """A completion whose result is kept apart."""
+    key = BlobKey(store_id="5e1f", kind="result", owner="job", version=1, made_at=0, nonce=nonce)
+    digest = hashlib.sha256(data).hexdigest()
+    reference = BlobReference(
+        kind="folder", key=key.text, size=len(data), sha256=digest, codec=codec
+    )
+    return Complete(reference.encode(), codec=BLOB_CODEC)
 
 
 class SettlingAgainClauses(ConformanceBase):
@@ -111,6 +125,70 @@ class SettlingAgainClauses(ConformanceBase):
             assert type(again(store, lease, other)) is LeaseLostError
         assert get(store) == before
         assert events(store).count(Event.VERSION_MISMATCH) == len(others)
+
+    @pytest.mark.parametrize(
+        ("first", "other"),
+        [
+            (Complete(b'"a"'), Complete(b'"b"')),
+            (Complete(b'"a"'), Complete()),
+            (Complete(b'"a"'), Complete(b'"a"', codec="pickle")),
+            (blob(b"a" * 9, "ab"), blob(b"b" * 9, "cd")),
+            (blob(b"a" * 9, "ab"), Complete(b'"a"')),
+        ],
+        ids=repr,
+    )
+    def test_set_7_another_result_is_refused(
+        self, store: Store, first: Complete, other: Complete
+    ) -> None:
+        submit(store, draft())
+        lease = lease_one(store)
+        accepted = settle(store, lease, first)
+        before = get(store)
+        assert type(again(store, lease, other)) is LeaseLostError
+        assert again(store, lease, first) == accepted
+        assert get(store) == before
+        assert events(store)[-2:] == [Event.COMPLETED, Event.VERSION_MISMATCH]
+
+    @pytest.mark.parametrize(
+        ("first", "other"),
+        [
+            (Complete(b'"a"'), Complete(b'"a"', note=b'"b"')),
+            (Complete(b"a", codec="pickle"), Complete(b"b", codec="pickle")),
+            (blob(b"a" * 9, "ab"), blob(b"a" * 9, "cd")),
+            (blob(b"a" * 9, "ab", "pickle"), blob(b"b" * 9, "cd", "pickle")),
+            (Complete(), Complete(b'"b"')),
+        ],
+        ids=repr,
+    )
+    def test_set_7_what_is_or_may_be_the_same_result_is_not(
+        self, store: Store, first: Complete, other: Complete
+    ) -> None:
+        submit(store, draft())
+        lease = lease_one(store)
+        accepted = settle(store, lease, first)
+        assert again(store, lease, other) == accepted
+        assert events(store)[-1] is Event.COMPLETED
+
+    def test_set_7_also_another_result_within_one_exchange(self, store: Store) -> None:
+        submit(store, draft())
+        lease = lease_one(store)
+        first, other = (
+            Settlement("job", lease.version, Complete(result)) for result in (b'"a"', b'"b"')
+        )
+        settled, refused, repeated = store.exchange([first, other, first]).settled
+        assert settled == repeated
+        assert type(refused) is LeaseLostError
+        assert get(store).result_data == b'"a"'
+
+    def test_set_7_nothing_is_compared_with_a_result_that_is_gone(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        submit(store, draft(result_ttl_seconds=10))
+        lease = lease_one(store)
+        accepted = settle(store, lease, Complete(b'"a"'))
+        clock.advance(11)
+        clean(store)
+        assert again(store, lease, Complete(b'"b"')) == accepted
 
     def test_set_7_nothing_but_complete_differs_from_an_end_as_cancelled(
         self, store: Store

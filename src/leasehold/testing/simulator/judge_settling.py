@@ -25,7 +25,8 @@ def judge_settlement(
     job = held(model, *key)
     if job is None:
         before = model.settled.get(key)
-        if before is not None and key[0] in model.jobs and _is_alike(settlement.outcome, *before):
+        there = model.jobs.get(key[0])
+        if before is not None and there is not None and _is_alike(settlement, there, *before):
             _judge_repeated(model, settlement, before[1], answer)
         else:
             judge_refusal(model, *key, answer)
@@ -56,8 +57,12 @@ def judge_settlement(
     model.move(job, event, status)
 
 
-def _is_alike(outcome: Outcome, said: Outcome, answered: Settled) -> bool:
+def _is_alike(settlement: Settlement, job: ModelJob, said: Outcome, answered: Settled) -> bool:
     """Whether an outcome may have led where one that was said before has led."""
+    outcome = settlement.outcome
+    if isinstance(outcome, Complete) and isinstance(said, Complete):
+        is_kept = (job.status, job.version) == (Status.COMPLETED, settlement.version)
+        return not is_kept or outcome.result == said.result
     if answered.status is Status.CANCELLED:
         return not isinstance(outcome, Complete)
     return type(outcome) is type(said)

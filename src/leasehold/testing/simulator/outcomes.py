@@ -13,7 +13,9 @@ def draw_outcome(random: Random, *, quiet: bool) -> Outcome:
     """Anything; once the run is quiet, only what brings a job nearer to its end."""
     luck = random.random()
     if luck < 0.55:
-        return Complete(b'"done"', b'"noted"' if luck < 0.1 else None)
+        return Complete(
+            b'"done"' if luck < 0.45 else b'"done anew"', b'"noted"' if luck < 0.1 else None
+        )
     if luck < 0.80 or quiet:
         return Fail(_FAILED)
     if luck < 0.84:

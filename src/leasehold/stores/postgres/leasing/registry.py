@@ -25,10 +25,12 @@ FORGET_WORKERS: Final = """
     DELETE FROM worker USING unnest($1::text[], $2::integer[]) AS over (id, life)
     WHERE worker.id = over.id AND worker.life = over.life
 """
-# Guard: the entry is that consumer's own, and not one of its successor under the same name.
+# Guard: the entry is that consumer's own, and not one of its successor under the same name; nor
+# does another consumer of that name hold a job.
 FORGET_CONSUMER: Final = """
     DELETE FROM worker WHERE id = $1 AND is_consumer
         AND host IS NOT DISTINCT FROM $2 AND pid IS NOT DISTINCT FROM $3
+        AND id NOT IN (SELECT worker FROM running)
 """
 # Guard of the update: the entry is not a registered worker's.
 NOTE_CONSUMER: Final = """

@@ -96,6 +96,7 @@ SETTLED_UNDER: Final = """
     SELECT outcome, after, attempts FROM attempt
     WHERE seq = $1 AND version = $2 AND expires_at IS NULL
 """
+RESULT_OF: Final = "SELECT result, coalesce(result_codec, 'json') FROM finished WHERE seq = $1"
 _COUNT_EVENT: Final = {
     "running": "UPDATE running SET events = events + 1 WHERE seq = $1",
     "waiting": "UPDATE waiting SET events = events + 1 WHERE seq = $1",
@@ -156,6 +157,10 @@ class Histories:
         if row is None:
             return None
         return Settled(job.id, version, EVENT_OF[row[0]], STATUS_OF[row[1]], row[2])
+
+    def result_of(self, job: JobState) -> tuple[bytes, str] | None:
+        row: Any = self._step.execute(RESULT_OF, (job.seq,)).fetchone()
+        return None if row is None or row[0] is None else (bytes(row[0]), row[1])
 
     def tell(
         self,

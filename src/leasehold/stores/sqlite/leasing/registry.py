@@ -18,9 +18,11 @@ from leasehold.stores.sqlite.writing.step import Step
 ADD: Final = "INSERT OR REPLACE INTO worker VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, ?)"
 # Guard: the entry is that life's own, and not one of its successor under the same name.
 FORGET_WORKER: Final = "DELETE FROM worker WHERE id = ? AND life = ?"
-# Guard: the entry is that consumer's own, and not one of its successor under the same name.
+# Guard: the entry is that consumer's own, and not one of its successor under the same name; nor
+# does another consumer of that name hold a job.
 FORGET_CONSUMER: Final = """
     DELETE FROM worker WHERE id = ? AND is_consumer AND host IS ? AND pid IS ?
+        AND id NOT IN (SELECT worker FROM running)
 """
 # Guard of the update: the entry is not a registered worker's.
 NOTE_CONSUMER: Final = """

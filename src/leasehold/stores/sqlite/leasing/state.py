@@ -80,6 +80,11 @@ SETTLED_UNDER: Final = f"""
     SELECT outcome, after, {whole("attempts")} FROM attempt
     WHERE seq = ? AND version = ? AND expires_at IS NULL
 """  # noqa: S608  # our own names
+# A damaged cell must not stop the write: what is no blob is no result, and any codec is readable.
+RESULT_OF: Final = """
+    SELECT result, CAST(coalesce(result_codec, 'json') AS BLOB) FROM finished
+    WHERE seq = ? AND typeof(result) = 'blob'
+"""
 INSERT_FINISHED: Final = f"INSERT INTO finished VALUES ({', '.join('?' * 11)})"  # noqa: S608  # placeholders
 
 _COUNT_EVENT: Final = {
@@ -142,6 +147,10 @@ class Histories:
         if row is None or row[0] not in EVENT_OF or row[1] not in STATUS_OF:
             return None
         return Settled(job.id, version, EVENT_OF[row[0]], STATUS_OF[row[1]], row[2])
+
+    def result_of(self, job: JobState) -> tuple[bytes, str] | None:
+        row: Any = self._step.execute(RESULT_OF, (job.seq,)).fetchone()
+        return None if row is None else (row[0], row[1].decode(errors="replace"))
 
     def tell(
         self,

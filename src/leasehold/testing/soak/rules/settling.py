@@ -147,7 +147,27 @@ def _may_be_repeated(step: Step, settlement: Settlement) -> bool:
         return False
     said, answered = before
     cancelled = answered.status is Status.CANCELLED and not isinstance(settlement.outcome, Complete)
-    return cancelled or type(said.outcome) is type(settlement.outcome)
+    alike = type(said.outcome) is type(settlement.outcome)
+    return cancelled or (alike and not _has_another_result(step, settlement))
+
+
+def _has_another_result(step: Step, settlement: Settlement) -> bool:
+    """Whether the job was completed by this holder, with a result that is kept and is not this."""
+    job, outcome = step.after.jobs.get(settlement.job_id), settlement.outcome
+    if job is None or not isinstance(outcome, Complete):
+        return False
+    completed = (job.status, job.lease_version) == (Status.COMPLETED, settlement.version)
+    return completed and job.result_data not in (None, outcome.result)
+
+
+def _may_have_lost_its_result(step: Step, settlement: Settlement) -> bool:
+    job = step.after.jobs.get(settlement.job_id)
+    return (
+        job is not None
+        and isinstance(settlement.outcome, Complete)
+        and job.result_data is None
+        and job.result_ttl_seconds is not None
+    )
 
 
 @rule("SET-7")
@@ -160,6 +180,8 @@ def a_repeated_settlement_is_answered_as_the_first_time(step: Step) -> int:
         if not any(each.lease_version == key[1] for each in step.store.attempts(key[0])):
             check_refusal(step, settlement.job_id, answer)
             continue
+        if _may_have_lost_its_result(step, settlement):
+            continue  # It was compared if the result is still there, which nobody can see.
         _, first = step.book.settled[key]
         assert isinstance(answer, Settled), f"{settlement} was {first}, and now {answer!r}"
         again = msgspec.structs.replace(answer, run_at=first.run_at)

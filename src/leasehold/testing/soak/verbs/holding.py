@@ -172,7 +172,9 @@ def _outcome(scene: Scene) -> Outcome:
     random = scene.random
     luck = random.random()
     if luck < 0.45:
-        return Complete(random.choice((b'"done"', None)), random.choice((None, b'"noted"')))
+        return Complete(
+            random.choice((b'"done"', b'"done anew"', None)), random.choice((None, b'"noted"'))
+        )
     if luck < 0.75:
         failed = Fail(_ERROR)
         if scene.has(Feature.BREAKERS):
