@@ -176,7 +176,7 @@ def test_normal_durability_keeps_a_consistent_past_and_repeats_no_version(
 def test_a_crash_while_recovering_from_a_crash_does_no_harm(folder: Path) -> None:
     recording = record(folder, "full")
     images = list(crash_images(recording.operations, SEEDS[0]))
-    for point, how, image in images[:: len(images) // 20]:
+    for point, how, image in images[:: len(images) // drawn(20)]:
         with disk_under_sqlite() as disk:
             store = open_image(folder / "image", image, "full")
             found = content(store)
