@@ -341,7 +341,9 @@ def test_a_stale_acknowledgement_changes_no_result(on_disk: Callable[..., TaskQu
     lease = queue.lease(wait=0)
     assert lease is not None
     first = queue.ack(lease, BIG)
-    assert queue.ack(lease, BIG + "again") == first
+    assert queue.ack(lease, BIG) == first
+    with pytest.raises(LeaseLostError, match="another result"):
+        queue.ack(lease, BIG + "again")
     with pytest.raises(LeaseLostError):
         queue.nack(lease, "stale")
     assert job.result(0) == BIG
