@@ -33,6 +33,10 @@ ROOM = shutil.disk_usage(IN_MEMORY).free if os.path.isdir(IN_MEMORY) else 0
 if "TMPDIR" not in os.environ and ROOM >= ROOM_NEEDED:
     os.environ["TMPDIR"] = tempfile.tempdir = IN_MEMORY
 
+# A forked child must not be the one that takes away what earlier tests have left behind: gRPC's
+# servers, for one, would wait there for ever for threads that the child does not have.
+os.register_at_fork(before=gc.collect, after_in_child=gc.disable)
+
 # No timing assertions, here neither: a machine that is busy fails no property.
 hypothesis.settings.register_profile("leasehold", deadline=None)
 hypothesis.settings.load_profile("leasehold")
