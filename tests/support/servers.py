@@ -8,7 +8,6 @@ tests are skipped with a message; with CI=true they fail.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import glob
 import importlib.util
 import os
@@ -22,6 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
+
+from support.debian import installed
 
 if TYPE_CHECKING:
     from leasehold.stores.postgres.server.address import Address
@@ -78,20 +79,6 @@ def _programs() -> Path | None:
     return next((each for each in places if (each / "postgres").exists()), None)
 
 
-def _installed() -> Path | None:
-    """Debian's package, installed by the first of the processes that test."""
-    if os.geteuid() != 0 or shutil.which("apt-get") is None:
-        return None
-    with open(Path(tempfile.gettempdir()) / "leasehold-apt.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if (programs := _programs()) is not None:
-            return programs
-        quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        install = ["apt-get", "install", "-qq", "--no-install-recommends", "postgresql"]
-        subprocess.run(install, check=False, env=quiet, stdout=subprocess.DEVNULL)
-    return _programs()
-
-
 class Server:
     """A server of the tests' own."""
 
@@ -146,7 +133,7 @@ class Server:
 @contextlib.contextmanager
 def own_server(*, durable: bool = False) -> Iterator[Server]:
     """A server that a test may stop and start."""
-    programs = _programs() or _installed()
+    programs = _programs() or installed("postgresql", _programs)
     if programs is None:
         message = (
             f"no PostgreSQL server: give its URL in {POSTGRES_URL}, install PostgreSQL, "

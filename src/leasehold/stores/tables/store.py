@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from typing import Any, Protocol
@@ -41,7 +42,7 @@ class MetricsOf(Protocol):
     def __call__(self, db: Any, now: int, lost: Collection[str] = (), /) -> LifetimeReader: ...
 
 
-class TableStore:
+class TableStore(ABC):
     """What a store says with its own classes, it hands in as these attributes."""
 
     _database: TableDatabase
@@ -50,9 +51,9 @@ class TableStore:
     _failures: Callable[[Any], TableFailures]
     _metrics: MetricsOf
 
+    @abstractmethod
     def _lost_workers(self, db: Any) -> Collection[str]:
         """Workers proved dead whose jobs are not taken back yet."""
-        raise NotImplementedError
 
     # -- looking -----------------------------------------------------------------------------
 
