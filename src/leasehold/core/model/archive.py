@@ -21,7 +21,9 @@ ERROR_CHARS: Final = 500
 SUMMARY_BYTES: Final = 4 * RESULT_SUMMARY_CHARS
 """Enough bytes for a summary, whatever its characters take in UTF-8."""
 
-_NOT_KEPT: Final = ("priority_min", "priority_max", "idempotency_key", "limit_key", "text")
+_NOT_KEPT: Final = (
+    "priority_min", "priority_max", "idempotency_key", "limit_key", "text", "has_parent",
+)  # fmt: skip
 
 
 class ArchivedJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -137,7 +139,7 @@ class ArchivePlace(NamedTuple):
 def check_filter(where: JobFilter) -> None:
     """Refuse to search for what the archive does not keep."""
     for name in _NOT_KEPT:
-        if getattr(where, name) is not None:
+        if getattr(where, name) not in (None, False):
             raise InvalidJobError(
                 f"the archive keeps no {name.removesuffix('_min').removesuffix('_max')}: search it "
                 "by ids, queue, status, task, created_from, created_before, metadata, parent_id "
