@@ -58,6 +58,9 @@ reference:
 - BLO-2  A reference is kept as it is, codec and all, for the job and for every job of a schedule,
          and a search for its key as text finds the jobs whose payload it is.
 - BLO-3  Under one idempotency key, two references to the same data are the same payload.
+- BLO-10  A reference names a blob that was written for this very job, or for this schedule. Another
+         one is refused: of a submit and of a schedule by InvalidJobError, of a result by a
+         permanent failure with PayloadError.
 """
 
 from __future__ import annotations
