@@ -7,7 +7,7 @@ checked its input before it changes anything is atomic.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from typing import Any, Final
 
@@ -156,6 +156,8 @@ class State:
         self.finished = Finished()
         self.settings = SettingsInForce.of(0, {})
         self.tokens: dict[str, Token] = {}
+        self.ended_sessions: dict[str, Sequence[str]] = {}
+        """By the name of their token."""
         """By the hash of their secret."""
         self.operations: dict[str, Operation] = {}
         """By id, in the order in which they began."""

@@ -21,7 +21,7 @@ from leasehold.core.rules import failures, history, metrics
 from leasehold.core.rules.lifetime import LifetimeReader, QueueLifetime, lifetimes
 from leasehold.core.rules.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, QueueMetrics
 from leasehold.core.rules.timeline import ResolutionName, Timeline, timeline
-from leasehold.core.rules.tokens import create_token, revoke_token
+from leasehold.core.rules.tokens import create_token, end_session, is_over, revoke_token
 from leasehold.env import from_micros
 from leasehold.stores.tables import cleanup, records, setting_verbs
 from leasehold.stores.tables.database import TableDatabase
@@ -196,6 +196,16 @@ class TableStore(ABC):
     def revoke_token(self, name: str, *, actor: str) -> Token:
         return self._database.write(
             lambda step: revoke_token(TokenShelf(step, self._tokens(step.db)), name, actor)
+        )
+
+    def end_session(self, token: str, session: str) -> None:
+        self._database.write(
+            lambda step: end_session(TokenShelf(step, self._tokens(step.db)), token, session)
+        )
+
+    def is_session_over(self, token: str, session: str) -> bool:
+        return self._database.look(
+            lambda db: is_over(self._tokens(db).ended_sessions(token), session)
         )
 
     def signing_key(self) -> bytes:

@@ -411,6 +411,12 @@ class Channel:
     def revoke_token(self, name: str, *, actor: str) -> Token:
         return self._world.store.revoke_token(name, actor=actor)
 
+    def end_session(self, token: str, session: str) -> None:
+        self._world.store.end_session(token, session)
+
+    def is_session_over(self, token: str, session: str) -> bool:
+        return self._world.store.is_session_over(token, session)
+
     def signing_key(self) -> bytes:
         return self._world.store.signing_key()
 
