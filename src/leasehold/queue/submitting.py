@@ -331,6 +331,10 @@ class Submitting:
 
     # -- inside ------------------------------------------------------------------------------
 
+    def own_id(self, queue: str, name: str) -> str:
+        """The id of a job that is named by us."""
+        return self._drafting.own_id(queue, name)
+
     def draft_of(self, job: NewJob) -> tuple[BaseTask[..., Any], Draft]:
         """A job that was given as a value, and its task."""
         return self._drafting.draft_of(job)
