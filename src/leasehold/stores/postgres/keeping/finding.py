@@ -21,7 +21,7 @@ from leasehold.env import from_micros
 from leasehold.stores.postgres.keeping import archive
 from leasehold.stores.postgres.rules.known import load
 from leasehold.stores.postgres.server.connection import Connection
-from leasehold.stores.postgres.submitting.ended_dependents import STILL_NEEDED
+from leasehold.stores.postgres.submitting.ended_dependents import Dependents
 from leasehold.stores.postgres.submitting.lanes import STATS
 from leasehold.stores.tables import cleanup
 from leasehold.stores.tables.lanes import stats
@@ -39,7 +39,7 @@ _QUEUE: Final = """
 ENDED: Final = f"""
     SELECT finished_at, seq, finished_at, {_QUEUE} FROM finished
     WHERE status = $4 AND (finished_at, seq) > ($1, $2)
-        AND finished_at <= $6 AND NOT ({STILL_NEEDED})
+        AND finished_at <= $6 AND NOT ({Dependents.still_needed()})
     ORDER BY finished_at, seq LIMIT $3
 """  # noqa: S608  # our own words
 RESULTS: Final = """

@@ -10,11 +10,12 @@ from leasehold.core.model.codes import STATUS_OF
 from leasehold.core.model.queue_retention import QueueRetention
 from leasehold.core.model.retention import DAY_SECONDS, CleanUp, Scope
 from leasehold.core.rules.cleanup_store import EndedJob, Progress
+from leasehold.core.rules.ended_dependents import within_budget
 from leasehold.env import from_micros, to_micros
 from leasehold.stores.postgres.keeping import archive
 from leasehold.stores.postgres.keeping.erase import RECORDS_OF_A_JOB
 from leasehold.stores.postgres.keeping.finding import OLD_KEYS
-from leasehold.stores.postgres.submitting.ended_dependents import STILL_NEEDED, within_budget
+from leasehold.stores.postgres.submitting.ended_dependents import Dependents
 from leasehold.stores.postgres.writing.step import Step
 from leasehold.stores.tables import cleanup
 
@@ -25,7 +26,7 @@ STILL_ENDED: Final = f"""
     FROM finished
     JOIN job ON job.seq = finished.seq
     JOIN lane ON lane.id = job.lane
-    WHERE finished.seq = ANY($1) AND NOT ({STILL_NEEDED})
+    WHERE finished.seq = ANY($1) AND NOT ({Dependents.still_needed()})
 """  # noqa: S608  # our own words
 COUNT: Final = """
     SELECT job.lane, finished.status, count(*),
@@ -96,7 +97,9 @@ class Removal:
         cleanup.save(self._step.db, progress)
 
     def still_ended(self, keys: Sequence[int]) -> Sequence[EndedJob[int]]:
-        rows: Any = self._step.execute(STILL_ENDED, (list(within_budget(self._step, keys)),))
+        rows: Any = self._step.execute(
+            STILL_ENDED, (list(within_budget(Dependents(self._step), keys)),)
+        )
         return [
             EndedJob(seq, queue, STATUS_OF[status], ended_at)
             for seq, queue, status, ended_at in rows

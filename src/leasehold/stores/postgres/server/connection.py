@@ -28,6 +28,7 @@ from psycopg.types.string import BytesBinaryDumper, StrBinaryDumper
 from psycopg_pool import ConnectionPool
 
 from leasehold.stores.postgres.server.address import Address
+from leasehold.stores.tables.statements import Dialect
 
 Row = tuple[Any, ...]
 Pool: TypeAlias = "ConnectionPool[RawConnection]"
@@ -145,6 +146,9 @@ class BorrowedConnection(Connection):
 def columns(rows: Iterable[Sequence[Any]]) -> list[list[Any]]:
     """Rows as one list per column."""
     return [list(column) for column in zip(*rows, strict=True)]
+
+
+POSTGRES: Final = Dialect("= ANY({})", list)
 
 
 def unnested(types: str) -> str:

@@ -27,7 +27,7 @@ from leasehold.env import from_micros
 from leasehold.stores.sqlite.disk import space
 from leasehold.stores.sqlite.keeping import archive
 from leasehold.stores.sqlite.rules.known import load
-from leasehold.stores.sqlite.submitting.ended_dependents import STILL_NEEDED
+from leasehold.stores.sqlite.submitting.ended_dependents import Dependents
 from leasehold.stores.sqlite.submitting.gate import STATS
 from leasehold.stores.tables import cleanup
 from leasehold.stores.tables.lanes import stats
@@ -47,7 +47,7 @@ _QUEUE: Final = """
 IN_TROUBLE: Final = f"""
     SELECT finished_at, seq, finished_at, {_QUEUE} FROM finished
     WHERE status = :status AND status <> 5 AND (finished_at, seq) > (:major, :minor)
-        AND finished_at <= :latest AND NOT ({STILL_NEEDED})
+        AND finished_at <= :latest AND NOT ({Dependents.still_needed()})
     ORDER BY finished_at, seq LIMIT :rows
 """  # noqa: S608  # our own words
 COMPLETED: Final = f"""

@@ -15,12 +15,13 @@ from leasehold.core.model.codes import STATUS_OF
 from leasehold.core.model.queue_retention import QueueRetention
 from leasehold.core.model.retention import DAY_SECONDS, CleanUp, Scope
 from leasehold.core.rules.cleanup_store import EndedJob, Progress
+from leasehold.core.rules.ended_dependents import within_budget
 from leasehold.env import from_micros, to_micros
 from leasehold.stores.sqlite.disk import space
 from leasehold.stores.sqlite.keeping import archive
 from leasehold.stores.sqlite.keeping.finding import OLD_KEYS
 from leasehold.stores.sqlite.leasing.state import remove, state_of
-from leasehold.stores.sqlite.submitting.ended_dependents import STILL_NEEDED, within_budget
+from leasehold.stores.sqlite.submitting.ended_dependents import Dependents
 from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.tables import cleanup
 
@@ -32,7 +33,7 @@ STILL_ENDED: Final = f"""
     CROSS JOIN finished ON finished.seq = doomed.value
     JOIN job ON job.seq = finished.seq
     JOIN lane ON lane.id = job.lane
-    WHERE NOT ({STILL_NEEDED})
+    WHERE NOT ({Dependents.still_needed()})
 """  # noqa: S608  # our own words
 COUNT: Final = """
     SELECT job.lane, finished.status, count(*), max(finished.version),
@@ -108,7 +109,7 @@ class Removal:
 
     def still_ended(self, keys: Sequence[int]) -> Sequence[EndedJob[int]]:
         rows: Any = self._step.execute(
-            STILL_ENDED, {"seqs": _list(within_budget(self._step, keys))}
+            STILL_ENDED, {"seqs": _list(within_budget(Dependents(self._step), keys))}
         )
         return [
             EndedJob(seq, queue, STATUS_OF[status], ended_at)
