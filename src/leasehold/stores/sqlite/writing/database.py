@@ -296,7 +296,8 @@ class Database:
             if not _may_be_damage(error):
                 raise
         with self.read() as db, damaged_cells.without_damage(db), db:
-            return operation(db)
+            answer = operation(db)
+        return answer
 
     def now(self, db: Connection) -> int:
         """The store's time in microseconds, for who only looks."""
