@@ -40,7 +40,7 @@ _part: Final = msgspec.json.Decoder(Part)
 
 
 class TableOperations:
-    """See `leasehold.core.rules.operations.OperationShelf`."""
+    """See `leasehold.core.rules.operation_shelf.OperationShelf`."""
 
     to_change: ClassVar[Query] = BY_ID
     """Finds an operation, which nobody else changes until this write is over."""

@@ -17,9 +17,9 @@ from leasehold.core.rules.filter_orders import (
     is_oldest_first,
     narrowed,
 )
+from leasehold.core.rules.operation_shelf import Found
 from leasehold.core.rules.operations import (
     Advance,
-    Found,
     Operation,
     OperationDraft,
     Plan,

@@ -7,6 +7,6 @@ from leasehold.stores.tables.query import Query
 
 
 class Operations(TableOperations):
-    """See `leasehold.core.rules.operations.OperationShelf`."""
+    """See `leasehold.core.rules.operation_shelf.OperationShelf`."""
 
     to_change = Query(BY_ID.columns, f"{BY_ID.rest} FOR UPDATE")

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import select
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, Final, Protocol, TypeAlias, cast
 
@@ -141,6 +141,20 @@ class BorrowedConnection(Connection):
         _adapt(cursor.adapters)
         found: Cursor = cursor.execute(statement.encode(), values, binary=True)
         return found
+
+
+@contextmanager
+def one_moment(db: Connection) -> Iterator[None]:
+    """A transaction in which every statement sees the same."""
+    try:
+        with db.pipelined():
+            db.begin("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            yield
+            db.execute("COMMIT")
+    except BaseException:
+        with suppress(psycopg.Error):
+            db.raw.rollback()
+        raise
 
 
 def columns(rows: Iterable[Sequence[Any]]) -> list[list[Any]]:

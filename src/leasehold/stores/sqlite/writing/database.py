@@ -297,7 +297,7 @@ class Database:
                 raise
         with self.read() as db, damaged_cells.without_damage(db), db:
             answer = operation(db)
-        return answer
+        return answer  # noqa: RET504  # by its types, apsw might swallow an error
 
     def now(self, db: Connection) -> int:
         """The store's time in microseconds, for who only looks."""
