@@ -35,7 +35,8 @@ from leasehold.core.rules.moving import RowStore
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import LeaseholdError, LeaseLostError
 from leasehold.stores.postgres.clauses import WithoutLocalVerbs
-from leasehold.stores.postgres.keeping import archive, moving, pruning
+from leasehold.stores.postgres.keeping import moving, pruning
+from leasehold.stores.postgres.keeping.archive import Archive
 from leasehold.stores.postgres.leasing import held, registry, renew, sweep
 from leasehold.stores.postgres.leasing.exchange import exchange, exchange_once
 from leasehold.stores.postgres.leasing.held import HeldTransaction
@@ -84,7 +85,7 @@ class PostgresStore(WithoutLocalVerbs, TableStore):
     _schedules = SCHEDULES
     _settings = settings
     _tokens = Tokens
-    _archive = archive
+    _archive = Archive()
 
     def __init__(
         self, url: str, *, env: Env = SYSTEM, accelerator: Accelerator | None = None

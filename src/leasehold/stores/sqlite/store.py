@@ -39,7 +39,8 @@ from leasehold.env import SYSTEM, Env
 from leasehold.errors import LeaseholdError, LeaseLostError
 from leasehold.stores.sqlite.disk.connection import Durability
 from leasehold.stores.sqlite.disk.lock import LOCK_TIMEOUT_SECONDS
-from leasehold.stores.sqlite.keeping import archive, moving, pruning
+from leasehold.stores.sqlite.keeping import moving, pruning
+from leasehold.stores.sqlite.keeping.archive import Archive
 from leasehold.stores.sqlite.leasing import recover, registry, renew
 from leasehold.stores.sqlite.leasing.people import Desk
 from leasehold.stores.sqlite.leasing.recover import Holdings
@@ -91,7 +92,7 @@ class SQLiteStore(TableStore):
     _schedules = SCHEDULES
     _settings = settings
     _tokens = Tokens
-    _archive = archive
+    _archive = Archive()
 
     def __init__(
         self,

@@ -2,38 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
-
 from leasehold.core.model.archive import EVERYTHING, ArchivedJob, ArchivePage, ArchiveSpan
 from leasehold.core.model.retention import CleanUp
 from leasehold.core.model.search import JobFilter
 from leasehold.stores.tables import cleanup
+from leasehold.stores.tables.archive import TableArchive
 from leasehold.stores.tables.database import TableDatabase
-
-
-class ArchiveReading(Protocol):
-    """A store's module `keeping.archive`."""
-
-    def find(self, db: Any, job_id: str, /) -> ArchivedJob | None: ...
-
-    def search(
-        self,
-        db: Any,
-        where: JobFilter,
-        span: ArchiveSpan,
-        limit: int,
-        cursor: str | None,
-        /,
-        *,
-        slowest_first: bool,
-    ) -> ArchivePage: ...
 
 
 class KeepingVerbs:
     """Clean-ups and the archive."""
 
     _database: TableDatabase
-    _archive: ArchiveReading
+    _archive: TableArchive
 
     def cleanups(self, limit: int = 100) -> list[CleanUp]:
         return self._database.look(lambda db: list(cleanup.latest(db, limit)))
