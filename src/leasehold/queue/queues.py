@@ -94,7 +94,7 @@ class Queues:
         """
         if if_exists not in ("error", "keep", "update"):
             raise InvalidQueueError(f"if_exists is 'error', 'keep' or 'update', not {if_exists!r}")
-        config = QueueConfig.of(_plain(options))
+        config = QueueConfig.of(plain_rules(options))
         try:
             return self.store.create_queue(name, config, actor=self._actor)
         except QueueExistsError:
@@ -109,7 +109,7 @@ class Queues:
 
         Running workers, of all processes, follow at once.
         """
-        return self.store.update_queue(name, _plain(changes), actor=self._actor)
+        return self.store.update_queue(name, plain_rules(changes), actor=self._actor)
 
     def queue_config(self, name: str) -> QueueConfig:
         """A queue's rules; raises QueueNotFoundError for one that nobody ever heard of."""
@@ -191,7 +191,7 @@ class Queues:
         )
 
 
-def _plain(options: Mapping[str, Any]) -> dict[str, Any]:
+def plain_rules(options: Mapping[str, Any]) -> dict[str, Any]:
     """Options in the words of a QueueConfig: a retry may also be given as a list or a number, a
     retention as a mapping, and a time as text.
     """

@@ -12,7 +12,6 @@ from leasehold.core.contract.transactions import OwnConnection
 from leasehold.core.model.graph import Graph
 from leasehold.core.model.job import Draft, Job
 from leasehold.core.model.refusals import no_job
-from leasehold.core.model.status import Status
 from leasehold.env import Env
 from leasehold.errors import (
     InvalidJobError,
@@ -154,12 +153,8 @@ class Workflows:
         InvalidTransitionError if none of these jobs is dead or cancelled.
         """
         graph = self.graph(*jobs)
-        down = [
-            id_of(job)
-            for job in jobs
-            if graph.nodes[id_of(job)].status in (Status.DEAD, Status.CANCELLED)
-        ]
-        if not down:
+        job_ids = graph.to_replay(id_of(job) for job in jobs)
+        if not job_ids:
             first = graph.nodes[id_of(jobs[0])]
             raise InvalidTransitionError(
                 f"job {first.id} is {first.status}: only what is dead or cancelled can be replayed"
@@ -168,5 +163,4 @@ class Workflows:
         def replay(job_ids: Sequence[str]) -> Sequence[Job | LeaseholdError]:
             return self.store.replay(job_ids, reset_attempts=reset_attempts, actor=self._actor)
 
-        job_ids = graph.brought_down_by({graph.origin_of(job_id) for job_id in down} | set(down))
         return change_many(replay, job_ids, strict=False)
