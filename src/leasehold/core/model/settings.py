@@ -78,7 +78,7 @@ class SettingDefinition(msgspec.Struct, frozen=True, kw_only=True):
 
     def parse(self, text: str) -> SettingValue:
         """The value that a text stands for: a number, a duration such as 90s or 5m, or none."""
-        said = text.strip().lower()
+        said = "".join(text.split()).lower()
         if said == "none":
             if self.none_means is None:
                 raise self._refused(text)
