@@ -254,10 +254,8 @@ def _grant(state: State, record: Record, worker: str, now: datetime, micros: int
     record.moved_by = 0
     record.expires_at = state.now + micros
     record.reason = None
-    record.attempt_rows.append(AttemptRow(version, record.attempts, worker, state.now))
-    surplus = len(record.attempt_rows) - state.settings.attempt_records_max
-    if surplus > 0:
-        del record.attempt_rows[:surplus]
+    row = AttemptRow(version, record.attempts, worker, state.now)
+    record.attempt_rows = (*record.attempt_rows, row)[-state.settings.attempt_records_max :]
     state.step(record, Event.LEASED, Status.RUNNING, record.expires_at)
     return Lease(
         job_id=record.id,

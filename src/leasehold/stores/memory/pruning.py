@@ -153,7 +153,7 @@ class Keeper:
         del self._state.too_old_to_tell[-len(keys) :]
         for record in keys:
             record.history = []
-            record.attempt_rows = []
+            record.attempt_rows = ()
             record.error = None
         return len(keys)
 

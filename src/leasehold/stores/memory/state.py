@@ -47,7 +47,7 @@ from leasehold.stores.memory.heaps import HeapFigures
 from leasehold.stores.memory.lanes import Lanes
 from leasehold.stores.memory.links import Links
 from leasehold.stores.memory.meter import Meter, Spans
-from leasehold.stores.memory.record import Record
+from leasehold.stores.memory.record import EventRow, Record
 from leasehold.stores.memory.tallies import Failures, Workers
 
 # Enum members are slow to look up in Python 3.11, and these are asked for several times per job.
@@ -336,7 +336,16 @@ class State:
             # A history that was dropped, as a whole, does not begin anew.
             worker, version = holder or (record.worker, record.lease_version)
             record.history.append(
-                (self.now, event, before, record.status, worker, version, record.attempts, message)
+                EventRow(
+                    self.now,
+                    event,
+                    before,
+                    record.status,
+                    worker,
+                    version,
+                    record.attempts,
+                    message,
+                )
             )
         if self.feed is not None:
             self.feed.note_job(record.id, record.status, event, len(record.history))
