@@ -7,6 +7,7 @@ import pytest
 from cli.conftest import Shell
 from cli.seed import kill, run_here, store_of
 from cli.terminal import Terminal
+from leasehold import NewJob, Workflow
 from leasehold.cli.exits import Exit
 
 FIELDS = ["id", "ok", "status", "priority", "error"]
@@ -74,6 +75,21 @@ def test_retry_one_and_all_that_fit(shell: Shell) -> None:
     with store_of(shell) as queue:
         assert [queue.get(f"job-{n}").attempts for n in range(3)] == [1, 0, 0]
     assert "there is no job to replay" in shell.ok("retry", "--all", "--yes").err
+
+
+def test_retry_with_all_that_the_job_brought_down(shell: Shell) -> None:
+    with store_of(shell) as queue:
+        flow = Workflow("w")
+        for name, after in (("a", ()), ("b", "a"), ("c", "b")):
+            flow.add(name, NewJob("work"), after=after)
+        queue.submit_workflow(flow)
+        lease = queue.lease()
+        assert lease is not None
+        queue.nack(lease, "no", requeue=False)
+    assert shell.run("retry", "w:c").code != Exit.OK
+    assert shell.ok("retry", "--graph", "w:c").out.count("replayed") == 3
+    assert statuses(shell) == {"w:a": "pending", "w:b": "blocked", "w:c": "blocked"}
+    assert "--graph goes with jobs" in shell.run("retry", "--graph", "--all", "--yes").err
 
 
 def test_reprioritize(shell: Shell) -> None:

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from leasehold.cli import rules
 from leasehold.core.model.retry import RetryPolicy
+from leasehold.documents.described import described
 
 
 class Later(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,7 +74,7 @@ def test_what_does_not_fit_is_a_usage_error(given: Any, arguments: tuple[str, ..
 
 
 def test_help_comes_from_the_texts_below_the_fields(given: Any) -> None:
-    assert rules.described(Later) == {
+    assert described(Later) == {
         "limit": "How many at once.",
         "factor": "How fast they age.",
         "fifo_mode": "Strictly in order.",
@@ -84,7 +85,7 @@ def test_help_comes_from_the_texts_below_the_fields(given: Any) -> None:
 def test_without_source_there_are_no_texts_but_all_options() -> None:
     script = (
         "import msgspec\n"
-        "from leasehold.cli.rules import described\n"
+        "from leasehold.documents.described import described\n"
         "print(described(msgspec.defstruct('Made', [('one', int, 1)])))"
     )
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

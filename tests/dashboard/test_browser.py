@@ -26,7 +26,8 @@ AXE = (Path(__file__).parent / "vendor/axe.min.js").read_text(encoding="utf-8")
 PAGES = (
     "", "queues", "jobs", "failures", "dead-letters", "schedules", "workers", "health", "settings",
     "audit", "queue?name=mail", "confirm?order=pause-queue&queue=mail", "jobs?q=stauts:dead",
-    "operations", "confirm?order=discard-letters",
+    "operations", "confirm?order=discard-letters", "workflows", "queue-rules?name=mail",
+    "workflow?id=flow-1", "jobs?show=worker,metadata,parent",
 )  # fmt: skip
 RUN_AXE = "axe.run({resultTypes: ['violations'], runOnly: ['wcag2a', 'wcag2aa']})"
 LOUD = ("error", "warning")
@@ -106,7 +107,7 @@ def served() -> Iterator[tuple[Browser, Service, TaskQueue]]:
     with browser() as chromium, serving(store, beside=dashboard_routes, wrap=behind_proxy) as one:
         queue.create_queue("mail", max_depth=10)
         queue.schedule("ping", "net:ping", Every(3600), queue="mail")
-        flow = Workflow()
+        flow = Workflow("flow-1")
         flow.add("first", NewJob("etl:fetch", queue="flow"))
         flow.add("second", NewJob("etl:load", queue="flow"), after="first")
         queue.submit_workflow(flow)
@@ -232,6 +233,8 @@ def test_keys(shop: Shop) -> None:
         expect(page.locator("tr[aria-selected]")).to_have_attribute(
             "data-row", f"keyed-0{shop.root}"
         )
+        page.keyboard.press("x")
+        expect(page.locator("[data-chosen]")).to_have_text("To the 1 selected:")
         page.keyboard.press("?")
         expect(page.locator("#keys")).to_be_visible()
         page.keyboard.press("Escape")
@@ -256,6 +259,58 @@ def test_without_scripts_everything_can_be_read_and_done(shop: Shop) -> None:
         page.get_by_role("button", name="Log out").click()
         page.goto(shop.url("queues"))
         expect(page.locator("h1")).to_have_text("Log in")
+
+
+def test_rows_that_were_ticked_are_asked_about_and_no_others(shop: Shop) -> None:
+    queue = f"ticked{shop.root.replace('/', '-')}"
+    for _ in range(3):
+        shop.queue.submit("a", queue=queue)
+    with shop.page("operator") as page:
+        page.goto(shop.url(f"jobs?q=queue:{queue}"))
+        for row in range(2):
+            page.locator(".pick input").nth(row).check()
+        expect(page.locator("[data-chosen]")).to_have_text("To the 2 selected:")
+        page.get_by_role("button", name="Cancel…").click()
+        expect(page.locator("h1")).to_have_text("Cancel the 2 selected jobs?")
+        page.get_by_role("button", name="Cancel 2 jobs").click()
+        expect(page.locator("main")).to_contain_text("done")
+    assert shop.queue.count(queue=queue, status="cancelled").jobs == 2
+
+
+def test_a_search_is_completed_word_by_word(shop: Shop) -> None:
+    with shop.page("operator") as page:
+        page.goto(shop.url("jobs"))
+        page.locator("input[type=search]").press_sequentially("queue:mail sta")
+        options = page.locator("#completions option")
+        expect(options).to_have_count(9)
+        expect(options.first).to_have_attribute("value", "queue:mail status:")
+
+
+def test_the_colours_are_the_browsers_or_those_that_were_chosen(shop: Shop) -> None:
+    colour = "getComputedStyle(document.body).colorScheme"
+    with shop.page("operator", java_script_enabled=False, color_scheme="light") as page:
+        page.goto(shop.url("jobs?q=status:dead"))
+        page.get_by_role("button", name="dark").click()
+        assert page.url.endswith("/jobs?q=status:dead")
+        expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+        assert page.evaluate(colour) == "dark"
+        page.get_by_role("button", name="system").click()
+        assert page.evaluate(colour) == "light dark"
+
+
+def test_a_rule_is_changed_in_its_form(shop: Shop) -> None:
+    name = f"ruled{shop.root.replace('/', '-')}"
+    shop.queue.create_queue(name)
+    with shop.page("operator") as page:
+        page.goto(shop.url(f"queue?name={name}"))
+        page.get_by_role("link", name="Change the rules").click()
+        page.get_by_label("max depth").fill("many")
+        page.get_by_role("button", name="Save the rules").click()
+        expect(page.locator("#problem")).to_contain_text("max_depth must be a whole number")
+        page.get_by_label("max depth").fill("40")
+        page.get_by_role("button", name="Save the rules").click()
+        expect(page.locator(".notice")).to_contain_text("Rules changed: 1.")
+    assert shop.queue.queue_config(name).max_depth == 40
 
 
 def test_hostile_names_do_nothing(shop: Shop) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from leasehold.cli.command import command
+from leasehold.cli.jobref import job_id_of
 from leasehold.cli.orders import Chosen, Order, give, takes_jobs
 from leasehold.cli.session import Session
 from leasehold.core.model.status import Status
@@ -14,7 +15,10 @@ from leasehold.core.rules.filter_orders import ReplayAll
 @command()
 @takes_jobs
 @click.option("--reset-attempts", is_flag=True, help="With all attempts again, not one more.")
-def retry(session: Session, *, chosen: Chosen, reset_attempts: bool) -> None:
+@click.option("--graph", is_flag=True,
+              help="Of a workflow: also the job with which the trouble began, and all that ended "
+              "because of it.")  # fmt: skip
+def retry(session: Session, *, chosen: Chosen, reset_attempts: bool, graph: bool) -> None:
     """Give dead or cancelled jobs another chance.
 
     Each is pending again, with one attempt more. Several jobs may be named, each by its id or
@@ -23,8 +27,11 @@ def retry(session: Session, *, chosen: Chosen, reset_attempts: bool) -> None:
 
     \b
     Examples: queuectl retry 0192ab
+              queuectl retry --graph 0192ab
               queuectl retry --task mail:send --error timeout --reset-attempts --yes
     """
+    if graph:
+        chosen = chosen._replace(jobs=_with_graph(session, chosen.jobs))
     order = Order(
         verb="replay",
         done="replayed",
@@ -35,3 +42,12 @@ def retry(session: Session, *, chosen: Chosen, reset_attempts: bool) -> None:
         unless_said=frozenset({Status.DEAD}),
     )
     give(session, order, chosen)
+
+
+def _with_graph(session: Session, named: tuple[str, ...]) -> tuple[str, ...]:
+    """These jobs and those that a replay from them concerns, dependencies first."""
+    if not named:
+        raise click.UsageError("--graph goes with jobs that you name")
+    job_ids = [job_id_of(session, each) for each in named]
+    concerned = session.queue.graph(*job_ids).to_replay(job_ids)
+    return tuple(dict.fromkeys((*concerned, *job_ids)))

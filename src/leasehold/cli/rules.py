@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import ast
-import inspect
-import re
 import types
 from collections.abc import Callable
 from contextlib import suppress
 from enum import Enum
 from functools import wraps
-from textwrap import dedent
 from typing import Any, Final, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 import click
@@ -18,6 +14,7 @@ import msgspec
 
 from leasehold.cli.options import DURATION
 from leasehold.core.model.queue_config import QueueConfig
+from leasehold.documents.described import described
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -81,24 +78,6 @@ def rule_options(function: F) -> F:
     for name in reversed(names):
         decorated = _option(name, hints[name], documented.get(name, ""))(decorated)
     return cast("F", decorated)
-
-
-def described(struct: type) -> dict[str, str]:
-    """What the code says of each field: the text below it. Empty where there is no source."""
-    try:
-        [body] = ast.parse(dedent(inspect.getsource(struct))).body
-    except (OSError, TypeError, SyntaxError, ValueError):
-        return {}
-    assert isinstance(body, ast.ClassDef)
-    found: dict[str, str] = {}
-    for field, text in zip(body.body, body.body[1:], strict=False):
-        match (field, text):
-            case (
-                ast.AnnAssign(target=ast.Name(id=name)),
-                ast.Expr(value=ast.Constant(value=str(words))),
-            ):
-                found[name] = re.sub(r"\s+", " ", words).strip()
-    return found
 
 
 def _option(name: str, hint: Any, text: str) -> Callable[[Any], Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import mimetypes
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import replace
 from importlib.resources import files
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlsplit
@@ -33,17 +34,22 @@ from leasehold.dashboard.pages import (
     operations,
     overview,
     queues,
+    rules,
     tables,
+    workflows,
 )
 from leasehold.dashboard.searching import SearchError
 from leasehold.dashboard.session import COOKIE, Sessions, forget, keep
 from leasehold.dashboard.shown import link, templates
+from leasehold.dashboard.theme import THEMES, keep_theme, page_before, theme_of
 from leasehold.dashboard.visit import Desk, Page, Visit
 from leasehold.env import SYSTEM
 from leasehold.errors import (
     CodedError,
     ForbiddenError,
+    InvalidQueueError,
     InvalidRequestError,
+    InvalidSettingError,
     StoreError,
     UnauthenticatedError,
 )
@@ -79,14 +85,17 @@ PAGES: Final[tuple[tuple[str, str, str, View, tuple[Role, ...]], ...]] = (
     ("jobs", "jobs", "Jobs", jobs.jobs, LOOKING),
     ("failures", "failures", "Failures", failures.failures, OVERSEERS),
     ("dead-letters", "dead-letters", "Dead letters", letters.letters, OVERSEERS),
+    ("workflows", "workflows", "Workflows", workflows.workflows, OVERSEERS),
     ("schedules", "schedules", "Schedules", tables.schedules, OVERSEERS),
     ("workers", "workers", "Workers", tables.workers, OVERSEERS),
     ("operations", "operations", "Operations", operations.operations, OVERSEERS),
     ("health", "health", "Health", tables.health, OVERSEERS),
-    ("settings", "settings", "Settings", tables.settings, OVERSEERS),
+    ("settings", "settings", "Settings", rules.settings, OVERSEERS),
     ("audit", "audit", "Audit", tables.audit, ADMIN),
     ("queue", "", "", queues.queue, LOOKING),
+    ("queue-rules", "", "", rules.queue_rules, LOOKING),
     ("job", "", "", job.job, LOOKING),
+    ("workflow", "", "", workflows.workflow, OVERSEERS),
     ("operation", "", "", operations.operation, OVERSEERS),
     ("failure", "", "", failures.failure, OVERSEERS),
 )
@@ -129,6 +138,7 @@ def _app(api: Api) -> Starlette:
         Route("/logout", face.logout, methods=["POST"]),
         Route("/confirm", face.confirm),
         Route("/do", face.do, methods=["POST"]),
+        Route("/theme", face.theme, methods=["POST"]),
         Route("/static/{name}", face.static),
     ]
     handlers: dict[Any, Any] = {
@@ -163,7 +173,7 @@ class _Face:
 
     def _show(self, request: Request, view: View, roles: tuple[Role, ...]) -> Response:
         caller = self._caller(request)
-        visit = Visit(caller, request.query_params)
+        visit = Visit(caller, request.query_params, theme_of(request))
         if view is overview.overview and not visit.may_any(OVERSEERS):
             return _see("queues")
         caller.check_role(roles)
@@ -199,6 +209,12 @@ class _Face:
         kept = {"Cache-Control": "public, max-age=31536000, immutable"}
         media = mimetypes.guess_type(name)[0] or "application/octet-stream"
         return Response(self.files[name], 200, HEADERS | kept, media)
+
+    async def theme(self, request: Request) -> Response:
+        form = await self._form(request)
+        response = _see(_inside(page_before(request)))
+        keep_theme(response, form.get("theme", ""), request)
+        return response
 
     # -- who is there ----------------------------------------------------------------------------
 
@@ -271,7 +287,14 @@ class _Face:
             action = order_named(name)
             caller.check_role(action.roles)
             fields = fields_of(pairs)
-            count = self.api.guarded(lambda: action.do(self.desk, caller, fields))
+            try:
+                count = self.api.guarded(lambda: action.do(self.desk, caller, fields))
+            except (InvalidQueueError, InvalidSettingError) as error:
+                if action.again is None:
+                    raise
+                page = action.again(self.desk, fields, str(error))
+                visit = Visit(caller, request.query_params, theme_of(request))
+                return self._render(visit, replace(page, status=status_of(error)))
             if isinstance(count, Operation):
                 return _see(link("operation", id=count.id))
             back = action.back(fields)
@@ -303,7 +326,8 @@ class _Face:
             "may_order": visit.may("operator"),
             "may_follow": visit.may_any(OVERSEERS),
             "store_name": str(self.desk.queue.describe().get("path") or "")[-60:],
-            "query": visit.query,
+            "theme": visit.theme,
+            "themes": THEMES,
             "done": done,
             **page.values,
         }

@@ -9,8 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from leasehold.dashboard.queue_rules import RULE_NAMES
+from leasehold.dashboard.searching import quoted
 from leasehold.errors import InvalidRequestError
 
+CHOSEN: Final = "chosen"
+"""The ids of jobs whose rows are ticked: the one field that may come more than once."""
 _LETTERS: Final = "queue task agreed"
 _FOUND: Final = "q agreed"
 _FIELDS: Final = {
@@ -34,6 +38,10 @@ _FIELDS: Final = {
     "run-schedule": "name",
     "pause-schedule": "name",
     "resume-schedule": "name",
+    "update-queue": f"queue shown {' '.join(RULE_NAMES)}",
+    "set-setting": "name value",
+    "unset-setting": "name",
+    "replay-graph": "job_id workflow reset",
 }
 """By order, what its forms may say beside its name."""
 FIELDS_OF: Final = {order: frozenset(names.split()) for order, names in _FIELDS.items()}
@@ -42,11 +50,20 @@ FIELDS_OF: Final = {order: frozenset(names.split()) for order, names in _FIELDS.
 def fields_of(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
     """The fields of an order, whose name is one of them; raises InvalidRequestError."""
     fields: dict[str, str] = {}
+    chosen: list[str] = []
     for name, value in pairs:
+        if name == CHOSEN:
+            chosen.append(value)
+            continue
         if name in fields:
             raise InvalidRequestError(f"the form says {name!r} twice")
         fields[name] = value
     order = fields.get("order", "")
+    if chosen:
+        if "q" not in FIELDS_OF.get(order, frozenset()):
+            raise InvalidRequestError(f"the order {order!r} takes no field {CHOSEN!r}")
+        # Who has ticked rows means those, not all that the search finds.
+        fields["q"] = " ".join(f"id:{quoted(each)}" for each in chosen)
     unknown = sorted(fields.keys() - {"order"} - FIELDS_OF.get(order, frozenset()))
     if order in FIELDS_OF and unknown:
         raise InvalidRequestError(f"the order {order!r} takes no field {unknown[0]!r}")

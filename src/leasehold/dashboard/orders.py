@@ -6,86 +6,27 @@ than one job, is asked about on a page of the server's, which says how many jobs
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Final
 
-from leasehold.core.model.job import Job
 from leasehold.core.model.status import Status
-from leasehold.core.model.tokens import Role
 from leasehold.core.rules.filter_orders import CancelAll, ReplayAll, ReprioritizeAll
-from leasehold.core.rules.operations import Operation, OperationDraft, Plan, is_undoable
+from leasehold.core.rules.operations import Operation, OperationDraft, is_undoable
+from leasehold.dashboard.action import OPERATOR, Action, Fields, Question, given, operation_of
 from leasehold.dashboard.bulk import BULK
+from leasehold.dashboard.graph_orders import GRAPH_ORDERS
+from leasehold.dashboard.pages.rules import RULE_ORDERS
 from leasehold.dashboard.shown import link
 from leasehold.dashboard.visit import Desk
 from leasehold.documents.operations import done_of, undo_of, verb_of, why_skipped
 from leasehold.errors import InvalidRequestError
-from leasehold.service.api import OPERATIONS
 from leasehold.service.caller import Caller
-
-Fields = Mapping[str, str]
-OPERATOR: Final[tuple[Role, ...]] = ("operator",)
-_BY_NAME: Final = {each.name: each for each in OPERATIONS}
-
-
-@dataclass(frozen=True)
-class Question:
-    """What is asked before an order is carried out."""
-
-    title: str
-    effect: str
-    button: str
-    """Empty if there is nothing to do."""
-    is_grave: bool = False
-    has_reason: bool = False
-    has_priority: bool = False
-    has_reset: bool = False
-    plan: Plan | None = None
-    """Of an order to many jobs."""
-    samples: tuple[Job, ...] = ()
-    why_skipped: str = ""
-
-
-@dataclass(frozen=True)
-class Action:
-    """One order."""
-
-    roles: tuple[Role, ...]
-    do: Callable[[Desk, Caller, Fields], int | Operation]
-    """Answers how many jobs it was done to, or the operation that sees to it."""
-    told: str
-    """What the next page says; {n} is that number."""
-    back: Callable[[Fields], str]
-    """Where to go afterwards."""
-    ask: Callable[[Desk, Fields], Question] | None = None
-    """None for what needs no question: it can be taken back, and concerns one thing."""
-
-
-def _operation(name: str, *fields: str) -> Callable[[Desk, Caller, Fields], int]:
-    """Carry out an operation of the service, which checks the caller and audits it."""
-    operation = _BY_NAME[name]
-
-    def do(desk: Desk, caller: Caller, given: Fields) -> int:
-        asked = operation.request(**{field: _given(given, field) for field in fields})
-        desk.api.call(operation, caller, asked)
-        return 1
-
-    return do
-
-
-def _given(fields: Fields, name: str) -> str:
-    if name == "reason":
-        return fields.get(name, "")
-    if not fields.get(name):
-        raise InvalidRequestError(f"the form says nothing about {name}")
-    return fields[name]
-
 
 # -- one job ---------------------------------------------------------------------------------------
 
 
 def _ask_cancel(desk: Desk, fields: Fields) -> Question:
-    job = desk.queue.get(_given(fields, "job_id"))
+    job = desk.queue.get(given(fields, "job_id"))
     if job.status is Status.RUNNING:
         effect = "It is running: its code is asked to stop, and is cancelled as soon as it lets go."
     else:
@@ -94,7 +35,7 @@ def _ask_cancel(desk: Desk, fields: Fields) -> Question:
 
 
 def _ask_discard(desk: Desk, fields: Fields) -> Question:
-    job = desk.queue.get(_given(fields, "job_id"))
+    job = desk.queue.get(given(fields, "job_id"))
     effect = "The job, its attempts, its history and its log are deleted. Nothing brings them back."
     return Question(f"Discard job {job.id}?", effect, "Discard the job", is_grave=True)
 
@@ -103,7 +44,7 @@ def _ask_discard(desk: Desk, fields: Fields) -> Question:
 
 
 def _ask_pause(desk: Desk, fields: Fields) -> Question:
-    info = desk.queue.queue_info(_given(fields, "queue"))
+    info = desk.queue.queue_info(given(fields, "queue"))
     effect = (
         f"Nothing of it is leased until somebody resumes it: {info.pending:,} pending jobs wait. "
         f"The {info.running:,} that run go on, and new ones are accepted."
@@ -112,7 +53,7 @@ def _ask_pause(desk: Desk, fields: Fields) -> Question:
 
 
 def _ask_drain(desk: Desk, fields: Fields) -> Question:
-    info = desk.queue.queue_info(_given(fields, "queue"))
+    info = desk.queue.queue_info(given(fields, "queue"))
     effect = (
         "New jobs are refused until somebody resumes it. What it has finishes: "
         f"{info.pending:,} pending and {info.running:,} running jobs."
@@ -152,7 +93,7 @@ def _bulk(name: str, back: Callable[[Fields], str]) -> Action:
 
 
 def _known(desk: Desk, fields: Fields) -> Operation:
-    return desk.queue.operations.get(_given(fields, "operation"))
+    return desk.queue.operations.get(given(fields, "operation"))
 
 
 def _stop(desk: Desk, caller: Caller, fields: Fields) -> Operation:
@@ -175,7 +116,7 @@ def _ask_undo(desk: Desk, fields: Fields) -> Question:
 
 
 def _undo(desk: Desk, caller: Caller, fields: Fields) -> Operation:
-    draft = OperationDraft(id=desk.env.new_id(), undoes=_given(fields, "operation"))
+    draft = OperationDraft(id=desk.env.new_id(), undoes=given(fields, "operation"))
     operation = desk.store.begin_operation(draft, actor=caller.actor)
     desk.runner.start(operation)
     return operation
@@ -214,25 +155,25 @@ def _to(page: str) -> Callable[[Fields], str]:
 
 ORDERS: Final[dict[str, Action]] = {
     "cancel": Action(
-        OPERATOR, _operation("cancel", "job_id", "reason"),
+        OPERATOR, operation_of("cancel", "job_id", "reason"),
         "The job was cancelled, or is asked to stop.", _to_job, _ask_cancel,
     ),
     "replay": Action(
-        OPERATOR, _operation("replay", "job_id"), "The job gets another attempt.", _to_job,
+        OPERATOR, operation_of("replay", "job_id"), "The job gets another attempt.", _to_job,
     ),
     "discard": Action(
-        OPERATOR, _operation("discard", "job_id"), "The job was deleted.", _to("jobs"),
+        OPERATOR, operation_of("discard", "job_id"), "The job was deleted.", _to("jobs"),
         _ask_discard,
     ),
     "pause-queue": Action(
-        OPERATOR, _operation("pause_queue", "queue"), "The queue is paused.", _to_queue,
+        OPERATOR, operation_of("pause_queue", "queue"), "The queue is paused.", _to_queue,
         _ask_pause,
     ),
     "resume-queue": Action(
-        OPERATOR, _operation("resume_queue", "queue"), "The queue goes on.", _to_queue,
+        OPERATOR, operation_of("resume_queue", "queue"), "The queue goes on.", _to_queue,
     ),
     "drain-queue": Action(
-        OPERATOR, _operation("drain_queue", "queue"), "The queue accepts no more jobs.",
+        OPERATOR, operation_of("drain_queue", "queue"), "The queue accepts no more jobs.",
         _to_queue, _ask_drain,
     ),
     "purge-queue": _bulk("purge-queue", _to_queue),
@@ -247,16 +188,18 @@ ORDERS: Final[dict[str, Action]] = {
     "continue-operation": Action(OPERATOR, _continue, "", _to("operations")),
     "undo-operation": Action(OPERATOR, _undo, "", _to_operation, _ask_undo),
     "run-schedule": Action(
-        OPERATOR, _operation("run_schedule", "name"), "Its job was submitted, out of turn.",
+        OPERATOR, operation_of("run_schedule", "name"), "Its job was submitted, out of turn.",
         _to("schedules"),
     ),
     "pause-schedule": Action(
-        OPERATOR, _operation("pause_schedule", "name"), "The schedule rests.", _to("schedules"),
+        OPERATOR, operation_of("pause_schedule", "name"), "The schedule rests.", _to("schedules"),
     ),
     "resume-schedule": Action(
-        OPERATOR, _operation("resume_schedule", "name"), "The schedule goes on.",
+        OPERATOR, operation_of("resume_schedule", "name"), "The schedule goes on.",
         _to("schedules"),
     ),
+    **RULE_ORDERS,
+    **GRAPH_ORDERS,
 }  # fmt: skip
 """Every order, by the name that forms have for it."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from datetime import UTC, datetime
 from importlib.resources import files
 from typing import Any, Final
@@ -29,6 +30,9 @@ GLYPHS: Final = {
 """A status is told by a glyph, a word and a colour: never by the colour alone."""
 TEXT_LENGTH_MAX: Final = 64 * 1024
 LINE_LENGTH_MAX: Final = 300
+SHORT_MAX: Final = 24
+_MADE_UP: Final = re.compile(r"[0-9a-f]{8}(?:-?[0-9a-f]{4}){3}-?[0-9a-f]{12}")
+_MOMENT: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?\+00:00)")
 
 
 def templates() -> jinja2.Environment:
@@ -53,6 +57,8 @@ def templates() -> jinja2.Environment:
         percent=percent,
         short=short,
         quoted=quoted,
+        with_moments=with_moments,
+        stored=lambda value, name: stored(name, value),
         words=lambda name: str(name).replace("_", " "),
     )
     return env
@@ -130,9 +136,50 @@ def relative(moment: datetime, now: datetime) -> str:
 
 
 def short(job_id: str) -> str:
-    """A job's id, where all of it would take too much room: time-ordered ids differ at the end."""
-    shown = safe(job_id, limit=80)
-    return shown if len(shown) <= 14 else f"{shown[:4]}…{shown[-8:]}"
+    """An id, where all of it would take too much room: ids that are made up differ at the end.
+
+    >>> short("0199c0de-0000-7000-8000-00004eb9b818"), short("nightly:2026-11-16T10:08:06Z")
+    ('0199…4eb9b818', 'nightl…-11-16T10:08:06Z')
+    """
+    shown = safe(job_id, limit=200)
+    if _MADE_UP.fullmatch(shown):
+        return f"{shown[:4]}…{shown[-8:]}"
+    return shown if len(shown) <= SHORT_MAX else f"{shown[:6]}…{shown[6 - SHORT_MAX :]}"
+
+
+def with_moments(sentence: str) -> list[tuple[str, datetime | None]]:
+    """A sentence in parts: words, and the moments in it, which pages show as times.
+
+    >>> [moment for _, moment in with_moments("due at 2030-01-31T12:00:00+00:00, in 5 s.")]
+    [None, datetime.datetime(2030, 1, 31, 12, 0, tzinfo=datetime.timezone.utc), None]
+    """
+    return [
+        (part, datetime.fromisoformat(part) if _MOMENT.fullmatch(part) else None)
+        for part in _MOMENT.split(sentence)
+        if part
+    ]
+
+
+def stored(name: str, value: object) -> str | None:
+    """What a store says of itself, for people; None for what says nothing.
+
+    >>> stored("size_bytes", 446464), stored("writing", []), stored("kind", "sqlite")
+    ('436.0 KiB', None, 'sqlite')
+    """
+    if value is None or value in ([], (), {}, ""):
+        return None
+    if name.endswith("_bytes") and isinstance(value, int | float):
+        size = float(value)
+        for unit in ("bytes", "KiB", "MiB", "GiB"):
+            if size < 1024 or unit == "GiB":
+                break
+            size /= 1024
+        return f"{size:,.0f} bytes" if unit == "bytes" else f"{size:,.1f} {unit}"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, dict):
+        return ", ".join(f"{key}: {each}" for key, each in value.items())
+    return ", ".join(str(each) for each in value) if isinstance(value, list | tuple) else str(value)
 
 
 def json_text(value: Any) -> str:

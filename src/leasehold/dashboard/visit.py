@@ -56,6 +56,7 @@ class Visit:
 
     caller: Caller
     query: QueryParams
+    theme: str = "system"
 
     def may(self, role: Role) -> bool:
         """Whether they have the role; an admin has all of them."""

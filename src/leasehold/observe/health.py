@@ -347,7 +347,8 @@ def unknown_tasks(facts: Facts) -> Finding:
     return Finding(
         check="unknown_tasks",
         level=Level.WARNING,
-        found=f"task {task}{_others(len(facts.unrunnable))}: {reason}",
+        found=f"task {task}{_others(len(facts.unrunnable))}: "
+        f"{reason.removeprefix(f'task {task!r} ')}",
         meaning="workers lease these jobs, cannot run them and hand them back, ever more slowly",
         advice=(
             "start a worker that knows the task (--import its module), or with --allow-commands; "

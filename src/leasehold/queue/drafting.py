@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from leasehold.codec import encode_document
+from leasehold.codec import Passes, encode_document
 from leasehold.core.model.job import DEFAULT_QUEUE, Draft
 from leasehold.env import Env
 from leasehold.errors import InvalidJobError
@@ -44,24 +44,29 @@ class Drafting:
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
         options: JobOptions | None,
+        passes: Passes | None = None,
     ) -> Draft:
-        """A call of a task as a job."""
+        """A call of a task as a job; `passes` says which results it is given before `args`."""
         definition = task.definition
         codec = definition.codec
         try:
-            payload = codec.encode_call(args, kwargs, self.bytes_max)
+            payload = codec.encode_call(args, kwargs, self.bytes_max, passes)
         except InvalidJobError as error:
             raise _with_hint(error, definition.func, kwargs) from None
         return self._make(definition.name, task.draft_fields, payload, codec.name, options)
 
-    def draft_of(self, job: NewJob) -> tuple[BaseTask[..., Any], Draft]:
+    def draft_of(
+        self, job: NewJob, passes: Passes | None = None
+    ) -> tuple[BaseTask[..., Any], Draft]:
         """A job that was given as a value, and its task."""
         if not isinstance(job, NewJob):
             raise InvalidJobError(f"submit_many takes NewJob(...) and task.job(...), not {job!r}")
         task = self._tasks.task_of(job.task)
         options = draft_safe(job.options)
         if job.document is ...:
-            return task, self.draft(task, job.args, job.kwargs, options)
+            return task, self.draft(task, job.args, job.kwargs, options, passes)
+        if passes is not None:
+            raise InvalidJobError(f"a job whose payload is a document is given no results: {job!r}")
         what = f"the document for {task.name}"
         payload = encode_document(job.document, what, self.bytes_max)
         return task, self._make(task.name, task.draft_fields, payload, "json", options)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, TypedDict, Unpack
+from typing import Any, Final, Literal, TypedDict, Unpack
 
 from msgspec.structs import asdict
 
 from leasehold.core.contract.store import Store
+from leasehold.core.model.durations import Seconds, read_seconds
 from leasehold.core.model.key_limits import NO_KEY, KeyInfo
 from leasehold.core.model.queue_config import QueueConfig, QueueInfo, QueueState, check_queue_name
 from leasehold.core.model.queue_retention import QueueRetention
@@ -35,18 +36,22 @@ class QueueOptions(TypedDict, total=False):
     key_rate_per_second: float | None
     starts_per_second: float | None
     key_starts_per_second: float | None
-    lease_seconds: float | None
+    lease_seconds: Seconds | None
     max_retries: int | None
     retry: RetryLike | None
-    aging_factor: float | None
+    aging_factor: Seconds | None
     max_aging_bonus: float
     retry_penalty: float
     deadline_weight: float
-    deadline_horizon: float
-    rebalance_interval: float
+    deadline_horizon: Seconds
+    rebalance_interval: Seconds
     fifo_mode: bool
     max_priority: int | None
-    retention: QueueRetention | Mapping[str, float | None] | None
+    retention: QueueRetention | Mapping[str, Seconds | None] | None
+
+
+DURATIONS: Final = ("lease_seconds", "aging_factor", "deadline_horizon", "rebalance_interval")
+"""The rules that are times."""
 
 
 class Queues:
@@ -89,7 +94,7 @@ class Queues:
         """
         if if_exists not in ("error", "keep", "update"):
             raise InvalidQueueError(f"if_exists is 'error', 'keep' or 'update', not {if_exists!r}")
-        config = QueueConfig.of(_plain(options))
+        config = QueueConfig.of(plain_rules(options))
         try:
             return self.store.create_queue(name, config, actor=self._actor)
         except QueueExistsError:
@@ -104,7 +109,7 @@ class Queues:
 
         Running workers, of all processes, follow at once.
         """
-        return self.store.update_queue(name, _plain(changes), actor=self._actor)
+        return self.store.update_queue(name, plain_rules(changes), actor=self._actor)
 
     def queue_config(self, name: str) -> QueueConfig:
         """A queue's rules; raises QueueNotFoundError for one that nobody ever heard of."""
@@ -186,11 +191,13 @@ class Queues:
         )
 
 
-def _plain(options: Mapping[str, Any]) -> dict[str, Any]:
+def plain_rules(options: Mapping[str, Any]) -> dict[str, Any]:
     """Options in the words of a QueueConfig: a retry may also be given as a list or a number, a
-    retention as a mapping.
+    retention as a mapping, and a time as text.
     """
-    given = dict(options)
+    given = {
+        name: read_seconds(value) if name in DURATIONS else value for name, value in options.items()
+    }
     if isinstance(given.get("retention"), Mapping):
         given["retention"] = _retention(given["retention"])
     if given.get("retry") is not None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 import msgspec
 
+from leasehold.codec import Passes
 from leasehold.core.contract.transactions import OwnConnection
 from leasehold.core.model.durations import Seconds
 from leasehold.core.model.job import DependencyPolicy, Draft, MetadataValue, PriorityLike
@@ -335,9 +336,11 @@ class Submitting:
         """The id of a job that is named by us."""
         return self._drafting.own_id(queue, name)
 
-    def draft_of(self, job: NewJob) -> tuple[BaseTask[..., Any], Draft]:
+    def draft_of(
+        self, job: NewJob, passes: Passes | None = None
+    ) -> tuple[BaseTask[..., Any], Draft]:
         """A job that was given as a value, and its task."""
-        return self._drafting.draft_of(job)
+        return self._drafting.draft_of(job, passes)
 
     def submit_drafts(
         self,

@@ -12,7 +12,6 @@ from leasehold.core.contract.transactions import OwnConnection
 from leasehold.core.model.graph import Graph
 from leasehold.core.model.job import Draft, Job
 from leasehold.core.model.refusals import no_job
-from leasehold.core.model.status import Status
 from leasehold.env import Env
 from leasehold.errors import (
     InvalidJobError,
@@ -21,12 +20,12 @@ from leasehold.errors import (
 )
 from leasehold.queue.handle import JobHandle
 from leasehold.queue.lifecycle import Lifecycle
-from leasehold.queue.options import JobRef, NewJob, id_of
+from leasehold.queue.options import JobRef, id_of
 from leasehold.queue.orders import change_many
 from leasehold.queue.room import Block
 from leasehold.queue.submitting import Submitting
 from leasehold.queue.task import BaseTask
-from leasehold.queue.workflow import Workflow, WorkflowRun
+from leasehold.queue.workflow import Node, Workflow, WorkflowRun
 
 if TYPE_CHECKING:
     from leasehold.queue.facade import TaskQueue
@@ -84,15 +83,13 @@ class Workflows:
         """A workflow's id, and the names, tasks and drafts of its jobs, in the same order."""
         workflow.check()
         workflow_id = workflow.id or self._env.new_id()
-        made = {
-            name: self._node(workflow_id, name, job) for name, (job, _) in workflow.nodes.items()
-        }
+        made = {name: self._draft(workflow_id, name, node) for name, node in workflow.nodes.items()}
         drafts = [
             msgspec.structs.replace(
                 made[name][1],
-                depends_on=(*made[name][1].depends_on, *(made[each][1].id for each in after)),
+                depends_on=(*made[name][1].depends_on, *(made[each][1].id for each in node.after)),
             )
-            for name, (_, after) in workflow.nodes.items()
+            for name, node in workflow.nodes.items()
         ]
         return workflow_id, list(made), [task for task, _ in made.values()], drafts
 
@@ -101,8 +98,14 @@ class Workflows:
     ) -> WorkflowRun:
         return WorkflowRun(self._queue, workflow_id, dict(zip(names, handles, strict=True)))
 
-    def _node(self, workflow_id: str, name: str, job: NewJob) -> tuple[BaseTask[..., Any], Draft]:
-        task, draft = self._submitting.draft_of(job)
+    def _draft(self, workflow_id: str, name: str, node: Node) -> tuple[BaseTask[..., Any], Draft]:
+        job = node.job
+        task, draft = self._submitting.draft_of(job, node.passes)
+        if node.passes is not None and draft.depends_on:
+            raise InvalidJobError(
+                f"{name!r} is given the results of the jobs that it comes after, so it cannot "
+                "depend on others too: add those to the workflow, or leave out pass_result"
+            )
         if draft.parent_id is not None:
             raise InvalidJobError(
                 f"{name!r} has the parent_id {draft.parent_id!r}, but belongs to a workflow"
@@ -151,12 +154,8 @@ class Workflows:
         InvalidTransitionError if none of these jobs is dead or cancelled.
         """
         graph = self.graph(*jobs)
-        down = [
-            id_of(job)
-            for job in jobs
-            if graph.nodes[id_of(job)].status in (Status.DEAD, Status.CANCELLED)
-        ]
-        if not down:
+        job_ids = graph.to_replay(id_of(job) for job in jobs)
+        if not job_ids:
             first = graph.nodes[id_of(jobs[0])]
             raise InvalidTransitionError(
                 f"job {first.id} is {first.status}: only what is dead or cancelled can be replayed"
@@ -165,5 +164,4 @@ class Workflows:
         def replay(job_ids: Sequence[str]) -> Sequence[Job | LeaseholdError]:
             return self.store.replay(job_ids, reset_attempts=reset_attempts, actor=self._actor)
 
-        job_ids = graph.brought_down_by({graph.origin_of(job_id) for job_id in down} | set(down))
         return change_many(replay, job_ids, strict=False)

@@ -21,7 +21,9 @@ ERROR_CHARS: Final = 500
 SUMMARY_BYTES: Final = 4 * RESULT_SUMMARY_CHARS
 """Enough bytes for a summary, whatever its characters take in UTF-8."""
 
-_NOT_KEPT: Final = ("priority_min", "priority_max", "idempotency_key", "limit_key", "text")
+_NOT_KEPT: Final = (
+    "priority_min", "priority_max", "idempotency_key", "limit_key", "text", "has_parent",
+)  # fmt: skip
 
 
 class ArchivedJob(msgspec.Struct, frozen=True, kw_only=True):

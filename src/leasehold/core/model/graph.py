@@ -66,6 +66,17 @@ class Graph(msgspec.Struct, frozen=True):
                 down.add(node.id)
         return [job_id for job_id in self.nodes if job_id in down]
 
+    def to_replay(self, job_ids: Iterable[str]) -> list[str]:
+        """What a replay from these jobs concerns, dependencies first: where the trouble of each
+        began, and all that ended because of it. What is neither dead nor cancelled adds nothing.
+        """
+        down = {
+            job_id
+            for job_id in job_ids
+            if self.nodes[job_id].status in (Status.DEAD, Status.CANCELLED)
+        }
+        return self.brought_down_by({self.origin_of(job_id) for job_id in down} | down)
+
 
 def graph_of(nodes: Iterable[GraphNode]) -> Graph:
     """A graph of these nodes, in order."""

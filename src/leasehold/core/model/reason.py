@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -16,6 +16,9 @@ from leasehold.core.model.records import WorkerInfo, at_work, serves
 from leasehold.core.model.retry import why_not_retried
 from leasehold.core.model.status import Status
 from leasehold.core.model.unreadable import ERROR_TYPE
+
+ERROR_CHARS: Final = 200
+"""How much of an error a reason tells."""
 
 
 class ReasonKind(StrEnum):
@@ -136,7 +139,9 @@ def _ended(job: Job) -> Reason:
     if job.error is not None and job.error.type == ERROR_TYPE:
         why = f": {job.error.message}"
     elif job.status is Status.DEAD and job.error is not None:
-        why = f" after {job.attempts} attempt(s), the last error being {job.error.type}"
+        first_line = job.error.message.partition("\n")[0][:ERROR_CHARS]
+        told = f"{job.error.type}: {first_line}" if first_line else job.error.type
+        why = f" after {job.attempts} attempt(s), the last error being {told}"
         if job.attempts:
             why += f"; {why_not_retried(job.error.type, job.attempts, job.allowance)}"
     elif job.reason:

@@ -31,6 +31,8 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Every key given must be there with an equal value."""
     idempotency_key: str | None = None
     parent_id: str | None = None
+    has_parent: Literal[True] | None = None
+    """Only jobs that belong to a workflow, or to another job."""
     limit_key: str | None = None
     error_text: str | None = None
     """Part of the latest error's type or message, in any case."""
@@ -56,6 +58,7 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
             )
             and (self.idempotency_key is None or job.idempotency_key == self.idempotency_key)
             and (self.parent_id is None or job.parent_id == self.parent_id)
+            and not (self.has_parent and job.parent_id is None)
             and (self.limit_key is None or job.limit_key == self.limit_key)
             and (self.error_text is None or mentions(error, self.error_text))
             and (

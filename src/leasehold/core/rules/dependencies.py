@@ -74,7 +74,7 @@ def refuse_replay(job_id: str, dependency: str, ended: Status) -> InvalidTransit
     """The answer to a replay of a job that would only wait for what has ended badly."""
     return InvalidTransitionError(
         f"job {job_id} cannot be replayed: {told(dependency, ended, None)}. Replay that one too, "
-        "in the same call, before it, or all of it with replay_graph"
+        "in the same call, before it, or all of it with replay_graph (queuectl retry --graph)"
     )
 
 

@@ -60,11 +60,12 @@ def job(desk: Desk, visit: Visit) -> Page:
             "log": list(log.lines)[-LINES_SHOWN:],
             "log_left_out": log.dropped + max(0, len(log.lines) - LINES_SHOWN),
             "picture": picture(graph, found.id),
+            "graph_jobs": len(graph.to_replay([found.id])),
             "failure": _failure(desk, found),
             "can_cancel": found.status in WAITING or found.status is Status.RUNNING,
             "can_replay": found.status in (Status.DEAD, Status.CANCELLED),
             "can_discard": found.is_terminal,
-            "commands": _commands(found),
+            "commands": _commands(found, len(graph.to_replay([found.id])) > 1),
         },
     )
 
@@ -109,7 +110,7 @@ def _next(desk: Desk, found: Job, now: datetime) -> str:
         return "It starts when the jobs it depends on are completed."
     if status in (Status.FAILED, Status.SCHEDULED):
         return "It is offered to workers when that time has come."
-    return "Nothing: it is kept for as long as the retention rules say."
+    return ""
 
 
 def _in(moment: datetime, now: datetime) -> str:
@@ -138,11 +139,12 @@ def _failure(desk: Desk, found: Job) -> Any:
     return next((each for each in known if found.id in each.jobs), None)
 
 
-def _commands(found: Job) -> list[str]:
+def _commands(found: Job, brought_others_down: bool) -> list[str]:
     """The same on the command line."""
     commands = [f"queuectl show {found.id}", f"queuectl why {found.id}"]
     if found.status in (Status.DEAD, Status.CANCELLED):
-        commands.append(f"queuectl retry {found.id}")
+        graph = "--graph " if brought_others_down else ""
+        commands.append(f"queuectl retry {graph}{found.id}")
     elif not found.is_terminal:
         commands.append(f"queuectl cancel {found.id}")
     return [*commands, f"queuectl logs {found.id}"]

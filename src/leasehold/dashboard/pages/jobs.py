@@ -9,15 +9,26 @@ from typing import Any, Final
 import msgspec
 
 from leasehold.core.contract.looking import looking
+from leasehold.core.model.job import Job
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import Status
+from leasehold.dashboard.job_columns import (
+    COLUMNS,
+    NARROW,
+    NUMBERS,
+    USUAL,
+    chosen_columns,
+    in_address,
+)
 from leasehold.dashboard.payloads import without_secrets
-from leasehold.dashboard.searching import QUALIFIERS, Search, SearchError, parse
+from leasehold.dashboard.searching import QUALIFIERS, Search, SearchError, parse, quoted
 from leasehold.dashboard.visit import Desk, Page, Visit
 from leasehold.documents.jobs import job_document
 from leasehold.errors import InvalidJobError
 
 PAGE_SIZE: Final = 50
+COMPLETED_MAX: Final = 200
+"""So many queues, and so many tasks, are offered while a search is typed."""
 EXPORT_MAX: Final = 10_000
 """How many jobs an export has; the command line exports any number."""
 CSV_COLUMNS: Final = (
@@ -29,13 +40,20 @@ CSV_COLUMNS: Final = (
 def jobs(desk: Desk, visit: Visit) -> Page:
     query = visit.text("q").strip()
     now = desk.queue.now()
+    columns = chosen_columns(visit.query.getlist("show"))
     values: dict[str, Any] = {
         "title": "Jobs",
         "page": "jobs",
         "now": now,
         "q": query,
         "qualifiers": QUALIFIERS,
+        "completions": _completions(desk),
         "tabs": _tabs(desk, query),
+        "columns": columns,
+        "all_columns": COLUMNS,
+        "show": in_address(columns),
+        "wide": set() if columns != list(USUAL) else set(COLUMNS) - set(NARROW),
+        "numbers": NUMBERS,
         "problem": None,
         "search": None,
         "jobs": [],
@@ -54,7 +72,7 @@ def jobs(desk: Desk, visit: Visit) -> Page:
         )
         values |= {
             "search": search,
-            "jobs": found.jobs,
+            "jobs": [(each, _tags(each)) for each in found.jobs],
             "next_cursor": found.next_cursor,
             "total": looking(desk.store).count(search.where),
         }
@@ -111,6 +129,27 @@ def _harmless(value: Any) -> str:
     """A cell that no spreadsheet takes for a formula."""
     told = "" if value is None else str(value)
     return f"'{told}" if told[:1] in ("=", "+", "-", "@", "\t", "\r") else told
+
+
+def _tags(job: Job) -> str:
+    """A job's metadata on one line."""
+    tags = without_secrets(job.metadata or {})
+    return " ".join(f"{name}={value}" for name, value in tags.items())
+
+
+def _completions(desk: Desk) -> list[str]:
+    """What may be typed next: the qualifiers, and values where there are few."""
+    tasks = {name for each in desk.queue.workers() for name in each.tasks if "*" not in name}
+    values = {
+        "status": [status.value for status in Status],
+        "queue": desk.queue.queues()[:COMPLETED_MAX],
+        "task": sorted(tasks)[:COMPLETED_MAX],
+    }
+    signs = {"priority": ">", "created": ">-", "meta.": ""}
+    return [
+        *(f"{name}{signs.get(name, ':')}" for name in QUALIFIERS),
+        *(f"{name}:{quoted(value)}" for name, several in values.items() for value in several),
+    ]
 
 
 def _tabs(desk: Desk, query: str) -> list[tuple[str, str, int, bool]]:

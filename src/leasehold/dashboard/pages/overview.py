@@ -10,6 +10,7 @@ from leasehold.core.model.records import at_work
 from leasehold.core.model.status import Status
 from leasehold.core.rules.failures import FAILURES_MAX
 from leasehold.dashboard.charts import RANGES, Range, charts
+from leasehold.dashboard.shown import link
 from leasehold.dashboard.visit import Desk, Page, Visit
 from leasehold.observe.findings import Finding, Level, verdict
 
@@ -21,12 +22,28 @@ WHERE_TO_LOOK: Final = {
     "dead_letters": ("dead-letters", "See the dead letters"),
     "dead_letter_rate": ("dead-letters", "See the dead letters"),
     "failure_rate": ("failures", "See what fails"),
+    "long_waits": ("queue", "See the queue"),
+    "depth": ("queue", "See the queue"),
     "no_worker": ("workers", "See the workers"),
     "workers": ("workers", "See the workers"),
     "leases": ("workers", "See who holds what"),
     "schedules": ("schedules", "See the schedules"),
 }
 """By check: the page that shows more of it."""
+
+
+def alerts_of(findings: list[Finding]) -> list[tuple[Finding, tuple[str, str] | None]]:
+    """Findings with a link to the page that shows more: what a shell would be told is left out."""
+    return [(each, _more(each)) for each in findings]
+
+
+def _more(finding: Finding) -> tuple[str, str] | None:
+    known = WHERE_TO_LOOK.get(finding.check)
+    if known is None:
+        return None
+    page, title = known
+    named = {"name": finding.queue} if page == "queue" else {"queue": finding.queue}
+    return link(page, **named), title
 
 
 def overview(desk: Desk, visit: Visit) -> Page:
@@ -51,7 +68,7 @@ def overview(desk: Desk, visit: Visit) -> Page:
             "now": now,
             "verdict": verdict(findings),
             "level": urgent[0].level.value if urgent else "ok",
-            "alerts": [(each, WHERE_TO_LOOK.get(each.check)) for each in urgent],
+            "alerts": alerts_of(urgent),
             "figures": figures(lately, len(workers), sum(each.slots for each in workers)),
             "over": over,
             "ranges": RANGES,

@@ -1,4 +1,4 @@
-"""Schedules, workers, audit, settings and health: one table each."""
+"""Schedules, workers, audit and health: one table each."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def workers(desk: Desk, visit: Visit) -> Page:
     now = desk.queue.now()
     lost = set(desk.queue.lost_workers())
     known = [(each, _state(each, lost, now)) for each in desk.queue.workers()]
-    known.sort(key=lambda each: (each[1] == "at work", each[0].heartbeat_at))
+    known.sort(key=lambda each: (each[1] in ("at work", "idle"), each[0].heartbeat_at))
     alive = {each.id for each, _ in known}
     totals = desk.queue.worker_totals(limit=TOTALS_SHOWN)
     return Page(
@@ -45,7 +45,9 @@ def workers(desk: Desk, visit: Visit) -> Page:
 def _state(worker: WorkerInfo, lost: set[str], now: Any) -> str:
     if worker.id in lost:
         return "dead"
-    return "at work" if is_at_work(worker, now) else "silent"
+    if not is_at_work(worker, now):
+        return "silent"
+    return "at work" if worker.running else "idle"
 
 
 def audit(desk: Desk, visit: Visit) -> Page:
@@ -60,11 +62,6 @@ def audit(desk: Desk, visit: Visit) -> Page:
             "next_cursor": page.next_cursor,
         },
     )
-
-
-def settings(desk: Desk, visit: Visit) -> Page:
-    values = {"title": "Settings", "page": "settings", "settings": desk.queue.settings.list()}
-    return Page("settings.html", values)
 
 
 def health(desk: Desk, visit: Visit) -> Page:

@@ -97,6 +97,7 @@ function announce(part, count) {
   if (!button) {
     button = document.createElement("button");
     button.className = "new-rows";
+    button.type = "button";
     button.setAttribute("aria-live", "polite");
     button.addEventListener("click", () => location.reload());
     part.before(button);
@@ -182,6 +183,27 @@ function drawCursors(root) {
   }
 }
 
+// -- the search box completes the last word, the toolbar says how many rows are ticked -------------
+
+function complete(box) {
+  const all = [...box.list.options].map((each) => each.value);
+  box.addEventListener("input", () => {
+    const start = box.value.lastIndexOf(" ") + 1;
+    const [before, word] = [box.value.slice(0, start), box.value.slice(start)];
+    const fitting = all.filter((each) => each.startsWith(word) && each !== word).slice(0, 20);
+    box.list.replaceChildren(...fitting.map((each) => new Option("", before + each)));
+  });
+}
+
+function countChosen(form) {
+  const label = form.querySelector("[data-chosen]");
+  const nobody = label?.textContent;
+  form.addEventListener("change", () => {
+    const count = form.querySelectorAll(".pick input:checked").length;
+    if (label) label.textContent = count ? `To the ${count} selected:` : nobody;
+  });
+}
+
 // -- keys -----------------------------------------------------------------------------------------
 
 function keys() {
@@ -208,6 +230,7 @@ function keys() {
     if (event.key === "/") { event.preventDefault(); if (search) search.focus(); else location.href = "jobs"; }
     else if (event.key === "j") choose(1);
     else if (event.key === "k") choose(-1);
+    else if (event.key === "x") document.querySelectorAll("tbody tr[data-row]")[chosen]?.querySelector(".pick input")?.click();
     else if (event.key === "o") document.querySelectorAll("tbody tr[data-row]")[chosen]?.querySelector("a")?.click();
   });
 }
@@ -216,6 +239,8 @@ document.addEventListener("DOMContentLoaded", () => {
   tellTimes(document);
   setInterval(() => { if (!document.hidden) tellTimes(document); }, TIMES_MS);
   drawCursors(document);
+  document.querySelectorAll("[data-completes]").forEach(complete);
+  document.querySelectorAll("form:has(.pick)").forEach(countChosen);
   keys();
   // A message about what was done is told once, not after each reload.
   const address = new URL(location.href);

@@ -115,6 +115,7 @@ class ArchivingClauses(ConformanceBase):
             JobFilter(priority_min=1),
             JobFilter(idempotency_key="key"),
             JobFilter(limit_key="key"),
+            JobFilter(has_parent=True),
         ):
             with pytest.raises(InvalidJobError, match="the archive keeps no"):
                 store.search_archive(where)

@@ -28,7 +28,10 @@ class CountingClauses(ConformanceBase):
     @pytest.fixture
     def counted(self, store: Store) -> Store:
         submit(store, *(draft(f"mail-{n}", queue="mail", limit_key="acme") for n in range(4)))
-        submit(store, *(draft(f"video-{n}", queue="video", task="other") for n in range(3)))
+        submit(
+            store,
+            *(draft(f"video-{n}", queue="video", task="other", parent_id="w") for n in range(3)),
+        )
         settle(store, lease_one(store, queues=("mail",)), Complete())
         return store
 
@@ -45,6 +48,8 @@ class CountingClauses(ConformanceBase):
             (JobFilter(tasks=("other",)), 3),
             (JobFilter(limit_key="acme"), 4),
             (JobFilter(limit_key="nobody"), 0),
+            (JobFilter(has_parent=True), 3),
+            (JobFilter(has_parent=True, queues=("mail",)), 0),
             (JobFilter(ids=("mail-1", "video-1", "none")), 2),
         ],
     )

@@ -21,6 +21,8 @@ Clause = tuple[str, Any]
 def conditions(where: JobFilter) -> tuple[list[str], list[Any]]:
     """The clauses that must all hold, and the values for their placeholders."""
     clauses, values = numbered(_of_the_job(where))
+    if where.has_parent:
+        clauses.append("job.parent_id IS NOT NULL")
     if where.statuses is not None:
         clauses.append(_one_of(where.statuses))
     return clauses, values

@@ -54,6 +54,8 @@ def _of_the_job(where: JobFilter) -> list[Clause]:
         if wanted is not None:
             one_of = f"{column} IN (SELECT value FROM json_each(?))"  # noqa: S608  # our own names
             clauses.append((one_of, (msgspec.json.encode(wanted).decode(),)))
+    if where.has_parent:
+        clauses.append(("job.parent_id IS NOT NULL", ()))
     if where.statuses is not None:
         clauses.append((_one_of(where.statuses), ()))
     for key, value in (where.metadata or {}).items():

@@ -214,6 +214,7 @@ CREATE TABLE job (
     limit_key             text COLLATE "C"
 );
 CREATE INDEX job_by_parent ON job (parent_id) WHERE parent_id IS NOT NULL;
+CREATE INDEX job_with_parent ON job (seq) WHERE parent_id IS NOT NULL;
 CREATE INDEX job_by_start ON job (start_by) WHERE start_by IS NOT NULL;
 -- The jobs whose results have a time to live, so that the others need not be looked at.
 CREATE INDEX job_by_result_ttl ON job (seq) WHERE result_ttl_seconds IS NOT NULL;

@@ -1,0 +1,75 @@
+"""What an order is to the pages: who may give it, what is asked before, and what is told after."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from leasehold.core.model.job import Job
+from leasehold.core.model.tokens import Role
+from leasehold.core.rules.operations import Operation, Plan
+from leasehold.dashboard.visit import Desk, Page
+from leasehold.errors import InvalidRequestError
+from leasehold.service.api import OPERATIONS
+from leasehold.service.caller import Caller
+
+Fields = Mapping[str, str]
+OPERATOR: Final[tuple[Role, ...]] = ("operator",)
+_BY_NAME: Final = {each.name: each for each in OPERATIONS}
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked before an order is carried out."""
+
+    title: str
+    effect: str
+    button: str
+    """Empty if there is nothing to do."""
+    is_grave: bool = False
+    has_reason: bool = False
+    has_priority: bool = False
+    has_reset: bool = False
+    plan: Plan | None = None
+    """Of an order to many jobs."""
+    samples: tuple[Job, ...] = ()
+    why_skipped: str = ""
+
+
+@dataclass(frozen=True)
+class Action:
+    """One order."""
+
+    roles: tuple[Role, ...]
+    do: Callable[[Desk, Caller, Fields], int | Operation]
+    """Answers how many jobs it was done to, or the operation that sees to it."""
+    told: str
+    """What the next page says; {n} is that number."""
+    back: Callable[[Fields], str]
+    """Where to go afterwards."""
+    ask: Callable[[Desk, Fields], Question] | None = None
+    """None for what needs no question: it can be taken back, and concerns one thing."""
+    again: Callable[[Desk, Fields, str], Page] | None = None
+    """Of an order that a person fills in: its page once more, with what was wrong."""
+
+
+def operation_of(name: str, *names: str) -> Callable[[Desk, Caller, Fields], int]:
+    """Carry out an operation of the service, which checks the caller and audits it."""
+    operation = _BY_NAME[name]
+
+    def do(desk: Desk, caller: Caller, fields: Fields) -> int:
+        asked = operation.request(**{each: given(fields, each) for each in names})
+        desk.api.call(operation, caller, asked)
+        return 1
+
+    return do
+
+
+def given(fields: Fields, name: str) -> str:
+    """A field that a form must bring; only a reason may be left out."""
+    if name == "reason":
+        return fields.get(name, "")
+    if not fields.get(name):
+        raise InvalidRequestError(f"the form says nothing about {name}")
+    return fields[name]

@@ -1,0 +1,119 @@
+"""The rules of a queue as a form, and the settings, one form each."""
+
+from __future__ import annotations
+
+import msgspec
+
+from leasehold.core.model.queue_config import QueueInfo
+from leasehold.core.model.settings import parse_setting
+from leasehold.dashboard.action import OPERATOR, Action, Fields, given, operation_of
+from leasehold.dashboard.queue_rules import changes_of, rule_groups, texts_of
+from leasehold.dashboard.shown import link
+from leasehold.dashboard.visit import Desk, Page, Visit
+from leasehold.errors import InvalidRequestError
+from leasehold.service.api import OPERATIONS
+from leasehold.service.caller import Caller
+from leasehold.service.queue_operators import SetSetting, UpdateQueue
+
+_BY_NAME = {each.name: each for each in OPERATIONS}
+
+
+# -- the rules of a queue --------------------------------------------------------------------------
+
+
+def queue_rules(desk: Desk, visit: Visit) -> Page:
+    info = desk.queue.queue_info(visit.text("name"))
+    texts = texts_of(info.config)
+    return _rules_page(desk, info, texts, texts, None)
+
+
+def _rules_page(
+    desk: Desk,
+    info: QueueInfo,
+    texts: dict[str, str],
+    shown: dict[str, str],
+    problem: str | None,
+) -> Page:
+    return Page(
+        "queue_rules.html",
+        {
+            "title": f"Rules of queue {info.name}",
+            "page": "queues",
+            "now": desk.queue.now(),
+            "info": info,
+            "groups": rule_groups(texts),
+            "shown": msgspec.json.encode(shown).decode(),
+            "problem": problem,
+        },
+    )
+
+
+def _update_queue(desk: Desk, caller: Caller, fields: Fields) -> int:
+    changes = changes_of(fields, _shown(fields))
+    if changes:
+        request = UpdateQueue(queue=given(fields, "queue"), changes=changes)
+        desk.api.call(_BY_NAME["update_queue"], caller, request)
+    return len(changes)
+
+
+def _rules_again(desk: Desk, fields: Fields, problem: str) -> Page:
+    info = desk.queue.queue_info(given(fields, "queue"))
+    return _rules_page(desk, info, dict(fields), _shown(fields), problem)
+
+
+def _shown(fields: Fields) -> dict[str, str]:
+    """What stood in the form when the person got it."""
+    try:
+        return msgspec.json.decode(given(fields, "shown"), type=dict[str, str])
+    except msgspec.DecodeError as error:
+        raise InvalidRequestError(f"the form does not say what it showed: {error}") from None
+
+
+# -- settings --------------------------------------------------------------------------------------
+
+
+def settings(desk: Desk, visit: Visit) -> Page:
+    return _settings_page(desk, {}, None)
+
+
+def _settings_page(desk: Desk, typed: dict[str, str], problem: str | None) -> Page:
+    return Page(
+        "settings.html",
+        {
+            "title": "Settings",
+            "page": "settings",
+            "settings": desk.queue.settings.list(),
+            "typed": typed,
+            "problem": problem,
+        },
+    )
+
+
+def _set_setting(desk: Desk, caller: Caller, fields: Fields) -> int:
+    name = given(fields, "name")
+    value = parse_setting(name, given(fields, "value"))
+    desk.api.call(_BY_NAME["set_setting"], caller, SetSetting(name=name, value=value))
+    return 1
+
+
+def _settings_again(desk: Desk, fields: Fields, problem: str) -> Page:
+    return _settings_page(desk, {given(fields, "name"): fields.get("value", "")}, problem)
+
+
+def _to_settings(_: Fields) -> str:
+    return "settings"
+
+
+RULE_ORDERS = {
+    "update-queue": Action(
+        OPERATOR, _update_queue, "Rules changed: {n}.",
+        lambda fields: link("queue", name=fields["queue"]), again=_rules_again,
+    ),
+    "set-setting": Action(
+        OPERATOR, _set_setting, "The setting counts from now on, for all processes.",
+        _to_settings, again=_settings_again,
+    ),
+    "unset-setting": Action(
+        OPERATOR, operation_of("unset_setting", "name"), "The default counts again.", _to_settings,
+    ),
+}  # fmt: skip

@@ -1,0 +1,117 @@
+"""Workflows: how far is each, and where did it stop? And one of them as a graph."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Final
+
+from leasehold.core.contract.looking import looking
+from leasehold.core.model.job import Job
+from leasehold.core.model.search import JobFilter
+from leasehold.core.model.status import Status
+from leasehold.dashboard.graph_picture import picture
+from leasehold.dashboard.visit import Desk, Page, Visit
+from leasehold.errors import JobNotFoundError
+
+LOOKED_AT: Final = 200
+"""So many jobs with a parent are looked at for one page of workflows."""
+COUNTED_MAX: Final = 100
+"""So many jobs of each workflow are counted; its own page has more."""
+NODES_SHOWN: Final = 500
+LIGHT: Final = ("payload", "result", "metadata")
+
+
+@dataclass(frozen=True)
+class Row:
+    """A workflow at a glance."""
+
+    id: str
+    jobs: list[Job]
+    """The last of them, at most COUNTED_MAX."""
+    is_cut: bool
+
+    @property
+    def counts(self) -> dict[Status, int]:
+        found = Counter(job.status for job in self.jobs)
+        return {status: found[status] for status in Status if found[status]}
+
+    @property
+    def state(self) -> str:
+        """In one word: what a person has to see to comes first."""
+        return state_of(self.counts)
+
+
+def state_of(counts: dict[Status, int]) -> str:
+    """How a workflow stands.
+
+    >>> state_of({Status.COMPLETED: 2, Status.DEAD: 1}), state_of({Status.COMPLETED: 2})
+    ('dead', 'completed')
+    """
+    if Status.DEAD in counts:
+        return "dead"
+    if any(not status.is_terminal for status in counts):
+        return "running"
+    return "cancelled" if Status.CANCELLED in counts else "completed"
+
+
+def workflows(desk: Desk, visit: Visit) -> Page:
+    found = looking(desk.store).search(
+        JobFilter(has_parent=True),
+        limit=LOOKED_AT,
+        cursor=visit.text("cursor") or None,
+        without=LIGHT,
+    )
+    parents = dict.fromkeys(job.parent_id for job in found.jobs if job.parent_id is not None)
+    return Page(
+        "workflows.html",
+        {
+            "title": "Workflows",
+            "page": "workflows",
+            "now": desk.queue.now(),
+            "rows": [_row(desk, parent) for parent in parents],
+            "counted_max": COUNTED_MAX,
+            "next_cursor": found.next_cursor,
+            "is_first": not visit.text("cursor"),
+        },
+    )
+
+
+def _row(desk: Desk, parent: str) -> Row:
+    page = looking(desk.store).search(JobFilter(parent_id=parent), limit=COUNTED_MAX, without=LIGHT)
+    return Row(parent, list(page.jobs), page.next_cursor is not None)
+
+
+def workflow(desk: Desk, visit: Visit) -> Page:
+    name = visit.text("id")
+    page = looking(desk.store).search(JobFilter(parent_id=name), limit=NODES_SHOWN, without=LIGHT)
+    if not page.jobs:
+        raise JobNotFoundError(f"no job belongs to workflow {name!r}: there was none, or all of "
+                               "its jobs were pruned")  # fmt: skip
+    jobs = {job.id: job for job in reversed(page.jobs)}
+    graph = desk.queue.graph(*jobs)
+    ordered = [jobs[job_id] for job_id in graph.nodes if job_id in jobs]
+    row = Row(name, ordered, page.next_cursor is not None)
+    down = {
+        origin: len(graph.to_replay([origin]))
+        for origin in dict.fromkeys(graph.origin_of(job.id) for job in ordered)
+        if graph.nodes[origin].status in (Status.DEAD, Status.CANCELLED)
+    }
+    return Page(
+        "workflow.html",
+        {
+            "title": f"Workflow {name}",
+            "page": "workflows",
+            "now": desk.queue.now(),
+            "row": row,
+            "state": row.state,
+            "name_of": {job.id: job.id.removeprefix(f"{name}:") for job in ordered},
+            "nodes": graph.nodes,
+            "origins": down,
+            "can_replay": {
+                job.id for job in ordered if job.status in (Status.DEAD, Status.CANCELLED)
+            },
+            "picture": picture(graph, ordered[0].id),
+            "parent": desk.store.get(name),
+        },
+    )

@@ -1,0 +1,63 @@
+"""Workflows as pages: how far each is, and how it goes on from where it stopped."""
+
+from __future__ import annotations
+
+from dashboard.conftest import People
+from leasehold import NewJob, Workflow
+
+
+def stopped(people: People, name: str) -> None:
+    """A workflow whose second of three jobs has died."""
+    flow = Workflow(name)
+    for step, after in (("fetch", ()), ("load", "fetch"), ("tell", "load")):
+        flow.add(step, NewJob(f"etl:{step}", queue=name, max_retries=0), after=after)
+    people.queue.submit_workflow(flow)
+    for outcome in ("completed", "dead"):
+        lease = people.queue.lease(name)
+        assert lease is not None
+        if outcome == "completed":
+            people.queue.ack(lease)
+        else:
+            people.queue.nack(lease, "the disk is full", requeue=False)
+
+
+def test_the_list_tells_how_far_each_is(people: People) -> None:
+    stopped(people, "listed")
+    client = people.somebody("observer")
+    page = client.get("workflows")
+    row = page.text[page.text.index('data-row="listed"') :].partition("</tr>")[0]
+    assert "dead" in row
+    assert "etl:fetch" in row
+    assert client.get("workflow?id=never").status_code == 404
+
+
+def test_a_workflow_goes_on_from_where_it_stopped(people: People) -> None:
+    stopped(people, "replayed")
+    client = people.somebody("operator", name="ada")
+    page = client.get("workflow?id=replayed")
+    assert "It stopped at etl:load" in page.text
+    assert "1 more ended because of it" in page.text
+    assert "Graph of dependencies" in page.text
+    asked = client.get("confirm?order=replay-graph&job_id=replayed:tell&workflow=replayed")
+    assert "Replay 2 jobs" in asked.text
+    form = {"order": "replay-graph", "job_id": "replayed:tell", "workflow": "replayed"}
+    answer = client.post("do", data=form)
+    assert answer.headers["location"].startswith("workflow?id=replayed&done=replay-graph&n=2")
+    statuses = {
+        step: people.queue.get(f"replayed:{step}").status.value
+        for step in ("fetch", "load", "tell")
+    }
+    assert statuses == {"fetch": "completed", "load": "pending", "tell": "blocked"}
+    assert people.queue.audit_log(1)[0].actor == "token:ada"
+
+
+def test_the_page_of_a_job_that_brought_others_down_offers_to_replay_them(people: People) -> None:
+    stopped(people, "offered")
+    client = people.somebody("operator")
+    page = client.get("job?id=offered:load")
+    assert "Replay with what it brought down" in page.text
+    assert "queuectl retry --graph offered:load" in page.text
+    assert "Replay this one" in page.text
+    assert people.somebody("observer").post(
+        "do", data={"order": "replay-graph", "job_id": "offered:load"}
+    ).status_code == 403  # fmt: skip
