@@ -47,7 +47,8 @@ class Peeking(Part):
         """
         caller.check_queue(request.queue)
         where = JobFilter(queues=(request.queue,), statuses=(Status.PENDING,))
-        if not self.store.count(where, counted_max=PENDING_MAX).is_exact:
+        pending = self.store.count(where, counted_max=PENDING_MAX)
+        if pending.jobs > PENDING_MAX or not pending.is_exact:
             raise UnsupportedError(
                 f"more than {PENDING_MAX:,} jobs are pending in queue {request.queue!r}, too many "
                 "to look through in one request: submit with `with_position`, or list them with "
