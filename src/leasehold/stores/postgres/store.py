@@ -67,6 +67,7 @@ from leasehold.env import SYSTEM, Env
 from leasehold.errors import LeaseholdError, LeaseLostError, QueueFullError
 from leasehold.stores.postgres.clauses import WithoutLocalVerbs
 from leasehold.stores.postgres.keeping import archive, moving, pruning
+from leasehold.stores.postgres.keeping.blobs import TableBlobs
 from leasehold.stores.postgres.leasing import held, recover, registry, renew, sweep
 from leasehold.stores.postgres.leasing.exchange import exchange, exchange_once
 from leasehold.stores.postgres.leasing.held import HeldTransaction
@@ -111,6 +112,10 @@ class PostgresStore(WithoutLocalVerbs, TableStore):
         self._database = Database(url, env=env, accelerator=accelerator)
         replica = self._database.address.replica
         self._looking = None if replica is None else LookingDatabase(self._database, replica)
+
+    def blob_store(self) -> TableBlobs:
+        """Where its large payloads and results are, unless they are kept elsewhere."""
+        return TableBlobs(self._database)
 
     def __repr__(self) -> str:
         return f"PostgresStore({self._database.address.shown!r})"

@@ -238,6 +238,13 @@ class Database:
             db.execute(TURN_ALONE, (self._turn,))
             yield db
 
+    @contextlib.contextmanager
+    def beside_all(self) -> Iterator[Connection]:
+        """A bare transaction without a turn: for rows that no rule of the store concerns."""
+        self.check_open()
+        with translated(self.address), self._connection() as db, db.transaction():
+            yield db
+
     def carry_out(
         self,
         db: Connection,

@@ -750,6 +750,16 @@ CREATE TABLE reply (
     data bytea NOT NULL
 );
 
+-- Payloads and results that are too large for a row, in parts (blobs.py). They are compressed by who
+-- makes them or not at all, and read from their beginning.
+CREATE TABLE blob (
+    key  text COLLATE "C" NOT NULL,
+    part bigint NOT NULL,
+    data bytea NOT NULL,
+    PRIMARY KEY (key, part)
+);
+ALTER TABLE blob ALTER COLUMN data SET STORAGE EXTERNAL;
+
 -- Tables whose rows live for moments: cleaned up as soon as some thousand are dead.
 DO $$
 DECLARE
