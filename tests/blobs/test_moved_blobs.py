@@ -34,7 +34,7 @@ def queue_on(store: str) -> TaskQueue:
     return queue
 
 
-def result(queue: TaskQueue, job_id: str) -> str:
+def result_in(queue: TaskQueue, job_id: str) -> str:
     job = queue.get(job_id)
     assert job is not None
     return str(queue.result_of(job))
@@ -60,7 +60,7 @@ def test_whoever_reaches_the_store_reaches_them(
     monkeypatch.chdir(tmp_path / "there")
     with queue_on(url) as queue:
         assert drain(queue).completed == 1
-        assert result(queue, job.id) == LARGE.upper()
+        assert result_in(queue, job.id) == LARGE.upper()
         queue.discard(job.id)
         assert queue.blobs is not None
         assert queue.blobs.clean_up().looked_at == 0
@@ -75,13 +75,13 @@ def test_they_follow_a_store_that_is_moved_there_and_back(url: str, tmp_path: Pa
         waiting = queue.submit("shout", LARGE + "b")
     assert move_all(first, url) == 3
     with queue_on(url) as queue:
-        assert result(queue, done.id) == LARGE.upper()
+        assert result_in(queue, done.id) == LARGE.upper()
         assert drain(queue).completed == 1
-        assert result(queue, waiting.id) == LARGE.upper() + "B"
+        assert result_in(queue, waiting.id) == LARGE.upper() + "B"
     assert move_all(url, last) == 4
     with queue_on(last) as queue:
         for job, result in ((done, LARGE), (waiting, LARGE + "b")):
-            assert result(queue, job.id) == result.upper()
+            assert result_in(queue, job.id) == result.upper()
 
 
 def test_a_move_that_fails_among_the_blobs_is_gone_on_with(
@@ -113,4 +113,4 @@ def test_a_move_that_fails_among_the_blobs_is_gone_on_with(
     assert len(put) == 1, "what had been copied was copied again"
     with queue_on(url) as queue:
         assert drain(queue).completed == 3
-        assert [result(queue, job.id)[-1] for job in jobs] == ["0", "1", "2"]
+        assert [result_in(queue, job.id)[-1] for job in jobs] == ["0", "1", "2"]
