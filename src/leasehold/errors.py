@@ -30,6 +30,7 @@
     │   └── RequestTooLargeError
     ├── UnauthenticatedError           a service was called without a token that is good
     ├── ForbiddenError                 the token does not allow this
+    ├── InvalidPinError                what was given cannot be pinned to a store
     ├── InvalidTokenError              what was given cannot be a token
     ├── TokenExistsError               a token of this name exists already
     ├── TokenNotFoundError
@@ -249,6 +250,10 @@ class UnauthenticatedError(LeaseholdError, code="unauthenticated"):
 
 class ForbiddenError(LeaseholdError, code="forbidden"):
     """Raised when a token does not allow what was asked; says which role or scope does."""
+
+
+class InvalidPinError(LeaseholdError, ValueError, code="invalid_pin"):
+    """Raised for a deploy mark, a view or a stop whose name or text cannot be one."""
 
 
 class InvalidTokenError(LeaseholdError, ValueError, code="invalid_token"):

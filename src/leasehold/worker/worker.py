@@ -131,6 +131,8 @@ class Worker:
             store,
             {name: value for name, value in given.items() if value is not None},
             self._follow,
+            self.id,
+            self.request_stop,
         )
         self._until_empty = until_empty
         self._rules = WorkerRules(
@@ -355,6 +357,7 @@ class Worker:
                 tasks=self._known_tasks(),
             )
         )
+        self._tuning.heeds_stops = True
         begin_keeping()
         setup = Setup(self.id, self._rules.slots, self._env, self._output_dir, life.lock_fd)
         self._thread = threading.Thread(

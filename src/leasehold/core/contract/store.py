@@ -69,6 +69,7 @@ from typing import Any, Protocol
 from leasehold.core.contract.metrics_store import MetricsStore
 from leasehold.core.contract.operation_store import OperationStore
 from leasehold.core.contract.paged_store import PagedStore
+from leasehold.core.contract.pin_store import PinStore
 from leasehold.core.contract.queue_rules import QueueRules
 from leasehold.core.contract.retention_store import RetentionStore
 from leasehold.core.contract.schedule_store import ScheduleStore
@@ -111,6 +112,7 @@ class Store(
     QueueRules,
     SettingsStore,
     TokenStore,
+    PinStore,
     MetricsStore,
     PagedStore,
     RetentionStore,
@@ -124,7 +126,7 @@ class Store(
 
     Further clauses: schedules in `core.contract.schedule_store`, queues and their rules in
     `core.contract.queue_rules`, settings in `core.contract.settings_store`, access from other
-    machines in `core.contract.token_store`, metrics in `core.contract.metrics_store`, pages in
+    machines in `core.contract.token_store`, pins in `core.contract.pin_store`, metrics in `core.contract.metrics_store`, pages in
     `core.contract.paged_store`, clean-ups and the archive in `core.contract.retention_store`, the
     change feed in `core.model.changes`, orders by filter in `core.rules.filter_orders`,
     operations in `core.contract.operation_store`, repeated requests in `core.rules.replies`. All of

@@ -26,6 +26,7 @@ from leasehold.core.model.retention import (
     RetentionPolicy,
 )
 from leasehold.core.model.schedule import Schedule
+from leasehold.core.model.pins import Pin
 from leasehold.core.model.settings import retention_by
 from leasehold.core.model.span import MINUTE_MICROS, SUBMITTED_IN, Span, band_of
 from leasehold.core.model.status import TERMINAL, Event, Status, check
@@ -155,6 +156,7 @@ class State:
         self.running: dict[str, Record] = {}
         self.finished = Finished()
         self.settings = SettingsInForce.of(0, {})
+        self.pins: dict[tuple[str, str], Pin] = {}
         self.tokens: dict[str, Token] = {}
         """By the hash of their secret."""
         self.operations: dict[str, Operation] = {}

@@ -58,6 +58,7 @@ from leasehold.core.model.retention import (
 )
 from leasehold.core.model.schedule import Fired, Schedule, ScheduleDraft
 from leasehold.core.model.search import COUNTED_MAX, Count, HeavyField, JobFilter, Page
+from leasehold.core.model.pins import Pin, PinKind
 from leasehold.core.model.settings import SettingValue, StoredSettings
 from leasehold.core.model.status import Event
 from leasehold.core.model.stored import moment
@@ -97,6 +98,7 @@ from leasehold.stores.memory import (
     inspection,
     leasing,
     operations,
+    pins,
     pruning,
     queues,
     reading,
@@ -608,6 +610,15 @@ class MemoryStore:
         )
 
     # -- access from other machines -----------------------------------------------------------
+
+    def pins(self, kind: PinKind) -> list[Pin]:
+        return self._look(pins.every, kind)
+
+    def pin(self, kind: PinKind, name: str, text: str, *, actor: str) -> Pin:
+        return self._run(pins.pin, kind, name, text, actor)
+
+    def unpin(self, kind: PinKind, name: str, *, actor: str) -> Pin | None:
+        return self._run(pins.unpin, kind, name, actor)
 
     def create_token(self, draft: TokenDraft, digest: str, *, actor: str) -> Token:
         return self._run(tokens.create, draft, digest, actor)

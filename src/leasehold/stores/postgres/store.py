@@ -91,6 +91,7 @@ from leasehold.stores.postgres.writing.database import Database
 from leasehold.stores.postgres.writing.step import Step
 from leasehold.stores.tables.query import PlainReader
 from leasehold.stores.tables.store import TableStore
+from leasehold.stores.tables.pins import stops
 from leasehold.stores.tables.tokens import Tokens
 
 T = TypeVar("T")
@@ -420,7 +421,7 @@ class PostgresStore(WithoutLocalVerbs, TableStore):
 
     def settings(self) -> StoredSettings:
         with self._database.read() as db:
-            return settings.load(db).stored({})
+            return settings.load(db).stored({}, stops(db))
 
     # -- retention ---------------------------------------------------------------------------
 

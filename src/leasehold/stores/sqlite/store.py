@@ -87,6 +87,7 @@ from leasehold.stores.sqlite.writing import transaction_verbs
 from leasehold.stores.sqlite.writing.application import ApplicationConnection
 from leasehold.stores.sqlite.writing.database import Database
 from leasehold.stores.sqlite.writing.transaction_verbs import HeldTransaction
+from leasehold.stores.tables.pins import stops
 from leasehold.stores.tables.store import TableStore
 
 T = TypeVar("T")
@@ -399,7 +400,7 @@ class SQLiteStore(TableStore):
     # -- settings ----------------------------------------------------------------------------
 
     def settings(self) -> StoredSettings:
-        return self._database.look(lambda db: settings.load(db).stored({}))
+        return self._database.look(lambda db: settings.load(db).stored({}, stops(db)))
 
     # -- retention ---------------------------------------------------------------------------
 

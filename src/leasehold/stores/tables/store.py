@@ -12,6 +12,7 @@ from leasehold.core.model.job import Attempt, HistoryEvent
 from leasehold.core.model.joblog import JobLog
 from leasehold.core.model.lease import StuckJob
 from leasehold.core.model.pages import AuditPage, HistoryPage, LogPage
+from leasehold.core.model.pins import Pin, PinKind
 from leasehold.core.model.records import AuditRecord, Stats, WorkerInfo, WorkerTotals
 from leasehold.core.model.refusals import check_page
 from leasehold.core.model.retention import CleanUp
@@ -20,10 +21,11 @@ from leasehold.core.model.tokens import Token, TokenDraft
 from leasehold.core.rules import failures, history, metrics
 from leasehold.core.rules.lifetime import LifetimeReader, QueueLifetime, lifetimes
 from leasehold.core.rules.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, QueueMetrics
+from leasehold.core.rules.pins import pin, unpin
 from leasehold.core.rules.timeline import ResolutionName, Timeline, timeline
 from leasehold.core.rules.tokens import create_token, revoke_token
 from leasehold.env import from_micros
-from leasehold.stores.tables import cleanup, records, setting_verbs
+from leasehold.stores.tables import cleanup, pins, records, setting_verbs
 from leasehold.stores.tables.database import TableDatabase
 from leasehold.stores.tables.history import JobHistory
 from leasehold.stores.tables.lanes import stats
@@ -179,6 +181,17 @@ class TableStore(ABC):
 
     def unset_setting(self, name: str, *, actor: str) -> StoredSettings:
         return self._database.write(lambda step: setting_verbs.forget(step, name, actor))
+
+    # -- pins --------------------------------------------------------------------------------
+
+    def pins(self, kind: PinKind) -> list[Pin]:
+        return self._database.look(lambda db: pins.pins(db, kind))
+
+    def pin(self, kind: PinKind, name: str, text: str, *, actor: str) -> Pin:
+        return self._database.write(lambda step: pin(pins.PinShelf(step), kind, name, text, actor))
+
+    def unpin(self, kind: PinKind, name: str, *, actor: str) -> Pin | None:
+        return self._database.write(lambda step: unpin(pins.PinShelf(step), kind, name, actor))
 
     # -- access from other machines ----------------------------------------------------------
 

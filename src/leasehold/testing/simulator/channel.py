@@ -52,6 +52,7 @@ from leasehold.core.model.schedule import Fired, Schedule, ScheduleDraft
 from leasehold.core.model.search import COUNTED_MAX, Count, HeavyField, JobFilter, Page
 from leasehold.core.model.settings import SettingValue, StoredSettings
 from leasehold.core.model.status import Event
+from leasehold.core.model.pins import Pin, PinKind
 from leasehold.core.model.tokens import Token, TokenDraft
 from leasehold.core.rules.filter_orders import ORDERED_AT_ONCE, Order, Ordered
 from leasehold.core.rules.lifetime import QueueLifetime
@@ -398,6 +399,15 @@ class Channel:
 
     def unset_setting(self, name: str, *, actor: str) -> StoredSettings:
         return self._world.store.unset_setting(name, actor=actor)
+
+    def pins(self, kind: PinKind) -> list[Pin]:
+        return self._world.store.pins(kind)
+
+    def pin(self, kind: PinKind, name: str, text: str, *, actor: str) -> Pin:
+        return self._world.store.pin(kind, name, text, actor=actor)
+
+    def unpin(self, kind: PinKind, name: str, *, actor: str) -> Pin | None:
+        return self._world.store.unpin(kind, name, actor=actor)
 
     def create_token(self, draft: TokenDraft, digest: str, *, actor: str) -> Token:
         return self._world.store.create_token(draft, digest, actor=actor)

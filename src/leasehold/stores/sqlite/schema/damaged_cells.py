@@ -22,6 +22,7 @@ from leasehold.core.model.stored import (
     metadata_of,
     retry_of,
 )
+from leasehold.core.model.pins import Pin
 from leasehold.core.model.tokens import Token
 from leasehold.core.rules.operations import Operation
 from leasehold.core.rules.replies import check_reply
@@ -176,6 +177,7 @@ _READERS: Final[dict[str, Callable[[Any], Any]]] = {
     "schedule": msgspec.json.Decoder(ScheduleDraft).decode,
     "config": msgspec.json.Decoder(QueueConfig).decode,
     "state": lambda data: QueueState(data.decode().partition(DELETED_BY)[0]),
+    "pin": msgspec.json.Decoder(Pin).decode,
     "token": msgspec.json.Decoder(Token).decode,
     "operation": msgspec.json.Decoder(Operation).decode,
     "part": msgspec.json.Decoder(Part).decode,
