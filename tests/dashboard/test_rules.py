@@ -101,13 +101,13 @@ def test_who_may_only_look_cannot_change_rules_or_settings(people: People) -> No
 
 def test_a_setting_is_set_and_unset(people: People) -> None:
     client = people.somebody("operator", name="linus")
-    form = {"order": "set-setting", "name": "lease_seconds", "value": "5m"}
+    form = {"order": "set-setting", "name": "lease_seconds", "value": "7m"}
     assert client.post("do", data=form).status_code == 303
-    assert people.queue.settings.get("lease_seconds") == 300
+    assert people.queue.settings.get("lease_seconds") == 420
     assert people.queue.audit_log(1)[0].actor == "token:linus"
     wrong = client.post("do", data={**form, "value": "soon"})
     assert wrong.status_code in (400, 422)
     assert "lease_seconds cannot be" in wrong.text
     assert 'value="soon"' in wrong.text
     client.post("do", data={"order": "unset-setting", "name": "lease_seconds"})
-    assert people.queue.settings.get("lease_seconds") != 300
+    assert people.queue.settings.get("lease_seconds") != 420

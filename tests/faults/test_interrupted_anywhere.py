@@ -29,6 +29,7 @@ from leasehold.interrupts import SHIELD
 from leasehold.stores.memory import MemoryStore
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.disk import forks
+from support.effort import THOROUGH
 from support.interrupting import Instruction, Interrupter, chosen
 
 # Not by a signal, as usual: it is signals that a hanging shield would hold back.
@@ -45,14 +46,15 @@ WRITE_PATH = {
     "transaction_verbs.py",
 }
 """Every instruction of these is hit; of the others, each n-th."""
-STRIDE = 19
+LESS = 1 if THOROUGH else 2
+STRIDE = 19 * LESS
 LESS_OF: dict[str, tuple[set[str], int]] = {
     "close": (
         {"interrupts.py", "writer.py", "lock.py", "turn.py", "database.py", "forks.py"},
         31,
     ),
-    "open": ({"lock.py", "holder.py", "transaction.py", "database.py", "forks.py"}, 61),
-    "create": (set(), 101),
+    "open": ({"lock.py", "holder.py", "transaction.py", "database.py", "forks.py"}, 61 * LESS),
+    "create": (set(), 101 * LESS),
     "now": ({"clock.py"}, STRIDE),
 }
 """These take milliseconds each, and most of what they do is done by the others too."""

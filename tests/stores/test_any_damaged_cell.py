@@ -29,6 +29,7 @@ from leasehold.env import ManualClock
 from leasehold.errors import LeaseholdError
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.schema.cells import CELLS
+from support.effort import THOROUGH
 from support.everything import (
     ENDED,
     LIVE,
@@ -89,8 +90,8 @@ CODES: Final = frozenset(
     }
 )  # fmt: skip
 """Columns that a newer version may give codes that this one does not know."""
-KINDS_AT_ONCE: Final = 2
-"""Of each column so many kinds are tried in every run of the suite: which ones is fixed."""
+KINDS_AT_ONCE: Final = 2 if THOROUGH else 1
+"""Of each column so many kinds are tried: which ones is fixed, and differs between neighbours."""
 SIGNED: Final = frozenset(
     {
         "ready.turn", "place.turn", "rescoring.turn", "ready.lane", "place.lane", "rescoring.lane",

@@ -305,12 +305,12 @@ def drive(machine: PacedMachine, seed: int) -> None:
         machine.teardown()
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(drawn(6)))
 def test_a_long_day_on_the_memory_store(seed: int) -> None:
     drive(MemoryPaced(), seed)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(drawn(4)))
 def test_a_long_day_on_the_sqlite_store(seed: int) -> None:
     drive(SQLitePaced(), seed)
 

@@ -18,6 +18,8 @@ from typing import Literal, NamedTuple
 
 import apsw
 
+from support.effort import THOROUGH, drawn
+
 SECTOR_BYTES = 512
 _WATCHED = apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_MAIN_JOURNAL | apsw.SQLITE_OPEN_WAL
 
@@ -206,8 +208,8 @@ def crash_images(
 
     `at_first` is what was on the disk before the operations.
 
-    Before each sync, when most is at stake, come "nothing unsynced", "everything" and three chance
-    parts of it; between syncs one chance part per point.
+    Before each sync, when most is at stake, come "nothing unsynced", "everything" and chance parts
+    of it; between syncs one chance part per point, in a thorough run, or per second point.
     """
     remains = {name: _Remains(data) for name, data in (at_first or {}).items()}
     random = Random(seed)
@@ -216,7 +218,8 @@ def crash_images(
         if is_last_before_sync:
             yield point, "none", _image(remains, None, keep=False)
             yield point, "all", _image(remains, None, keep=True)
-        for part in range(3 if is_last_before_sync else 1):
+        parts = drawn(3) if is_last_before_sync else int(THOROUGH or point % 2 == 1)
+        for part in range(parts):
             yield point, f"part {part}", _image(remains, random, keep=True)
         if point < len(operations):
             operation = operations[point]

@@ -139,7 +139,7 @@ class ArchivePlace(NamedTuple):
 def check_filter(where: JobFilter) -> None:
     """Refuse to search for what the archive does not keep."""
     for name in _NOT_KEPT:
-        if getattr(where, name) not in (None, False):
+        if getattr(where, name) is not None:
             raise InvalidJobError(
                 f"the archive keeps no {name.removesuffix('_min').removesuffix('_max')}: search it "
                 "by ids, queue, status, task, created_from, created_before, metadata, parent_id "

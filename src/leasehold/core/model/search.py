@@ -31,7 +31,7 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Every key given must be there with an equal value."""
     idempotency_key: str | None = None
     parent_id: str | None = None
-    has_parent: bool = False
+    has_parent: Literal[True] | None = None
     """Only jobs that belong to a workflow, or to another job."""
     limit_key: str | None = None
     error_text: str | None = None

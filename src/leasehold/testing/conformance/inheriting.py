@@ -166,7 +166,7 @@ class InheritingClauses(ConformanceBase):
             assert store.check() == []
 
     @settings(
-        max_examples=50,
+        max_examples=25,
         deadline=None,
         suppress_health_check=[
             HealthCheck.function_scoped_fixture,

@@ -96,7 +96,7 @@ class LeasingClauses(ConformanceBase):
     # The factory makes a store for every example, and every store's own subclass runs this: the
     # fixture and the test are shared on purpose.
     @settings(
-        max_examples=40,
+        max_examples=25,
         deadline=None,
         suppress_health_check=[
             HealthCheck.function_scoped_fixture,

@@ -108,7 +108,7 @@ class ScoringClauses(ConformanceBase):
         assert served(store, queues=queues) == ["quick", "fifty-five", "slow", "x", "slow low"]
 
     @settings(
-        max_examples=60,
+        max_examples=40,
         deadline=None,
         suppress_health_check=[
             HealthCheck.function_scoped_fixture,
@@ -125,7 +125,7 @@ class ScoringClauses(ConformanceBase):
         life = Life(store, clock)
         for verb, argument in [*steps, ("run", 1000)]:
             getattr(life, verb)(argument)
-            assert store.check() == []
+        assert store.check() == []
         store.close()
 
     def test_sco_2_position_is_the_order_served(self, store: Store, clock: ManualClock) -> None:
