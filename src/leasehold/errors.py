@@ -35,6 +35,7 @@
     ├── TokenExistsError               a token of this name exists already
     ├── TokenNotFoundError
     ├── OperationNotFoundError
+    ├── WorkerNotFoundError            no worker of this id is registered
     ├── UnknownTaskError               no code is registered under the job's task name
     ├── JobFailedError                 raised by result(): the job is dead
     ├── JobCancelledError              raised by result(): the job was cancelled
@@ -266,6 +267,10 @@ class TokenExistsError(LeaseholdError, code="token_exists"):
 
 class TokenNotFoundError(LeaseholdError, LookupError, code="token_not_found"):
     """Raised when no token has this name (any more)."""
+
+
+class WorkerNotFoundError(LeaseholdError, LookupError, code="worker_not_found"):
+    """Raised for a worker that is not in the registry: it has stopped, or its id is another."""
 
 
 class OperationNotFoundError(LeaseholdError, LookupError, code="operation_not_found"):

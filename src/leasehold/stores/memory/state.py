@@ -17,6 +17,7 @@ from leasehold.core.model.breaker import BreakerState
 from leasehold.core.model.budget import LATE_AT_ONCE, LATE_LOOKED_AT_ONCE, SHOWN_AT_ONCE
 from leasehold.core.model.changes import ChangeKind
 from leasehold.core.model.drain import Drain
+from leasehold.core.model.pins import Pin
 from leasehold.core.model.queue_config import QueueRule
 from leasehold.core.model.queue_retention import QueueRetention
 from leasehold.core.model.records import AuditRecord, Stats, WorkerInfo
@@ -26,7 +27,6 @@ from leasehold.core.model.retention import (
     RetentionPolicy,
 )
 from leasehold.core.model.schedule import Schedule
-from leasehold.core.model.pins import Pin
 from leasehold.core.model.settings import retention_by
 from leasehold.core.model.span import MINUTE_MICROS, SUBMITTED_IN, Span, band_of
 from leasehold.core.model.status import TERMINAL, Event, Status, check

@@ -37,6 +37,7 @@ from leasehold.core.model.lease import (
 )
 from leasehold.core.model.lives import remote_life
 from leasehold.core.model.pages import AuditPage, HistoryPage, LogPage
+from leasehold.core.model.pins import Pin, PinKind
 from leasehold.core.model.queue_config import QueueConfig, QueueInfo, QueueState
 from leasehold.core.model.records import (
     AuditRecord,
@@ -58,7 +59,6 @@ from leasehold.core.model.retention import (
 )
 from leasehold.core.model.schedule import Fired, Schedule, ScheduleDraft
 from leasehold.core.model.search import COUNTED_MAX, Count, HeavyField, JobFilter, Page
-from leasehold.core.model.pins import Pin, PinKind
 from leasehold.core.model.settings import SettingValue, StoredSettings
 from leasehold.core.model.status import Event
 from leasehold.core.model.stored import moment

@@ -89,9 +89,9 @@ from leasehold.stores.postgres.submitting import ended_dependents, entering, gra
 from leasehold.stores.postgres.writing import application, own_connections
 from leasehold.stores.postgres.writing.database import Database
 from leasehold.stores.postgres.writing.step import Step
+from leasehold.stores.tables.pins import stops
 from leasehold.stores.tables.query import PlainReader
 from leasehold.stores.tables.store import TableStore
-from leasehold.stores.tables.pins import stops
 from leasehold.stores.tables.tokens import Tokens
 
 T = TypeVar("T")

@@ -29,6 +29,7 @@ from leasehold.core.model.lease import (
     SweepReport,
 )
 from leasehold.core.model.pages import AuditPage, HistoryPage, LogPage
+from leasehold.core.model.pins import Pin, PinKind
 from leasehold.core.model.queue_config import QueueConfig, QueueInfo, QueueState
 from leasehold.core.model.records import (
     AuditRecord,
@@ -52,7 +53,6 @@ from leasehold.core.model.schedule import Fired, Schedule, ScheduleDraft
 from leasehold.core.model.search import COUNTED_MAX, Count, HeavyField, JobFilter, Page
 from leasehold.core.model.settings import SettingValue, StoredSettings
 from leasehold.core.model.status import Event
-from leasehold.core.model.pins import Pin, PinKind
 from leasehold.core.model.tokens import Token, TokenDraft
 from leasehold.core.rules.filter_orders import ORDERED_AT_ONCE, Order, Ordered
 from leasehold.core.rules.lifetime import QueueLifetime

@@ -14,6 +14,7 @@ import apsw
 import msgspec
 
 from leasehold.core.model.histogram import Measurements
+from leasehold.core.model.pins import Pin
 from leasehold.core.model.queue_config import QueueConfig, QueueState
 from leasehold.core.model.retention import CleanUpMode
 from leasehold.core.model.schedule import ScheduleDraft
@@ -22,7 +23,6 @@ from leasehold.core.model.stored import (
     metadata_of,
     retry_of,
 )
-from leasehold.core.model.pins import Pin
 from leasehold.core.model.tokens import Token
 from leasehold.core.rules.operations import Operation
 from leasehold.core.rules.replies import check_reply
