@@ -1377,7 +1377,7 @@ class AsyncQueueCalls(Awaited):
         return await self._call(lambda: self.queue.stop_worker(worker))
 
     async def mark_deploy(self, version: str, text: str = "") -> Pin:
-        """Say that a version was deployed now: charts and failures of the dashboard tell since when.
+        """Say that a version was deployed now: the dashboard marks it, and what fails since then.
 
         See `TaskQueue.mark_deploy`.
         """

@@ -1114,7 +1114,7 @@ class QueueCalls:
         return self._upkeep.stop_worker(worker)
 
     def mark_deploy(self, version: str, text: str = "") -> Pin:
-        """Say that a version was deployed now: charts and failures of the dashboard tell since when.
+        """Say that a version was deployed now: the dashboard marks it, and what fails since then.
 
         The same again changes nothing: every process that comes with the version may say it.
 

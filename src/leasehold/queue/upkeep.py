@@ -64,7 +64,7 @@ class Upkeep:
         return known
 
     def mark_deploy(self, version: str, text: str = "") -> Pin:
-        """Say that a version was deployed now: charts and failures of the dashboard tell since when.
+        """Say that a version was deployed now: the dashboard marks it, and what fails since then.
 
         The same again changes nothing: every process that comes with the version may say it.
 
@@ -78,7 +78,7 @@ class Upkeep:
         return self.store.pin("deploy", version, text, actor=self._actor)
 
     def deploys(self) -> list[Pin]:
-        """The deploy marks, the oldest first; the latest 500 are kept."""
+        """The deploy marks, the oldest first; the latest 200 are kept."""
         return self.store.pins("deploy")
 
     def forget_deploy(self, version: str) -> bool:

@@ -13,7 +13,7 @@ class PinStore(Protocol):
     def pins(self, kind: PinKind) -> list[Pin]:
         """Those of a kind, the oldest first.
 
-        - PIN-1  The latest PINS_MAX (500) of each kind are kept, in the order of their times.
+        - PIN-1  The latest PINS_MAX (200) of each kind are kept, in the order of their times.
         """
 
     def pin(self, kind: PinKind, name: str, text: str, *, actor: str) -> Pin:

@@ -126,12 +126,13 @@ class Store(
 
     Further clauses: schedules in `core.contract.schedule_store`, queues and their rules in
     `core.contract.queue_rules`, settings in `core.contract.settings_store`, access from other
-    machines in `core.contract.token_store`, pins in `core.contract.pin_store`, metrics in `core.contract.metrics_store`, pages in
-    `core.contract.paged_store`, clean-ups and the archive in `core.contract.retention_store`, the
-    change feed in `core.model.changes`, orders by filter in `core.rules.filter_orders`,
-    operations in `core.contract.operation_store`, repeated requests in `core.rules.replies`. All of
-    it can cross a network, but for what `core.contract.token_store` keeps for the server itself;
-    what only a store on this machine can do is in `core.contract.local_store`.
+    machines in `core.contract.token_store`, pins in `core.contract.pin_store`, metrics in
+    `core.contract.metrics_store`, pages in `core.contract.paged_store`, clean-ups and the
+    archive in `core.contract.retention_store`, the change feed in `core.model.changes`, orders by
+    filter in `core.rules.filter_orders`, operations in `core.contract.operation_store`, repeated
+    requests in `core.rules.replies`. All of it can cross a network, but for what
+    `core.contract.token_store` keeps for the server itself; what only a store on this
+    machine can do is in `core.contract.local_store`.
     """
 
     # -- producers ---------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from leasehold.errors import InvalidPinError
 
 PinKind = Literal["deploy", "view", "stop"]
 PIN_KINDS: Final = get_args(PinKind)
-PINS_MAX: Final = 500
+PINS_MAX: Final = 200
 """How many of each kind are kept."""
 TEXT_LENGTH_MAX: Final = 2000
 
