@@ -18,6 +18,7 @@ def test_a_search_is_kept_under_a_name_and_forgotten(people: People) -> None:
     client = people.somebody("operator", name="ada")
     search = 'queue:mail meta.place:"here & there"'
     give(client, "keep-view", name="Here <b>", q=search, show="worker,task")
+    assert people.queue.audit_log(1)[0].actor == "token:ada"
     page = people.somebody("producer").get("jobs").text
     found = re.search(r'<a href="(jobs\?[^"]*)"[^>]*>Here &lt;b&gt;</a>', page)
     assert found is not None
@@ -25,7 +26,6 @@ def test_a_search_is_kept_under_a_name_and_forgotten(people: People) -> None:
     assert f'value="{search.replace("&", "&amp;").replace(chr(34), "&#34;")}"' in kept.text
     ticked = re.findall(r'name="show" value="(\w+)" checked', kept.text)
     assert ticked == ["task", "worker"]
-    assert people.queue.audit_log(1)[0].actor == "token:ada"
     give(client, "forget-view", name="Here <b>")
     assert "Here &lt;b&gt;" not in client.get("jobs").text
 
