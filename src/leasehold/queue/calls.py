@@ -386,6 +386,10 @@ class QueueCalls:
         """`submit_many`, all or nothing, to be awaited; while it waits for room, no thread does."""
         return await self._submitting.asubmit_many(jobs, block=block, connection=connection)
 
+    def own_id(self, queue: str, name: str) -> str:
+        """The id of a job that is named by us."""
+        return self._submitting.own_id(queue, name)
+
     def schedule(
         self,
         name: str,
@@ -812,9 +816,9 @@ class QueueCalls:
         queue: str | Sequence[str] | None = None,
         worker: str | None = None,
         tasks: Sequence[TaskLike] | None = None,
-        wait: float = WAIT_SECONDS,
+        wait: Seconds = WAIT_SECONDS,
         *,
-        lease_seconds: float | None = None,
+        lease_seconds: Seconds | None = None,
         parent: JobRef | None = None,
     ) -> Lease | None:
         """Take the best available job, waiting up to `wait` seconds for one; None if there is none.
@@ -836,9 +840,9 @@ class QueueCalls:
         queue: str | Sequence[str] | None = None,
         worker: str | None = None,
         tasks: Sequence[TaskLike] | None = None,
-        wait: float = WAIT_SECONDS,
+        wait: Seconds = WAIT_SECONDS,
         *,
-        lease_seconds: float | None = None,
+        lease_seconds: Seconds | None = None,
         parent: JobRef | None = None,
     ) -> list[Lease]:
         """Take up to `limit` of the best available jobs, waiting for the first of them."""
@@ -860,7 +864,7 @@ class QueueCalls:
         error: BaseException | str = "",
         *,
         requeue: bool | None = None,
-        retry_after: float | None = None,
+        retry_after: Seconds | None = None,
     ) -> Settled:
         """The attempt failed; the answer says whether, and when, there will be another one.
 
@@ -880,7 +884,7 @@ class QueueCalls:
         """
         return self._consuming.keep_alive(lease, on_lost=on_lost)
 
-    def extend(self, lease: Lease, seconds: float | None = None) -> Renewed:
+    def extend(self, lease: Lease, seconds: Seconds | None = None) -> Renewed:
         """Keep a lease for so many seconds from now (its own length, unless told otherwise).
 
         The answer says when it ends, when to extend it next, and whether to stop.
@@ -898,7 +902,7 @@ class QueueCalls:
         """
         return self._consuming.peek(queue, limit)
 
-    def requeue(self, job: Lease | JobRef, *, delay: float = 0.0, reason: str = "") -> None:
+    def requeue(self, job: Lease | JobRef, *, delay: Seconds = 0.0, reason: str = "") -> None:
         """Hand a leased job back, with no attempt spent; or replay a dead or cancelled one."""
         self._consuming.requeue(job, delay=delay, reason=reason)
 
@@ -908,7 +912,7 @@ class QueueCalls:
         queue: str | Sequence[str] | None,
         worker: str | None,
         tasks: Sequence[TaskLike] | None,
-        lease_seconds: float | None = None,
+        lease_seconds: Seconds | None = None,
         parent: JobRef | None = None,
     ) -> LeaseRequest:
         """What a lease call asks of the store."""
@@ -998,7 +1002,7 @@ class QueueCalls:
         return self._queues.why(job)
 
     def metrics(
-        self, queue: str | None = None, window_seconds: float = WINDOW_SECONDS
+        self, queue: str | None = None, window_seconds: Seconds = WINDOW_SECONDS
     ) -> QueueMetrics:
         """How a queue, or all of them, stands now, and what happened in the window before.
 
@@ -1128,7 +1132,7 @@ class QueueCalls:
         return self._upkeep.mark_deploy(version, text)
 
     def deploys(self) -> list[Pin]:
-        """The deploy marks, the oldest first; the latest 500 are kept."""
+        """The deploy marks, the oldest first; the latest 200 are kept."""
         return self._upkeep.deploys()
 
     def forget_deploy(self, version: str) -> bool:
@@ -1136,7 +1140,7 @@ class QueueCalls:
         return self._upkeep.forget_deploy(version)
 
     def stuck(
-        self, silent_seconds: float | None = 120.0, running_seconds: float | None = None
+        self, silent_seconds: Seconds | None = 120.0, running_seconds: Seconds | None = None
     ) -> list[StuckJob]:
         """Running jobs without a heartbeat for that long, or that run for so long though it beats.
 
@@ -1146,8 +1150,8 @@ class QueueCalls:
 
     def requeue_stuck(
         self,
-        silent_seconds: float | None = 120.0,
-        running_seconds: float | None = None,
+        silent_seconds: Seconds | None = 120.0,
+        running_seconds: Seconds | None = None,
         *,
         reset_attempts: bool = False,
     ) -> RequeueReport:

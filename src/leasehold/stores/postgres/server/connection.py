@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import select
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, Final, Protocol, TypeAlias, cast
 
@@ -28,6 +28,7 @@ from psycopg.types.string import BytesBinaryDumper, StrBinaryDumper
 from psycopg_pool import ConnectionPool
 
 from leasehold.stores.postgres.server.address import Address
+from leasehold.stores.tables.statements import Dialect
 
 Row = tuple[Any, ...]
 Pool: TypeAlias = "ConnectionPool[RawConnection]"
@@ -142,9 +143,26 @@ class BorrowedConnection(Connection):
         return found
 
 
+@contextmanager
+def one_moment(db: Connection) -> Iterator[None]:
+    """A transaction in which every statement sees the same."""
+    try:
+        with db.pipelined():
+            db.begin("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            yield
+            db.execute("COMMIT")
+    except BaseException:
+        with suppress(psycopg.Error):
+            db.raw.rollback()
+        raise
+
+
 def columns(rows: Iterable[Sequence[Any]]) -> list[list[Any]]:
     """Rows as one list per column."""
     return [list(column) for column in zip(*rows, strict=True)]
+
+
+POSTGRES: Final = Dialect("= ANY({})", list)
 
 
 def unnested(types: str) -> str:

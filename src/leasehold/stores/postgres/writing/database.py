@@ -52,6 +52,7 @@ from leasehold.stores.postgres.server.connection import (
     Cursor,
     Pool,
     RawConnection,
+    one_moment,
     open_connection,
     open_pool,
 )
@@ -381,20 +382,6 @@ class Database:
             if self._pool is None:
                 self._pool = open_pool(self.address)
             return self._pool
-
-
-@contextlib.contextmanager
-def one_moment(db: Connection) -> Iterator[None]:
-    """A transaction in which every statement sees the same."""
-    try:
-        with db.pipelined():
-            db.begin("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            yield
-            db.execute("COMMIT")
-    except BaseException:
-        with contextlib.suppress(psycopg.Error):
-            db.raw.rollback()
-        raise
 
 
 _OPEN: Final[weakref.WeakSet[Database]] = weakref.WeakSet()
