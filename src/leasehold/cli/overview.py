@@ -35,6 +35,8 @@ class Overview(NamedTuple):
     workers: Sequence[Mapping[str, Any]]
     failures: Sequence[Mapping[str, Any]] = ()
     """What failed most of what failed within a day."""
+    seal: str | None = None
+    """Why the store takes no writes, if it does not."""
 
     def document(self) -> dict[str, Any]:
         """For programs."""
@@ -72,6 +74,7 @@ def look(session: Session, *, lately: bool = False) -> Overview:
             for failure in queue.failures(limit=FAILURES_MAX)
             if now - failure.last_at < timedelta(days=1)
         ][:FAILURES_SHOWN],
+        seal=queue.describe().get("seal"),
     )
 
 
@@ -86,6 +89,8 @@ def _lately(queue: TaskQueue, name: str) -> dict[str, Any]:
 
 def warnings_of(overview: Overview) -> Iterator[str]:
     """What a person should know of without having asked."""
+    if overview.seal is not None:
+        yield overview.seal
     served = {name for worker in overview.workers for name in worker["queues"]}
     for queue in overview.queues:
         name, pending = queue["queue"], queue[Status.PENDING]
