@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types layers tests soak faces bench clean
+.PHONY: help run test lint types layers tests soak faces bench against clean
 
 help:            ## Show what can be made
 	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/'
@@ -23,6 +23,13 @@ $(VENV)/test: $(VENV)/run
 
 $(VENV)/bench: $(VENV)/test
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group bench
+	@touch $@
+
+# Other queues want other versions of what we use: they get an environment of their own.
+$(VENV)/rivals: $(VENV)/test
+	$(PYTHON) -m venv $@
+	$@/bin/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
+	$@/bin/python -m pip install --quiet --disable-pip-version-check --group rivals
 	@touch $@
 
 run: $(VENV)/run        ## See it work: jobs run, retried, dead-lettered, counted, and served over HTTP
@@ -56,6 +63,9 @@ faces: $(VENV)/test     ## Write what is derived: after a change of a TaskQueue'
 
 bench: $(VENV)/bench    ## Measure, beside the raw limit and a rival
 	$(BIN)/python -m benchmarks
+
+against: $(VENV)/rivals ## Measure beside other queues, each on a server of its own
+	$(BIN)/python -m benchmarks.against
 
 clean:           ## Remove what was made
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

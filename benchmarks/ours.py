@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
 import signal
@@ -47,6 +48,24 @@ def submit_one_by_one(path: str, durability: Durability, jobs: int, threads: int
                 queue.submit(tasks.noop)
 
         return jobs / _timed(lambda: _in_threads(submit, threads))
+
+
+def submit_on_one_loop(path: str, durability: Durability, jobs: int, at_once: int) -> float:
+    """Jobs per second of so many coroutines on one event loop, each awaiting its own submits."""
+    with producer(path, durability) as queue:
+        noop = queue.task(tasks.noop)
+
+        async def submit() -> None:
+            for _ in range(jobs // at_once):
+                await noop.asubmit()
+
+        async def all_of_them() -> float:
+            await noop.asubmit()
+            started = time.perf_counter()
+            await asyncio.gather(*(submit() for _ in range(at_once)))
+            return time.perf_counter() - started
+
+        return jobs / asyncio.run(all_of_them())
 
 
 def submit_many(path: str, durability: Durability, jobs: int) -> float:

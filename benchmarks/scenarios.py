@@ -47,6 +47,24 @@ def throughput(bench: Bench, durability: Durability) -> None:
                 ratio >= 0.7 and gain >= 3 if full else None,
             )
         )
+    if bench.wants("submit concurrently"):
+        jobs = 5 * sizes.one_by_one
+        found = bench.compare(
+            threads64=(ours.submit_one_by_one, durability, jobs, 64),
+            coroutines1000=(ours.submit_on_one_loop, durability, jobs, 1000),
+        )
+        ratio = found["coroutines1000"] / found["threads64"]
+        bench.add(
+            Row(
+                "submit concurrently",
+                durability,
+                "jobs/s",
+                found,
+                {"coroutines : threads": ratio},
+                "1,000 coroutines as fast as 64 threads",
+                ratio >= 1 if full else None,
+            )
+        )
     if bench.wants("submit_many"):
         found = bench.compare(
             raw=(raw.submit, durability, sizes.many, 10_000),

@@ -64,7 +64,7 @@ task may meet); see `core.model.retry`.
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import ClassVar
 
 
@@ -367,9 +367,12 @@ class PermanentError(CodedError, code="permanent"):
 class RetryableError(CodedError, code="retryable", fields=("retry_after_seconds",)):
     """Raise it in a task to say that trying again may help, whatever the failure lists say."""
 
-    def __init__(self, message: str = "", *, retry_after_seconds: float | None = None) -> None:
+    def __init__(
+        self, message: str = "", *, retry_after_seconds: float | timedelta | str | None = None
+    ) -> None:
         super().__init__(message)
         self.retry_after_seconds = retry_after_seconds
+        """When to try again: seconds, a timedelta, or text such as "5m"; None by the backoff."""
 
 
 class BlobError(LeaseholdError, code="blob"):

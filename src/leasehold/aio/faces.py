@@ -301,8 +301,8 @@ class AsyncSettings(Awaited):
         """Every setting there is."""
         return await self._call(self._settings.list)
 
-    async def set(self, name: str, value: SettingValue | str) -> SettingInfo:
-        """Set it for all processes. A text such as "90s", "5m" or "none" will do.
+    async def set(self, name: str, value: SettingValue | timedelta | str) -> SettingInfo:
+        """Set it for all processes. A timedelta or a text ("90s", "5m", "none") will do.
 
         See `Settings.set`.
         """
@@ -1129,9 +1129,9 @@ class AsyncQueueCalls(Awaited):
         queue: str | Sequence[str] | None = None,
         worker: str | None = None,
         tasks: Sequence[TaskLike] | None = None,
-        wait: float = WAIT_SECONDS,
+        wait: Seconds = WAIT_SECONDS,
         *,
-        lease_seconds: float | None = None,
+        lease_seconds: Seconds | None = None,
         parent: JobRef | None = None,
     ) -> Lease | None:
         """Take the best available job, waiting up to `wait` seconds for one; None if there is none.
@@ -1149,9 +1149,9 @@ class AsyncQueueCalls(Awaited):
         queue: str | Sequence[str] | None = None,
         worker: str | None = None,
         tasks: Sequence[TaskLike] | None = None,
-        wait: float = WAIT_SECONDS,
+        wait: Seconds = WAIT_SECONDS,
         *,
-        lease_seconds: float | None = None,
+        lease_seconds: Seconds | None = None,
         parent: JobRef | None = None,
     ) -> list[Lease]:
         """Take up to `limit` of the best available jobs, waiting for the first of them."""
@@ -1174,7 +1174,7 @@ class AsyncQueueCalls(Awaited):
         error: BaseException | str = "",
         *,
         requeue: bool | None = None,
-        retry_after: float | None = None,
+        retry_after: Seconds | None = None,
     ) -> Settled:
         """The attempt failed; the answer says whether, and when, there will be another one.
 
@@ -1184,7 +1184,7 @@ class AsyncQueueCalls(Awaited):
             lambda: self.queue.nack(lease, error, requeue=requeue, retry_after=retry_after)
         )
 
-    async def extend(self, lease: Lease, seconds: float | None = None) -> Renewed:
+    async def extend(self, lease: Lease, seconds: Seconds | None = None) -> Renewed:
         """Keep a lease for so many seconds from now (its own length, unless told otherwise).
 
         See `TaskQueue.extend`.
@@ -1202,7 +1202,7 @@ class AsyncQueueCalls(Awaited):
         """
         return await self._call_long(lambda: self.queue.peek(queue, limit))
 
-    async def requeue(self, job: Lease | JobRef, *, delay: float = 0.0, reason: str = "") -> None:
+    async def requeue(self, job: Lease | JobRef, *, delay: Seconds = 0.0, reason: str = "") -> None:
         """Hand a leased job back, with no attempt spent; or replay a dead or cancelled one."""
         await self._call(lambda: self.queue.requeue(job, delay=delay, reason=reason))
 
@@ -1276,7 +1276,7 @@ class AsyncQueueCalls(Awaited):
         return await self._call(lambda: self.queue.why(job))
 
     async def metrics(
-        self, queue: str | None = None, window_seconds: float = WINDOW_SECONDS
+        self, queue: str | None = None, window_seconds: Seconds = WINDOW_SECONDS
     ) -> QueueMetrics:
         """How a queue, or all of them, stands now, and what happened in the window before.
 
@@ -1368,7 +1368,7 @@ class AsyncQueueCalls(Awaited):
         return await self._call(self.queue.sweep)
 
     async def stuck(
-        self, silent_seconds: float | None = 120.0, running_seconds: float | None = None
+        self, silent_seconds: Seconds | None = 120.0, running_seconds: Seconds | None = None
     ) -> list[StuckJob]:
         """Running jobs without a heartbeat for that long, or that run for so long though it beats.
 
@@ -1378,8 +1378,8 @@ class AsyncQueueCalls(Awaited):
 
     async def requeue_stuck(
         self,
-        silent_seconds: float | None = 120.0,
-        running_seconds: float | None = None,
+        silent_seconds: Seconds | None = 120.0,
+        running_seconds: Seconds | None = None,
         *,
         reset_attempts: bool = False,
     ) -> RequeueReport:

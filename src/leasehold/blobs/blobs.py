@@ -106,15 +106,14 @@ class Blobs:
     def forget_refused(
         self, drafts: Sequence[Draft], answers: Sequence[Submitted | LeaseholdError]
     ) -> None:
-        """Delete the payloads of jobs that were refused, or are duplicates of earlier ones.
+        """Delete payloads that were kept for jobs which were refused, or are duplicates.
 
         An error of the store itself does not say whether it has the job: those are left alone.
         """
         refused = [
             decode_reference(draft.payload).key
             for draft, answer in zip(drafts, answers, strict=True)
-            if draft.codec == BLOB_CODEC
-            and (
+            if (
                 answer.is_duplicate
                 if isinstance(answer, Submitted)
                 else not isinstance(answer, StoreError)

@@ -72,7 +72,7 @@ COMMANDS: Final[dict[str, Entry]] = {
         "leasehold.cli.metrics", "metrics", "Print the store's figures as Prometheus reads them."
     ),
     "audit": Entry("leasehold.cli.audit", "audit", "What people did, the latest first."),
-    "top": Entry("leasehold.cli.top", "top", "Watch queues and workers live."),
+    "top": Entry("leasehold.cli.top", "top", "Watch queues, workers and running jobs live."),
     "sweep": Entry(
         "leasehold.cli.sweep", "sweep", "Take back jobs from workers that were lost, now."
     ),

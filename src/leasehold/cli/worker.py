@@ -1,4 +1,4 @@
-"""`worker start`, `worker stop`, `worker status`, `worker logs`: the processes that run jobs."""
+"""`worker start`, `stop`, `restart`, `status` and `logs`: the processes that run jobs."""
 
 from __future__ import annotations
 
@@ -46,6 +46,10 @@ STATUS_COLUMNS = (
     Column("started_at", "SINCE", fit="keep", spare=7),
     Column("heartbeat_at", "LAST HEARTBEAT", fit="keep", spare=2),
 )
+RESTART_COLUMNS = (
+    Column("pid", "PID", right=True),
+    Column("restarted", "RESTARTED"),
+)
 STOP_COLUMNS = (
     Column("pid", "PID", right=True),
     Column("role", "WHAT"),
@@ -87,6 +91,8 @@ def worker() -> None:
 @click.option("--background", is_flag=True, help="Return when the workers work.")
 @click.option("--log", "log_path", type=click.Path(dir_okay=False),
               help="The log file of workers in the background.")  # fmt: skip
+@click.option("--reload", is_flag=True,
+              help="For development: start anew when a Python file here changes.")  # fmt: skip
 @click.option("--quiet", is_flag=True, help="Log only what goes wrong.")
 @click.option("--log-format", type=click.Choice(["plain", "json"]), default="plain",
               show_default=True, help="Log lines for people, or JSON.")  # fmt: skip
@@ -115,6 +121,9 @@ def start(
     With --import and no --store, it serves the store of the module's own TaskQueue. A module whose
     queue is in another store is refused.
 
+    With --reload the workers start anew, with the new code, when a Python file below this folder
+    changes; if it cannot be imported, the old ones go on until the next change.
+
     Commands run only with --allow-commands; whoever can submit jobs can then run programs here.
 
     \b
@@ -124,6 +133,8 @@ def start(
     """
     if session.store_url.startswith("memory:"):
         raise click.UsageError("a memory store lives in one process: workers would find it empty")
+    if asked["reload"] and background:
+        raise click.UsageError("--reload is for the foreground; in the background: worker restart")
     if log_path is not None and not background:
         raise click.UsageError("--log is for --background; here the log goes to standard error")
     plan = Plan(
@@ -215,6 +226,44 @@ def stop(
             "with --force to kill them"
         )
         raise click.exceptions.Exit(Exit.TIMEOUT)
+
+
+@command(of=worker)
+@click.argument("ids", nargs=-1, metavar="[ID]...")
+@click.option("--timeout", type=DURATION, default=60.0, show_default=True,
+              help="How long to wait for the end of what runs.")  # fmt: skip
+def restart(session: Session, /, *, ids: tuple[str, ...], timeout: float) -> None:
+    """Replace workers that were started on this machine, with the code as it is now.
+
+    New processes start first. When they work, the old ones finish what they run within their grace;
+    so there are always some at work. If the new code cannot be imported, the old workers stay, and
+    the exit code is 1. ID is the pid that `worker start` printed; without one, all of this store
+    are restarted. After an upgrade of Leasehold itself, stop and start them instead.
+
+    \b
+    Example:
+      queuectl worker restart
+    """
+    from leasehold.cli.workers.renewing import renew
+
+    folder = workers_folder(session.store_url)
+    live = [file for file in pid_files(folder) if not file.is_stale]
+    crews = [file for file in live if file.record.role == "crew"]
+    if ids:
+        pids = {file.record.crew_pid for file in _named(session, live, ids)}
+        crews = [file for file in crews if file.record.pid in pids]
+    if not crews:
+        session.tell("no worker of this store was started here")
+        raise click.exceptions.Exit(Exit.NOT_FOUND)
+    results = renew(crews, folder, timeout_seconds=timeout)
+    emit(session, [document_of(result) for result in results], RESTART_COLUMNS)
+    reasons = {result.why_not for result in results if not result.restarted}
+    if "timeout" in reasons:
+        session.tell("old workers still finish what they run; they go when it is done")
+        raise click.exceptions.Exit(Exit.TIMEOUT)
+    if reasons:
+        session.tell("the new workers did not start, and the old ones stay: see `worker logs`")
+        raise click.exceptions.Exit(Exit.FAILURE)
 
 
 def _named(session: Session, live: list[PidFile], ids: tuple[str, ...]) -> list[PidFile]:

@@ -811,9 +811,9 @@ class QueueCalls:
         queue: str | Sequence[str] | None = None,
         worker: str | None = None,
         tasks: Sequence[TaskLike] | None = None,
-        wait: float = WAIT_SECONDS,
+        wait: Seconds = WAIT_SECONDS,
         *,
-        lease_seconds: float | None = None,
+        lease_seconds: Seconds | None = None,
         parent: JobRef | None = None,
     ) -> Lease | None:
         """Take the best available job, waiting up to `wait` seconds for one; None if there is none.
@@ -835,9 +835,9 @@ class QueueCalls:
         queue: str | Sequence[str] | None = None,
         worker: str | None = None,
         tasks: Sequence[TaskLike] | None = None,
-        wait: float = WAIT_SECONDS,
+        wait: Seconds = WAIT_SECONDS,
         *,
-        lease_seconds: float | None = None,
+        lease_seconds: Seconds | None = None,
         parent: JobRef | None = None,
     ) -> list[Lease]:
         """Take up to `limit` of the best available jobs, waiting for the first of them."""
@@ -859,7 +859,7 @@ class QueueCalls:
         error: BaseException | str = "",
         *,
         requeue: bool | None = None,
-        retry_after: float | None = None,
+        retry_after: Seconds | None = None,
     ) -> Settled:
         """The attempt failed; the answer says whether, and when, there will be another one.
 
@@ -879,7 +879,7 @@ class QueueCalls:
         """
         return self._consuming.keep_alive(lease, on_lost=on_lost)
 
-    def extend(self, lease: Lease, seconds: float | None = None) -> Renewed:
+    def extend(self, lease: Lease, seconds: Seconds | None = None) -> Renewed:
         """Keep a lease for so many seconds from now (its own length, unless told otherwise).
 
         The answer says when it ends, when to extend it next, and whether to stop.
@@ -897,7 +897,7 @@ class QueueCalls:
         """
         return self._consuming.peek(queue, limit)
 
-    def requeue(self, job: Lease | JobRef, *, delay: float = 0.0, reason: str = "") -> None:
+    def requeue(self, job: Lease | JobRef, *, delay: Seconds = 0.0, reason: str = "") -> None:
         """Hand a leased job back, with no attempt spent; or replay a dead or cancelled one."""
         self._consuming.requeue(job, delay=delay, reason=reason)
 
@@ -907,7 +907,7 @@ class QueueCalls:
         queue: str | Sequence[str] | None,
         worker: str | None,
         tasks: Sequence[TaskLike] | None,
-        lease_seconds: float | None = None,
+        lease_seconds: Seconds | None = None,
         parent: JobRef | None = None,
     ) -> LeaseRequest:
         """What a lease call asks of the store."""
@@ -997,7 +997,7 @@ class QueueCalls:
         return self._queues.why(job)
 
     def metrics(
-        self, queue: str | None = None, window_seconds: float = WINDOW_SECONDS
+        self, queue: str | None = None, window_seconds: Seconds = WINDOW_SECONDS
     ) -> QueueMetrics:
         """How a queue, or all of them, stands now, and what happened in the window before.
 
@@ -1103,7 +1103,7 @@ class QueueCalls:
         return self._upkeep.sweep()
 
     def stuck(
-        self, silent_seconds: float | None = 120.0, running_seconds: float | None = None
+        self, silent_seconds: Seconds | None = 120.0, running_seconds: Seconds | None = None
     ) -> list[StuckJob]:
         """Running jobs without a heartbeat for that long, or that run for so long though it beats.
 
@@ -1113,8 +1113,8 @@ class QueueCalls:
 
     def requeue_stuck(
         self,
-        silent_seconds: float | None = 120.0,
-        running_seconds: float | None = None,
+        silent_seconds: Seconds | None = 120.0,
+        running_seconds: Seconds | None = None,
         *,
         reset_attempts: bool = False,
     ) -> RequeueReport:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from leasehold.core.contract.clock_store import ClockRepair
 from leasehold.core.contract.local_store import local_part
 from leasehold.core.contract.store import Store
+from leasehold.core.model.durations import Seconds, seconds_or_none
 from leasehold.core.model.lease import StuckJob, SweepReport
 from leasehold.interrupts import import_whole
 
@@ -42,18 +43,21 @@ class Upkeep:
         return self.store.recover()
 
     def stuck(
-        self, silent_seconds: float | None = 120.0, running_seconds: float | None = None
+        self, silent_seconds: Seconds | None = 120.0, running_seconds: Seconds | None = None
     ) -> list[StuckJob]:
         """Running jobs without a heartbeat for that long, or that run for so long though it beats.
 
         Those silent for longest come first. None leaves one of the two out.
         """
-        return self._supervisor().find_stuck(silent_seconds, running_seconds)
+        return self._supervisor().find_stuck(
+            seconds_or_none("silent_seconds", silent_seconds),
+            seconds_or_none("running_seconds", running_seconds),
+        )
 
     def requeue_stuck(
         self,
-        silent_seconds: float | None = 120.0,
-        running_seconds: float | None = None,
+        silent_seconds: Seconds | None = 120.0,
+        running_seconds: Seconds | None = None,
         *,
         reset_attempts: bool = False,
     ) -> RequeueReport:
@@ -69,8 +73,8 @@ class Upkeep:
         ['letter']
         """
         return self._supervisor().requeue(
-            silent_seconds=silent_seconds,
-            running_seconds=running_seconds,
+            silent_seconds=seconds_or_none("silent_seconds", silent_seconds),
+            running_seconds=seconds_or_none("running_seconds", running_seconds),
             reset_attempts=reset_attempts,
             reason=f"requeued by {self._actor}",
         )

@@ -8,15 +8,12 @@ anyway, the histogram by one statement of a few rows.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from itertools import repeat
+from collections.abc import Callable, Sequence
 from operator import itemgetter
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from leasehold.core.model.histogram import bucket_of
 from leasehold.core.model.span import RETRY_ATTEMPT_MAX, Measure, band_of
-
-T = TypeVar("T")
 
 FEW: Final = 4
 
@@ -70,6 +67,9 @@ class Measured:
     def clear(self) -> None:
         self._found.clear()
 
+    def __len__(self) -> int:
+        return len(self._found)
+
 
 def count_entered(count: Count, jobs: Sequence[tuple[Any, ...]]) -> None:
     """Jobs became pending, each given by its lane and its own priority, whatever follows these."""
@@ -85,10 +85,10 @@ _LANE_AND_PRIORITY: Final = itemgetter(0, 1)
 
 
 def _count(count: Count, jobs: Sequence[tuple[Any, ...]], by: int) -> None:
-    for (lane, priority), number in _counted(map(_LANE_AND_PRIORITY, jobs), len(jobs)):
+    if len(jobs) <= FEW:
+        # To count a few one by one is faster than to set up for counting many.
+        for job in jobs:
+            count(job[0], _BAND_COLUMN[job[1]], by)
+        return
+    for (lane, priority), number in Counter(map(_LANE_AND_PRIORITY, jobs)).items():
         count(lane, _BAND_COLUMN[priority], by * number)
-
-
-def _counted(items: Iterable[T], number: int) -> Iterable[tuple[T, int]]:
-    # To count a few one by one is faster than to set up for counting many.
-    return Counter(items).items() if number > FEW else zip(items, repeat(1))

@@ -33,10 +33,12 @@ class Histories:
         return self._state.records.get(job_id)
 
     def holder_under(self, job: Record, version: int) -> str | None:
-        leases = (row for row in job.history if row[1] is Event.LEASED and row[5] == version)
+        leases = (
+            row for row in job.history if row.event is Event.LEASED and row.version == version
+        )
         held = next(leases, None)
         if held is not None:
-            return held[4]
+            return held.worker
         # Of a job whose history was dropped, attempt records may be left.
         return next((row.worker for row in job.attempt_rows if row.version == version), None)
 
@@ -46,9 +48,10 @@ class Histories:
         # The record of an attempt that was taken from its holder has the expiry of its lease.
         if attempt is None or attempt.outcome is None or attempt.expires_at is not None:
             return None
-        ends = (row for row in job.history if row[1] is attempt.outcome and row[5] == version)
-        _, event, _, after, _, _, attempts, _ = next(ends)
-        return Settled(job.id, version, event, after, attempts)
+        end = next(
+            row for row in job.history if row.event is attempt.outcome and row.version == version
+        )
+        return Settled(job.id, version, end.event, end.after, end.attempts)
 
     def result_of(self, job: Record) -> tuple[bytes, str] | None:
         return None if job.result is None else (job.result, job.result_codec)

@@ -73,7 +73,8 @@ def _wrong_record(state: State, record: Record) -> Iterator[str]:
     if status is Status.COMPLETED and not record.history:
         return  # It was dropped, as a whole, to keep the bound.
     last: Status | None = None
-    for _, event, before, after, *_ in record.history:
+    for row in record.history:
+        event, before, after = row.event, row.before, row.after
         if before is not last or (before is not after and after not in allowed(event, before)):
             yield f"the history of job {record.id} says {event}: {before} to {after}, after {last}"
         last = after

@@ -23,8 +23,9 @@ from leasehold.env import from_micros
 from leasehold.stores.memory.buckets import BucketBook
 from leasehold.stores.memory.heaps import Stream, Tiers, in_order
 from leasehold.stores.memory.parking import Account
+from leasehold.stores.memory.queue_record import MemoryQueue
 from leasehold.stores.memory.record import AttemptRow, Record
-from leasehold.stores.memory.state import MemoryQueue, State
+from leasehold.stores.memory.state import State
 
 # Enum members are slow to look up in Python 3.11, and these are asked for once or twice per job.
 TAKE: Final = Verdict.TAKE
@@ -254,10 +255,8 @@ def _grant(state: State, record: Record, worker: str, now: datetime, micros: int
     record.moved_by = 0
     record.expires_at = state.now + micros
     record.reason = None
-    record.attempt_rows.append(AttemptRow(version, record.attempts, worker, state.now))
-    surplus = len(record.attempt_rows) - state.settings.attempt_records_max
-    if surplus > 0:
-        del record.attempt_rows[:surplus]
+    row = AttemptRow(version, record.attempts, worker, state.now)
+    record.attempt_rows = (*record.attempt_rows, row)[-state.settings.attempt_records_max :]
     state.step(record, Event.LEASED, Status.RUNNING, record.expires_at)
     return Lease(
         job_id=record.id,

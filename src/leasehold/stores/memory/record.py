@@ -15,9 +15,21 @@ from leasehold.env import from_micros
 Entry = tuple[int, int, "Record"]
 """A record's place in a heap: the order, a number that no other entry has, and the record."""
 
-EventRow = tuple[int, Event, Status | None, Status, str | None, int, int, str | int]
-"""at, event, before, after, worker, lease version, attempts, and the message: what was said, or, of
-a lease, when it was to end. The words are made when somebody reads."""
+
+class EventRow(msgspec.Struct, gc=False):
+    """One event of a job's history. Not a tuple: the garbage collector would look through it for
+    ever, since its statuses could lead anywhere.
+    """
+
+    at: int
+    event: Event
+    before: Status | None
+    after: Status
+    worker: str | None
+    version: int
+    attempts: int
+    message: str | int
+    """What was said, or, of a lease, when it was to end. The words are made when somebody reads."""
 
 
 class Failures(msgspec.Struct, gc=False):
@@ -62,7 +74,7 @@ class Record(msgspec.Struct, eq=False, gc=False):
     run_at: int
     start_by: int | None
     history: list[EventRow]
-    attempt_rows: list[AttemptRow]
+    attempt_rows: tuple[AttemptRow, ...] = ()
     stamp: int = 0
     """The number of its entry in the heap of its status; other entries of it are forgotten."""
     attempts: int = 0
@@ -123,7 +135,6 @@ def record_of(draft: Draft, *, seq: int, now: int, run_at: int) -> Record:
         now,
         run_at,
         None if start_within is None else now + round(start_within * 1e6),
-        [],
         [],
         base=draft.priority,
     )
@@ -205,9 +216,18 @@ def history_of(record: Record) -> list[HistoryEvent]:
     """Everything that happened to the job, oldest first."""
     telling = Telling(record.id)
     for n, row in enumerate(record.history, start=1):
-        at, event, before, after, worker, version, attempts, message = row
-        if isinstance(message, int):
-            telling.leased(n, at, attempts, worker, version, message)
+        if isinstance(row.message, int):
+            telling.leased(n, row.at, row.attempts, row.worker, row.version, row.message)
         else:
-            telling.add(n, at, event, before, after, attempts, worker, version, message)
+            telling.add(
+                n,
+                row.at,
+                row.event,
+                row.before,
+                row.after,
+                row.attempts,
+                row.worker,
+                row.version,
+                row.message,
+            )
     return telling.told

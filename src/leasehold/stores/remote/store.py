@@ -27,6 +27,7 @@ from leasehold.core.contract.wire import (
 from leasehold.core.model.job import Draft
 from leasehold.core.model.joblog import LogLine, bounded
 from leasehold.core.model.lease import Exchange, LeaseRequest, Settlement
+from leasehold.core.model.own_names import own_prefix
 from leasehold.core.model.records import Listener, Submitted, WorkerInfo
 from leasehold.core.rules.replies import check_request_id
 from leasehold.env import SYSTEM, Env
@@ -61,6 +62,8 @@ class RemoteStore:
         self._listening = Listening(self._transport, env)
         self._secrets: dict[tuple[str, int], str] = {}
         self._lock = threading.Lock()
+        self._is_scoped: bool | None = None
+        """Whether the token is good for some queues only, once that is known."""
         _STORES.add(self)
 
     def __repr__(self) -> str:
@@ -132,6 +135,12 @@ class RemoteStore:
             "serves": about["kind"],
             "url": str(self._transport.address),
         }
+
+    def id_prefix(self, queue: str) -> str:
+        """What the id of a new job of this queue begins with, so that the service takes it."""
+        if self._is_scoped is None:
+            self._is_scoped = "queues" in self.describe()
+        return own_prefix(queue) if self._is_scoped else ""
 
     def signing_key(self) -> bytes:
         raise UnsupportedError(f"the signing key is for servers, and {self!r} is none")

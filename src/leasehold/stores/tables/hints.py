@@ -9,17 +9,19 @@ class Hints:
     __slots__ = ("cancel_requested", "ended", "ready", "unresolved")
 
     def __init__(self) -> None:
-        self.clear()
-
-    def __bool__(self) -> bool:
-        return self.ready or bool(self.ended) or bool(self.cancel_requested)
-
-    def clear(self) -> None:
         self.ready = False
         self.ended: list[str] = []
         self.unresolved = False
         """Whether this write left dependents to another one; the table `resolving` names them."""
         self.cancel_requested: list[str] = []
+
+    def __bool__(self) -> bool:
+        return self.ready or bool(self.ended) or bool(self.cancel_requested)
+
+    def clear(self) -> None:
+        self.ready = self.unresolved = False
+        self.ended = []
+        self.cancel_requested = []
 
     def take(self, other: Hints) -> None:
         """Add what another one holds, and leave it empty."""

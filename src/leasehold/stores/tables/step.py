@@ -27,12 +27,31 @@ QUEUE_OF_KEY: Final = "SELECT queue FROM key_lane WHERE id = $1"
 
 
 class TableStep(ABC):
-    """One write, from BEGIN to COMMIT."""
+    """One write, from BEGIN to COMMIT.
+
+    Every write makes one: what has a default that cannot be changed is no attribute of its own.
+    """
 
     db: Connection
     execute: Execute
     many: Callable[[str, Sequence[Any]], Any]
     """Executes a statement about many rows, as the database wants it."""
+    somebody_waits = False
+    """Whether any job may wait for another: if not, an end concerns nobody."""
+    some_unresolved = False
+    """Whether jobs that ended may still block others."""
+    dependents_left = DEPENDENTS_AT_ONCE
+    """How many more dependents this write may deal with."""
+    shown_left = SHOWN_AT_ONCE
+    """How many more parked jobs this write may show to leases."""
+    some_inheriting = False
+    """Whether earlier writes have left changes of bases to be followed."""
+    inherited_left = INHERITED_AT_ONCE
+    """How many more jobs this write may compare with those that wait for them."""
+    next_crossing: int | None = None
+    """When the first pending job has to be placed anew, as far as earlier writes know."""
+    some_rescoring = False
+    """Whether jobs have to be placed anew since what counts in their queue has changed."""
     add_audit: ClassVar[str] = """
         INSERT INTO audit (at, actor, action, count, detail) VALUES ($1, $2, $3, $4, $5)
     """
@@ -54,27 +73,11 @@ class TableStep(ABC):
         self.hints = Hints()
         self.ended: list[str] = []
         """Jobs that ended in this operation: `dependents.resolve` must look at each of them."""
-        self.somebody_waits = False
-        """Whether any job may wait for another: if not, an end concerns nobody."""
-        self.some_unresolved = False
-        """Whether jobs that ended may still block others."""
-        self.dependents_left = DEPENDENTS_AT_ONCE
-        """How many more dependents this write may deal with."""
-        self.shown_left = SHOWN_AT_ONCE
-        """How many more parked jobs this write may show to leases."""
         self.lowered: set[int] = set()
         """Jobs that somebody does not wait for any more who may have raised their priority."""
         self.inheriting: list[tuple[int, int, int]] = []
         """A heap of jobs whose base has changed: the negated base, the number, and up to which
         number those it waits for were compared with it."""
-        self.some_inheriting = False
-        """Whether earlier writes have left such changes to be followed."""
-        self.inherited_left = INHERITED_AT_ONCE
-        """How many more jobs this write may compare with those that wait for them."""
-        self.next_crossing: int | None = None
-        """When the first pending job has to be placed anew, as far as earlier writes know."""
-        self.some_rescoring = False
-        """Whether jobs have to be placed anew since what counts in their queue has changed."""
         self.measured = Measured()
         self.failed: list[tuple[int, str, JobError]] = []
         """Attempts that failed in this operation: lane, job, and the error."""
@@ -125,8 +128,8 @@ class TableStep(ABC):
     def move(self, lane: int, before: Status, after: Status, jobs: int = 1) -> None:
         """Count jobs of a lane from one status to another."""
         tally = self._tally[lane]
-        tally[before.value] -= jobs
-        tally[after.value] += jobs
+        tally[before] -= jobs
+        tally[after] += jobs
 
     def worked(self, worker: str, lane: int, names: Sequence[str], jobs: int) -> None:
         """Count jobs of a lane for a worker, under those names that are counted of workers."""

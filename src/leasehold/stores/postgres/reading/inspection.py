@@ -12,12 +12,11 @@ from leasehold.stores.postgres.leasing import key_check
 from leasehold.stores.postgres.reading import metrics
 from leasehold.stores.postgres.rules import known
 from leasehold.stores.postgres.rules.settings import unreadable_settings
-from leasehold.stores.postgres.schema.schedule_row import unreadable_schedules
+from leasehold.stores.postgres.schema.schedule_row import SCHEDULES
 from leasehold.stores.postgres.server.address import Address
 from leasehold.stores.postgres.server.connection import Connection
-from leasehold.stores.postgres.submitting import graph
 from leasehold.stores.postgres.writing.state import READ_SEAL
-from leasehold.stores.tables import inheritance
+from leasehold.stores.tables import graph, inheritance
 from leasehold.stores.tables.places import AT_ITS_PLACE
 from leasehold.stores.tables.tokens import Tokens
 
@@ -114,7 +113,7 @@ _PARTS: Final[tuple[Callable[[Connection], Iterable[str]], ...]] = (
     _counters,
     lambda db: known.load(db).problems(),
     unreadable_settings,
-    unreadable_schedules,
+    SCHEDULES.unreadable,
     lambda db: Tokens(db).unreadable(),
 )
 

@@ -29,6 +29,7 @@ from psycopg.types.string import BytesBinaryDumper, StrBinaryDumper
 from psycopg_pool import ConnectionPool
 
 from leasehold.stores.postgres.server.address import Address
+from leasehold.stores.tables.statements import Dialect
 
 Row = tuple[Any, ...]
 Pool: TypeAlias = "ConnectionPool[RawConnection]"
@@ -168,6 +169,9 @@ def one_moment(db: Connection) -> Iterator[None]:
 def columns(rows: Iterable[Sequence[Any]]) -> list[list[Any]]:
     """Rows as one list per column."""
     return [list(column) for column in zip(*rows, strict=True)]
+
+
+POSTGRES: Final = Dialect("= ANY({})", list)
 
 
 def unnested(types: str) -> str:

@@ -27,7 +27,7 @@ _PROGRAM_BYTES: Final = 48
 
 _VERBS: Final = {
     "PlainSubmit": "submit",
-    "_store": "submit",
+    "_submit": "submit",
     "change": "change a queue",
     "_on_shelf": "change or fire schedules",
     "resolve": "resolve dependents",
@@ -68,7 +68,7 @@ class HolderNote:
     """The note, as whoever takes the lock writes it."""
 
     def __init__(self, fd: int, env: Env) -> None:
-        self._env = env
+        self._time_micros = env.clock.time_micros
         self._pid = os.getpid()
         program = Path(sys.argv[0] if sys.argv and sys.argv[0] else sys.executable).name
         self._program = program.encode(errors="replace")[:_PROGRAM_BYTES]
@@ -83,7 +83,7 @@ class HolderNote:
 
     def write(self, doing: str) -> None:
         if self._page is not None:
-            since = self._env.now_micros()
+            since = self._time_micros()
             _NOTE.pack_into(self._page, 0, self._pid, since, self._program, doing.encode())
 
     def strike_out(self) -> None:

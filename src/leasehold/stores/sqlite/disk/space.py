@@ -38,7 +38,9 @@ class DiskReserve:
     def refuse_when_low(self, drafts: Sequence[Draft]) -> None:
         """Raise StoreFullError if these would eat into the reserve."""
         # Every byte is written to the write-ahead log, and to the database later on.
-        needed = 2 * sum(len(draft.payload) for draft in drafts)
+        needed = 0
+        for draft in drafts:
+            needed += 2 * len(draft.payload)
         now = self._env.now_micros()
         if (
             self._free_bytes - needed < DISK_IS_ROOMY_BYTES

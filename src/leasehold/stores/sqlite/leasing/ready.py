@@ -63,7 +63,7 @@ def scoring_of(step: Step, lane: int) -> Scoring:
 
 def enter_new(step: Step, newcomers: Sequence[Newcomer]) -> None:
     """Let jobs in that were submitted in this very write, each at its default place."""
-    step.executemany(ENTER_NEW, newcomers)
+    step.write_many(ENTER_NEW, newcomers)
     count_entered(step.count, newcomers)
 
 

@@ -20,11 +20,10 @@ from leasehold.stores.sqlite.disk.epoch import mark_as_copy, read_store_id
 from leasehold.stores.sqlite.disk.files import StoreFiles, create_private, file_system
 from leasehold.stores.sqlite.leasing import damage, key_check
 from leasehold.stores.sqlite.reading import metrics
-from leasehold.stores.sqlite.submitting import linking
 from leasehold.stores.sqlite.writing import own_state
 from leasehold.stores.sqlite.writing.remembered import READ_SEAL
 from leasehold.stores.sqlite.writing.turn import who_writes
-from leasehold.stores.tables import inheritance
+from leasehold.stores.tables import graph, inheritance
 from leasehold.stores.tables.places import AT_ITS_PLACE
 
 # Every job stands in exactly one of the state tables, and nothing stands there without a job.
@@ -121,7 +120,7 @@ def _counters(db: apsw.Connection) -> Iterator[str]:
 
 _PARTS: Final[dict[str, Callable[[apsw.Connection], Iterable[str]]]] = {
     "places": _places,
-    "dependencies": linking.problems,
+    "dependencies": graph.problems,
     "inherited priorities": inheritance.problems,
     "metrics": metrics.problems,
     "limits per key": key_check.problems,

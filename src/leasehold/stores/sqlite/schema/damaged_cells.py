@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 import apsw
 import msgspec
 
+from leasehold.core.model.codes import DELETED_BY
 from leasehold.core.model.histogram import Measurements
 from leasehold.core.model.queue_config import QueueConfig, QueueState
 from leasehold.core.model.retention import CleanUpMode
@@ -31,8 +32,6 @@ from leasehold.stores.sqlite.schema.cells import BREAKER, CELLS, COUNTERS, TOTAL
 
 NAMED_MAX: Final = 100
 """How many cells of one table are named at most."""
-DELETED_BY: Final = " by "
-"""Stands between the state `deleting` of a queue and who deletes it."""
 
 _OWN_STATE: Final = ("store_state", "lane")
 """`own_state` tells of these, and puts them right."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import apsw
 
@@ -83,27 +83,22 @@ def _submit(
     database: Database, write: Write, lanes: Lanes, drafts: Sequence[Draft], *, partial: bool
 ) -> list[Submitted | LeaseholdError]:
     if not partial:
+        is_plain = True
         for draft in drafts:
             draft.check()
+            is_plain = is_plain and draft.idempotency_key is None and not draft.depends_on
         database.disk.refuse_when_low(drafts)
-        return _store(write, lanes, drafts, {}, partial=False)
+        if is_plain:
+            return _stored(write(PlainSubmit(lanes, drafts)))
+        return _stored(write(lambda step: submit_in(step, lanes, drafts, partial=False)))
     sorted_out = SortedOut.of(drafts)
-    database.disk.refuse_when_low(sorted_out.good)
-    return sorted_out.woven(_store(write, lanes, sorted_out.good, sorted_out.refused, partial=True))
+    good, refused = sorted_out.good, sorted_out.refused
+    database.disk.refuse_when_low(good)
+    answers = write(lambda step: submit_in(step, lanes, good, refused, partial=True))
+    return sorted_out.woven(_stored(answers))
 
 
-def _store(
-    write: Write,
-    lanes: Lanes,
-    drafts: Sequence[Draft],
-    refused: Mapping[str, LeaseholdError],
-    *,
-    partial: bool,
-) -> list[Submitted | LeaseholdError]:
-    if partial or any(draft.idempotency_key is not None or draft.depends_on for draft in drafts):
-        answers = write(lambda step: submit_in(step, lanes, drafts, refused, partial=partial))
-    else:
-        answers = write(PlainSubmit(lanes, drafts))
+def _stored(answers: Stored) -> list[Submitted | LeaseholdError]:
     if isinstance(answers, LeaseholdError):
         raise answers
     return list(answers)

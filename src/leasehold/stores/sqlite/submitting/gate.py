@@ -68,7 +68,8 @@ class GateBook(BucketBook):
     __slots__ = ("step",)
 
     def __init__(self, step: Step) -> None:
-        super().__init__(step.db, step.now)
+        self._db = step.db
+        self.now = step.now
         self.step = step
 
     def rule_of(self, queue: str) -> QueueRule | None:

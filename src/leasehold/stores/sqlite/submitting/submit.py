@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from itertools import islice
 from types import MappingProxyType
@@ -188,7 +187,7 @@ def insert(
     capped, key_limits = step.rules.capped, step.rules.key_limits
     waiting: list[tuple[int, int, int | None, int]] = []
     answers: list[Submitted] = []
-    born: Counter[tuple[int, Status, str]] = Counter()
+    born: dict[tuple[int, Status, str], int] = {}
     now = step.now
     seq = step.next_seq
     for draft in drafts:
@@ -212,14 +211,15 @@ def insert(
             waiting.append((seq, _SCHEDULED, due, now))
         jobs.append(_job_row(seq, lane, status, draft, now))
         answers.append(Submitted(draft.id, status))
-        born[lane, status, SUBMITTED_COLUMN[draft.priority]] += 1
+        kind = (lane, status, SUBMITTED_COLUMN[draft.priority])
+        born[kind] = born.get(kind, 0) + 1
         seq += 1
     step.next_seq = seq
     for (lane, status, in_band), count in born.items():
-        step.count(lane, status.value, count)
+        step.count(lane, status, count)
         step.count(lane, "total_submitted", count)
         step.count(lane, in_band, count)
-    step.executemany(INSERT_JOB, jobs)
+    step.write_many(INSERT_JOB, jobs)
     ready.enter_new(step, newcomers)
     if entries:
         ready.enter(step, entries)

@@ -258,9 +258,11 @@ class Database:
     def after_commit(self, hints: Hints) -> None:
         self._unresolved = self._unresolved or hints.unresolved
         # A listener that waits inside the shield can be interrupted; but this write is done, and
-        # must not be taken for one that had not begun.
-        with contextlib.suppress(Interrupted):
+        # must not be taken for one that had not begun. Spelled out: each commit comes by here.
+        try:  # noqa: SIM105
             self.wake.send(hints)
+        except Interrupted:
+            pass
 
     def _resolve_the_rest(self) -> None:
         """Go on with dependents that were too many for one write; others write in between."""
@@ -288,15 +290,16 @@ class Database:
             yield db
 
     def look(self, operation: Callable[[apsw.Connection], T]) -> T:
-        """Read; what fails because a cell cannot be read is read again without that cell."""
+        """Read at one moment; what fails because of a cell is read again without that cell."""
         try:
-            with self.read() as db:
+            with self.read() as db, db:
                 return operation(db)
         except (*UNREADABLE, StoreError) as error:
             if not _may_be_damage(error):
                 raise
-        with self.read() as db, damaged_cells.without_damage(db):
-            return operation(db)
+        with self.read() as db, damaged_cells.without_damage(db), db:
+            answer = operation(db)
+        return answer  # noqa: RET504  # by its types, apsw might swallow an error
 
     def now(self, db: Connection) -> int:
         """The store's time in microseconds, for who only looks."""

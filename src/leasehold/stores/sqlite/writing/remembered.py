@@ -56,13 +56,13 @@ class Remembered:
         self.worker_numbers: dict[tuple[str, int], int] = {}
         """Of this minute: those that did nothing for long are forgotten at its end."""
 
-    def read(self, db: apsw.Connection, env: Env) -> tuple[Any, ...]:
+    def read(self, db: apsw.Connection, cursor: apsw.Cursor, env: Env) -> tuple[Any, ...]:
         """The state of the store, what changes of it; the rest is remembered here.
 
         Damage is put right first, in the write under way.
         """
         try:
-            row: Any = db.execute(READ_STATE).fetchone()
+            row: Any = cursor.execute(READ_STATE).fetchone()
             clock, floor, next_seq = row[:3]
             is_sound = (
                 type(clock) is type(floor) is type(next_seq) is int

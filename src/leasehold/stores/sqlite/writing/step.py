@@ -37,6 +37,8 @@ ADD_MEASURED: Final = """
     INSERT INTO measured VALUES (?, ?, ?, ?, ?)
     ON CONFLICT DO UPDATE SET jobs = jobs + excluded.jobs, micros = micros + excluded.micros
 """
+NOTHING_LEFT: Final = [0, 0, None, 0]
+"""What earlier writes have left to others, most of the time."""
 INSERT_EVENT: Final = "INSERT INTO event VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
@@ -44,6 +46,16 @@ class Step(TableStep):
     """One write, from BEGIN to COMMIT, shared by the operations in it."""
 
     db: apsw.Connection
+    is_first = True
+    """Whether the operation under way is the first of its write; it needs no savepoint."""
+    opens_minute = False
+    """Whether this write is the first of a new minute."""
+    clock_basis = ClockBasis()
+    """What is remembered of the machine's clocks."""
+    odd_time: StoreTime | None = None
+    """What is to be remembered of them from now on, if they disagree."""
+    _rules_changed = False
+    _settings_changed = False
     # By the last number that was given out: above a damaged one there may be no other.
     add_audit = """
         INSERT INTO audit (n, at, actor, action, count, detail)
@@ -54,6 +66,7 @@ class Step(TableStep):
     def __init__(
         self,
         db: apsw.Connection,
+        cursor: apsw.Cursor,
         env: Env,
         now: int,
         version_floor: int,
@@ -65,49 +78,50 @@ class Step(TableStep):
         self.db = db
         self.execute = db.execute
         self.many = self.executemany = db.executemany
+        # To make a cursor for each takes as long as such a statement does.
+        self.write = cursor.execute
+        """Executes a statement that answers nothing."""
+        self.write_many = cursor.executemany
         self.version_floor = version_floor
         """No lease version at or below this is granted any more."""
         self.next_seq = next_seq
-        self.is_first = True
-        """Whether the operation under way is the first of its write; it needs no savepoint."""
         self._new_workers: set[str] = set()
         """Those that this write has met first."""
-        self.opens_minute = False
-        """Whether this write is the first of a new minute."""
-        self.clock_basis = ClockBasis()
-        """What is remembered of the machine's clocks."""
-        self.odd_time: StoreTime | None = None
-        """What is to be remembered of them from now on, if they disagree."""
-        self._rules_changed = False
-        self._settings_changed = False
 
     @classmethod
     def begin(
-        cls, db: apsw.Connection, env: Env, clock: StoreClock, remembered: Remembered
+        cls,
+        db: apsw.Connection,
+        cursor: apsw.Cursor,
+        env: Env,
+        clock: StoreClock,
+        remembered: Remembered,
     ) -> Step:
-        stored, floor, next_seq, somebody_waits, some_unresolved, next_crossing, some_rescoring = (
-            remembered.read(db, env)
-        )
+        stored, floor, next_seq, *left = remembered.read(db, cursor, env)
         basis = remembered.basis
         time = clock.tell(stored, basis)
-        step = cls(db, env, time.now, floor, next_seq, remembered.rules, remembered.settings)
-        step.somebody_waits = bool(somebody_waits)
-        step.some_unresolved = bool(some_unresolved & 1)
-        step.some_inheriting = bool(some_unresolved & 2)
-        step.next_crossing = next_crossing
-        step.some_rescoring = bool(some_rescoring)
+        now = time.now
+        step = cls(db, cursor, env, now, floor, next_seq, remembered.rules, remembered.settings)
+        if left != NOTHING_LEFT:
+            somebody_waits, some_unresolved, step.next_crossing, some_rescoring = left
+            step.somebody_waits = bool(somebody_waits)
+            step.some_unresolved = bool(some_unresolved & 1)
+            step.some_inheriting = bool(some_unresolved & 2)
+            step.some_rescoring = bool(some_rescoring)
         step.clock_basis = time.basis
         if time.basis != basis:
             step.odd_time = time
-        step.opens_minute = step.now // MINUTE_MICROS > remembered.open_minute
-        if not step.opens_minute:
+        if now // MINUTE_MICROS > remembered.open_minute:
+            step.opens_minute = True
+        else:
             step.worker_numbers = remembered.worker_numbers
-        step._prepare()
+        if step.opens_minute or step.odd_time is not None:
+            step._prepare()
         return step
 
     def end(self) -> None:
         """Write down the clock and what was used up; called once, before the commit."""
-        self.execute(WRITE_STATE, (self.now, self.version_floor, self.next_seq))
+        self.write(WRITE_STATE, (self.now, self.version_floor, self.next_seq))
         if self.odd_time is not None:
             self.execute(WRITE_BASIS, self.clock_basis)
 
@@ -156,24 +170,24 @@ class Step(TableStep):
     def flush(self) -> None:
         """Write the counters, and what was measured."""
         self.write_counters()
-        measured = self.measured.take()
-        if measured:
-            self.executemany(ADD_MEASURED, measured)
+        if self.measured:
+            self.write_many(ADD_MEASURED, self.measured.take())
         if self.failed:
             note_failures(self.db, self.failed, self.now)
             self.failed.clear()
 
     def write_counters(self) -> None:
         """Write the counters, for who reads them in this very operation."""
-        for lane in self.succeeded:
-            failed: Any = self.execute(FAILED_BEFORE, (lane,)).fetchone()
-            if failed is not None:
-                self.execute(CLOSE_BREAKER, (lane,))
-                self.hints.ready = self.hints.ready or failed[0] is not None
-        self.succeeded.clear()
+        if self.succeeded:
+            for lane in self.succeeded:
+                failed: Any = self.execute(FAILED_BEFORE, (lane,)).fetchone()
+                if failed is not None:
+                    self.execute(CLOSE_BREAKER, (lane,))
+                    self.hints.ready = self.hints.ready or failed[0] is not None
+            self.succeeded.clear()
         if self._tally:
             for lane, tally in self._tally.items():
-                self.execute(_add_to(tuple(tally)), (*tally.values(), lane))
+                self.write(_add_to(tuple(tally)), (*tally.values(), lane))
                 if self.rules:
                     self._note_moves(lane, tally)
             self._tally.clear()

@@ -37,7 +37,7 @@ def wait_when_busy(db: apsw.Connection, limit_seconds: float) -> None:
     db.set_busy_handler(is_worth_waiting)
 
 
-def begin(db: apsw.Connection) -> None:
+def begin(db: apsw.Connection | apsw.Cursor) -> None:
     """Begin to write. Call it under the store's file lock; raises Interrupted when it had to wait
     and a signal came.
     """

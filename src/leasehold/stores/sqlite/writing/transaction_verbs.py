@@ -89,7 +89,7 @@ def within(database: Database, connection: OwnConnection, operation: Callable[[S
     database.check_process()
     db = _check_connection(database.files.database, connection)
     with translated(database.files.database), _plain_rows(db), _part(db):
-        step = Step.begin(db, database.env, database.clock, db.remembered)
+        step = Step.begin(db, db.cursor(), database.env, database.clock, db.remembered)
         # What stands before it in the transaction is not its own to roll back.
         step.is_first = False
         answer = operation(step)

@@ -64,6 +64,8 @@ class WriteQueue:
         self.is_led = False
         self.leader: int | None = None
         self._is_paused = False
+        self._idlers = 0
+        """How many wait until nobody leads."""
 
     def stand(self, ticket: Ticket[Any]) -> bool:
         """Queue a ticket, or go back to its place; whether it leads from now on."""
@@ -115,6 +117,8 @@ class WriteQueue:
     def take(self, batch: list[Ticket[Any]]) -> bool:
         """Move what is queued to the batch; False when there was nothing, or it is full."""
         taken = False
+        if not self.waiting:
+            return taken  # Whoever comes now is served by the next one who leads.
         with self._mutex:
             while self.waiting and len(batch) < OPERATIONS_PER_COMMIT_MAX:
                 batch.append(self.waiting.popleft())
@@ -140,12 +144,13 @@ class WriteQueue:
             self.leader = None
             if own is not None and own in self.waiting:
                 own.is_away, own.leads = True, False
-            heir = next((each for each in self.waiting if not each.is_away), None)
-            if heir is not None:
-                heir.leads = True
-                heir.gate.release()
-            else:
-                self.is_led = False
+            for heir in self.waiting:
+                if not heir.is_away:
+                    heir.leads = True
+                    heir.gate.release()
+                    return
+            self.is_led = False
+            if self._idlers:
                 self._idle.notify_all()
 
     def close(self) -> bool:
@@ -170,7 +175,11 @@ class WriteQueue:
             self._is_paused = True
             if self.leader == threading.get_ident():
                 return False
-            return self._idle.wait_for(lambda: not self.is_led, seconds)
+            self._idlers += 1
+            try:
+                return self._idle.wait_for(lambda: not self.is_led, seconds)
+            finally:
+                self._idlers -= 1
         finally:
             self._mutex.release()
 
@@ -181,10 +190,14 @@ class WriteQueue:
             self._idle.notify_all()
 
     def _wait_while(self, condition: Callable[[], bool]) -> None:
-        while condition():
-            self._idle.wait(LOOK_SECONDS)
-            if SHIELD.is_interrupted():
-                raise Interrupted
+        self._idlers += 1
+        try:
+            while condition():
+                self._idle.wait(LOOK_SECONDS)
+                if SHIELD.is_interrupted():
+                    raise Interrupted
+        finally:
+            self._idlers -= 1
 
     def _closed(self) -> StoreClosedError:
         return StoreClosedError(f"the store {self._database} is closed")

@@ -42,6 +42,7 @@ class WriteSide:
         self._lock_timeout_seconds = lock_timeout_seconds
         self._lock: WriteLock | None = None
         self._db: apsw.Connection | None = None
+        self._cursor: apsw.Cursor | None = None
         self._continuity: Continuity | None = None
 
     @property
@@ -59,6 +60,13 @@ class WriteSide:
     def db(self) -> apsw.Connection:
         """The connection that writes. The lock must be held."""
         return self._db or self.open()
+
+    @property
+    def cursor(self) -> apsw.Cursor:
+        """A cursor of that connection which every write uses again."""
+        if self._cursor is None:
+            self._cursor = self.db.cursor()
+        return self._cursor
 
     def open(self) -> apsw.Connection:
         """Open the connection, and see to it that no version is granted twice."""
@@ -102,6 +110,7 @@ class WriteSide:
     def close(self) -> None:
         """Leave a note of how far the store has come, and close everything."""
         db, self._db = self._db, None
+        self._cursor = None
         continuity, self._continuity = self._continuity, None
         lock, self._lock = self._lock, None
         progress = None

@@ -170,10 +170,10 @@ class Writer:
             ticket.error = ticket.error or error
 
     def _transaction(self, batch: list[Ticket[Any]], hints: Hints) -> None:
-        db = self._side.db
+        db, cursor = self._side.db, self._side.cursor
         try:
-            begin(db)
-            step = Step.begin(db, self._env, self._clock, self._remembered)
+            begin(cursor)
+            step = Step.begin(db, cursor, self._env, self._clock, self._remembered)
             changes = db.total_changes()
             carried_out = 0
             while self.queue.take(batch):
@@ -184,7 +184,7 @@ class Writer:
                 step.end()
             self._before_commit()
             # That a minute has ended is not worth a write: whoever next has one notes it.
-            db.execute("COMMIT" if changed or not step.opens_minute else "ROLLBACK")
+            cursor.execute("COMMIT" if changed or not step.opens_minute else "ROLLBACK")
         except BaseException as error:
             # A process that was forked inside the write leaves it alone: it is the parent's.
             if self._pid == os.getpid():
