@@ -33,10 +33,11 @@ _ROLES: Final[dict[tuple[Role, ...], str]] = {
     LOOKING: """
         now describe hints settings get position graph search count find_ids attempts history log
         history_page log_page stats queues list_queues queue_info key_info metrics series daily
-        timeline archived search_archive
+        timeline archived search_archive get_blob
     """,
     ("producer",): "submit submit_once",
     ("producer", "operator"): "cancel reprioritize",
+    ("producer", "consumer", "operator"): "put_blob",
     ("consumer",): """
         exchange exchange_once renew report_progress append_log tell enter_worker leave_worker
     """,
