@@ -15,7 +15,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 
 class BlobStore(Protocol):
@@ -47,3 +47,11 @@ class KeepsOwnBlobs(Protocol):
     """A store that keeps its blobs itself, where nobody names another place for them."""
 
     def blob_store(self) -> BlobStore: ...
+
+
+@runtime_checkable
+class SigningBlobStore(BlobStore, Protocol):
+    """One that others may be let into, a blob at a time."""
+
+    def sign(self, method: Literal["GET", "PUT"], key: str) -> str:
+        """A URL by which whoever has it may read, or write, what is under a key, for a while."""
