@@ -18,6 +18,8 @@ from support.servers import Schemas, needs_psycopg
 
 needs_psycopg()
 
+from leasehold.stores.postgres.keeping.blobs import TableBlobs  # noqa: E402
+
 LARGE = "a" * 1_000_000
 
 
@@ -91,25 +93,21 @@ def test_a_move_that_fails_among_the_blobs_is_gone_on_with(
     with queue_on(source) as queue:
         jobs = [queue.submit("shout", LARGE + str(number)) for number in range(3)]
     put: list[str] = []
-
-    def keep_two(key: str) -> None:
-        if len(put) == 2:
-            raise StoreUnavailableError("the cable was pulled")
-        put.append(key)
-
-    from leasehold.stores.postgres.keeping.blobs import TableBlobs
-
     honest = TableBlobs.put
 
     def failing(self: TableBlobs, key: str, data: bytes) -> None:
-        keep_two(key)
+        if len(put) == 2:
+            raise StoreUnavailableError("the cable was pulled")
+        put.append(key)
         honest(self, key, data)
 
-    monkeypatch.setattr(TableBlobs, "put", failing)
-    with pytest.raises(StoreUnavailableError):
+    with monkeypatch.context() as patched, pytest.raises(StoreUnavailableError):
+        patched.setattr(TableBlobs, "put", failing)
         move_all(source, url)
     put.clear()
-    assert move_all(source, url) == 3
+    with monkeypatch.context() as patched:
+        patched.setattr(TableBlobs, "put", failing)
+        assert move_all(source, url) == 3
     assert len(put) == 1, "what had been copied was copied again"
     with queue_on(url) as queue:
         assert drain(queue).completed == 3

@@ -190,8 +190,9 @@ class Blobs:
     def sign_get(self, reference: BlobReference) -> str | None:
         """The URL by which another may read a blob; None without S3."""
         blob_store = self._holder_of(reference)
-        is_there = isinstance(blob_store, SigningBlobStore) and blob_store.kind == reference.kind
-        return blob_store.sign("GET", reference.key) if is_there else None
+        if not isinstance(blob_store, SigningBlobStore) or blob_store.kind != reference.kind:
+            return None
+        return blob_store.sign("GET", reference.key)
 
     def get(self, reference: BlobReference) -> bytes | None:
         """What is kept of a blob, unchecked; None if it is lost."""
