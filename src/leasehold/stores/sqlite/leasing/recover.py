@@ -44,7 +44,7 @@ from leasehold.stores.sqlite.leasing.parking import Shelf
 from leasehold.stores.sqlite.leasing.rebalance import rebalance
 from leasehold.stores.sqlite.leasing.registry import FORGET_WORKER
 from leasehold.stores.sqlite.leasing.state import Histories
-from leasehold.stores.sqlite.reading import feed
+from leasehold.stores.sqlite.reading.feed import FEED
 from leasehold.stores.sqlite.rules.queues import QueueBook
 from leasehold.stores.sqlite.schema.job_row import problem_with
 from leasehold.stores.sqlite.writing import clock_repair
@@ -188,7 +188,7 @@ def _recover_some(
 
 def _tidy_up(step: Step) -> None:
     rebalance(step)
-    feed.end_if_unfollowed(step)
+    FEED.end_if_unfollowed(step)
 
 
 def _forget_workers(database: Database, lost: Suspects, step: Step) -> list[Life]:
