@@ -12,11 +12,11 @@ from leasehold.core.model.lease import SweepReport
 from leasehold.core.model.lives import Life
 from leasehold.stores.postgres.leasing import lease, recover
 from leasehold.stores.postgres.leasing.rebalance import rebalance
-from leasehold.stores.postgres.leasing.recover import Suspects
 from leasehold.stores.postgres.reading.feed import FEED
 from leasehold.stores.postgres.rules.queues import QueueBook
 from leasehold.stores.postgres.writing.database import Database
 from leasehold.stores.postgres.writing.step import Step
+from leasehold.stores.tables.held import Suspects
 from leasehold.stores.tables.queue_changes import QueueChanges
 
 
