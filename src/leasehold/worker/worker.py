@@ -106,6 +106,8 @@ class Worker:
             store,
             {name: value for name, value in given.items() if value is not None},
             self._follow,
+            self.id,
+            self.request_stop,
         )
         self._until_empty = until_empty
         self._rules = WorkerRules(
@@ -323,6 +325,7 @@ class Worker:
         self._tuning.look()
         entry = entry_of(self.id, self._rules, self._registry, self._env.now())
         life = self._store.register_worker(entry)
+        self._tuning.heeds_stops = True
         begin_keeping()
         setup = Setup(self.id, self._rules.slots, self._env, self._output_dir, life.lock_fd)
         self._thread = threading.Thread(

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, get_args
 
 import msgspec
 
-from leasehold.core.model.blob import BLOB_CODEC, decode_reference
+from leasehold.core.model.blob import BLOB_CODEC, decode_reference, names_blob_of
 from leasehold.core.model.draft_checks import (
     check_metadata,
     check_moment,
@@ -106,8 +106,11 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
         retries = self.max_retries
         return 1 + (DEFAULT_MAX_RETRIES if retries is None else retries)
 
-    def check(self) -> None:
-        """Raise InvalidJobError for anything that no store could keep; says which field and why."""
+    def check(self, *, schedule: str | None = None) -> None:
+        """Raise InvalidJobError for anything that no store could keep; says which field and why.
+
+        `schedule` is the one that submits it, whose jobs share one payload.
+        """
         check_name("job id", self.id)
         # Queues and tasks are few: one that was looked at before is not looked at again.
         if (self.queue, self.task) not in _KNOWN_NAMES:
@@ -134,14 +137,27 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
             check_name("client", self.client)
         if self.limit_key is not None:
             check_name("limit_key", self.limit_key)
+        if len(self.payload) > PAYLOAD_BYTES_MAX or self.codec == BLOB_CODEC:
+            self._check_large(schedule)
+        self._check_times()
+        if self.depends_on:
+            self._check_dependencies()
+
+    def _check_large(self, schedule: str | None) -> None:
         if len(self.payload) > PAYLOAD_BYTES_MAX:
             raise PayloadTooLargeError(
                 f"the payload of job {self.id} has {len(self.payload):,} bytes; at most "
                 f"{PAYLOAD_BYTES_MAX:,} are kept: store the data elsewhere and submit a reference"
             )
-        self._check_times()
-        if self.depends_on:
-            self._check_dependencies()
+        if not (
+            names_blob_of(self.payload, "payload", self.id)
+            if schedule is None
+            else names_blob_of(self.payload, "schedule", schedule)
+        ):
+            raise InvalidJobError(
+                f"the payload of job {self.id} names a blob that was not written for it: submit "
+                "the data itself"
+            )
 
     def _check_dependencies(self) -> None:
         for needed in self.depends_on:

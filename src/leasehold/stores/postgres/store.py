@@ -59,6 +59,7 @@ from leasehold.stores.postgres.submitting.ended_dependents import Dependents
 from leasehold.stores.postgres.writing import application, own_connections
 from leasehold.stores.postgres.writing.database import Database
 from leasehold.stores.postgres.writing.step import Step
+from leasehold.stores.postgres.writing.turn import who_writes
 from leasehold.stores.tables.query import PlainReader
 from leasehold.stores.tables.store import TableStore
 from leasehold.stores.tables.tokens import Tokens
@@ -234,6 +235,7 @@ class PostgresStore(WithoutLocalVerbs, TableStore):
         accelerator = self._database.accelerator
         with self._database.read() as db:
             described = inspection.describe(db, self._database.address)
+            described["writing"] = who_writes(self._database.turn.holders(db))
         return described if accelerator is None else {**described, **accelerator.describe()}
 
     def looking(self) -> PostgresStore:

@@ -48,5 +48,11 @@ class TokenVerbs(LockedState):
     def revoke_token(self, name: str, *, actor: str) -> Token:
         return self._run(tokens.revoke, name, actor)
 
+    def end_session(self, token: str, session: str) -> None:
+        self._run(tokens.end_session, token, session)
+
+    def is_session_over(self, token: str, session: str) -> bool:
+        return self._look(tokens.is_session_over, token, session)
+
     def signing_key(self) -> bytes:
         return self._look(lambda state: state.signing_key)

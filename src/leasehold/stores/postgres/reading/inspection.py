@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
+from leasehold.core.model.seals import refusal_of
 from leasehold.stores.postgres.reading import metrics
 from leasehold.stores.postgres.rules import known
 from leasehold.stores.postgres.rules.queues import Queues
@@ -12,6 +13,7 @@ from leasehold.stores.postgres.rules.settings import unreadable_settings
 from leasehold.stores.postgres.schema.schedule_row import SCHEDULES
 from leasehold.stores.postgres.server.address import Address
 from leasehold.stores.postgres.server.connection import Connection
+from leasehold.stores.postgres.writing.state import READ_SEAL
 from leasehold.stores.tables import graph, inheritance, key_check, places_check
 from leasehold.stores.tables.tokens import Tokens
 
@@ -43,10 +45,11 @@ _PARTS: Final[tuple[Callable[[Connection], Iterable[str]], ...]] = (
 )
 
 
-def describe(db: Connection, address: Address) -> Mapping[str, Any]:
+def describe(db: Connection, address: Address) -> dict[str, Any]:
     """What this store is."""
     row: Any = db.execute(_DESCRIBED, (address.schema,)).fetchone()
     store_id, version, schema_version, size, durability = row
+    sealed: Any = db.execute(READ_SEAL).fetchone()
     return {
         "kind": "postgresql",
         "store_id": store_id,
@@ -56,4 +59,5 @@ def describe(db: Connection, address: Address) -> Mapping[str, Any]:
         "schema_version": schema_version,
         "size_bytes": size,
         "is_pooled": db.raw.is_pooled,
+        "seal": refusal_of(sealed and sealed[0], address.shown),
     }

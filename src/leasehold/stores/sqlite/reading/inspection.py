@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import apsw
 
+from leasehold.core.model.seals import refusal_of
 from leasehold.core.model.stored import UNREADABLE, problem_of
 from leasehold.errors import StoreError
 from leasehold.stores.sqlite.disk.epoch import mark_as_copy, read_store_id
@@ -19,6 +20,7 @@ from leasehold.stores.sqlite.leasing import damage
 from leasehold.stores.sqlite.reading import metrics
 from leasehold.stores.sqlite.rules.queues import Queues
 from leasehold.stores.sqlite.writing import own_state
+from leasehold.stores.sqlite.writing.remembered import READ_SEAL
 from leasehold.stores.sqlite.writing.turn import who_writes
 from leasehold.stores.tables import graph, inheritance, key_check, places_check
 
@@ -81,6 +83,7 @@ def backup(db: apsw.Connection, target: Path) -> None:
 def describe(db: apsw.Connection, files: StoreFiles, durability: str) -> Mapping[str, Any]:
     """What this store is."""
     pages = int(str(db.pragma("page_count"))) * int(str(db.pragma("page_size")))
+    sealed: Any = db.execute(READ_SEAL).fetchone()
     wal = files.database.with_name(files.database.name + "-wal")
     return {
         "kind": "sqlite",
@@ -96,4 +99,5 @@ def describe(db: apsw.Connection, files: StoreFiles, durability: str) -> Mapping
         "free_bytes": files.free_bytes(),
         "warning": files.exposure(),
         "writing": who_writes(files),
+        "seal": refusal_of(sealed and sealed[0], str(files.database)),
     }

@@ -8,9 +8,10 @@ from typing import Any, Protocol
 from leasehold.core.model.settings import SettingValue, StoredSettings
 from leasehold.core.model.tokens import Token, TokenDraft
 from leasehold.core.rules.settings_in_force import SettingsInForce
-from leasehold.core.rules.tokens import create_token, revoke_token
+from leasehold.core.rules.tokens import create_token, end_session, is_over, revoke_token
 from leasehold.stores.tables import setting_verbs
 from leasehold.stores.tables.database import TableDatabase
+from leasehold.stores.tables.pins import stops
 from leasehold.stores.tables.tokens import Tokens, TokenShelf, make_key
 
 
@@ -27,7 +28,7 @@ class SettingVerbs:
     _settings: SettingReading
 
     def settings(self) -> StoredSettings:
-        return self._database.look(lambda db: self._settings.load(db).stored({}))
+        return self._database.look(lambda db: self._settings.load(db).stored({}, stops(db)))
 
     def set_setting(self, name: str, value: SettingValue, *, actor: str) -> StoredSettings:
         return self._database.write(lambda step: setting_verbs.keep(step, name, value, actor))
@@ -56,6 +57,16 @@ class TokenVerbs:
     def revoke_token(self, name: str, *, actor: str) -> Token:
         return self._database.write(
             lambda step: revoke_token(TokenShelf(step, self._tokens(step.db)), name, actor)
+        )
+
+    def end_session(self, token: str, session: str) -> None:
+        self._database.write(
+            lambda step: end_session(TokenShelf(step, self._tokens(step.db)), token, session)
+        )
+
+    def is_session_over(self, token: str, session: str) -> bool:
+        return self._database.look(
+            lambda db: is_over(self._tokens(db).ended_sessions(token), session)
         )
 
     def signing_key(self) -> bytes:
