@@ -218,7 +218,10 @@ class State:
         now, shift, self._clock_basis = time
         if shift:
             self._move_leases(time)
-        self._advance(now, forgets=forgets)
+        if now >= self._trim_at:
+            self._advance(now, forgets=forgets)
+        elif now > self.now:
+            self.now = now
 
     def look(self) -> None:
         """Read the clock for who only looks: what is odd about it, the next change remembers."""

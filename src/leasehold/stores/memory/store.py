@@ -119,6 +119,8 @@ CAPACITY_DEFAULT: Final = 1_000_000
 P = ParamSpec("P")
 T = TypeVar("T")
 
+_NO_NEWS: Final[tuple[None, list[Listener]]] = (None, [])
+
 logger = logging.getLogger("leasehold.stores.memory")
 
 
@@ -741,7 +743,7 @@ class MemoryStore:
                     dependents.resolve(state)
                 if state.is_overfull:
                     state.make_room()
-                news, listeners = self._take_news() if state.news else (None, [])
+                news, listeners = self._take_news() if state.news else _NO_NEWS
             if news is not None:
                 _publish(news, listeners)
         if links.ended or links.lowered or links.changed:
