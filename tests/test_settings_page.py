@@ -16,7 +16,7 @@ def line(*cells: str) -> str:
 
 def row(definition: SettingDefinition) -> str:
     # The examples of durations stand once, above the table.
-    allowed = definition.allowed.replace(", such as 90, 90s, 5m, 2h or 1d", "")
+    allowed = definition.allowed.replace(", such as 90, 90s, 5m, 2h30m or 1d", "")
     default = definition.show(definition.default)
     return line(f"`{definition.name}`", default, allowed, definition.help, definition.acts)
 

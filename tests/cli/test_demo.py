@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from cli.conftest import Shell
+from cli.terminal import Terminal
 from leasehold.cli.exits import Exit
 from leasehold.cli.main import run
 from leasehold.cli.showcase import steps
@@ -70,6 +71,17 @@ def test_bench_measures_and_leaves_nothing(shell: Shell) -> None:
     ]
     assert all(each["value"] > 0 and each["durability"] == "normal" for each in done.json)
     assert list(shell.folder.iterdir()) == []
+
+
+def test_bench_says_how_far_it_is(shell: Shell) -> None:
+    with Terminal(
+        shell.command("bench", "--jobs", "10"), cwd=shell.folder, env=shell.environment
+    ) as terminal:
+        assert terminal.end() == Exit.OK
+        assert "pick_up_p99" in terminal.text
+        assert "of 4:" not in terminal.text, "the line is taken away when all is measured"
+        # The first steps may be over before the line is drawn once.
+        assert b"4 of 4: 10 jobs" in terminal.received
 
 
 def test_a_system_that_refuses_is_a_message_and_no_traceback(

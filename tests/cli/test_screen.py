@@ -37,10 +37,15 @@ def worker(name: str = "w/1", **fields: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def overview(*queues: dict[str, Any], seconds: float = 0, workers: Any = ()) -> Overview:
+def job(name: str, **fields: Any) -> dict[str, Any]:
+    return {"id": name, "task": "shop:send", "worker": "w/1", "running_seconds": 75, **fields}
+
+
+def overview(*queues: dict[str, Any], workers: Any = (), **lately: Any) -> Overview:
     numbers = Stats(counts={}).as_mapping()
     total = {name: sum(each[name] for each in queues) for name in numbers}
-    return Overview(START + timedelta(seconds=seconds), "jobs.db", total, queues, workers)
+    lately = {"window_seconds": 300, "rates": {"submitted": 4.0, "completed": 2.5}, **lately}
+    return Overview(START, "jobs.db", total, queues, workers, **lately)
 
 
 def shown(view: View, width: int = 80, height: int = 24) -> str:
@@ -54,13 +59,29 @@ def view() -> View:
     return view
 
 
-def test_rates_are_what_changed_since_the_last_look(view: View) -> None:
-    assert "completed -/s" in shown(view)
-    view.saw(overview(queue("a", total_completed=10), queue("new"), seconds=4))
-    assert "completed 2.5/s" in shown(view)
-    # A queue that was deleted and made anew counts from 0 again; nothing runs backwards.
-    view.saw(overview(queue("a", total_completed=3), seconds=8))
-    assert "completed 0.0/s" in shown(view)
+def test_every_figure_is_of_one_window_which_is_named() -> None:
+    view = View(1.0)
+    failure = {
+        "task": "shop:send", "error_type": "OSError", "message": "mail is down", "count": 7,
+        "last_at": START - timedelta(seconds=42),
+    }  # fmt: skip
+    view.saw(overview(queue("a"), failures=[failure]))
+    screen = shown(view)
+    assert "submitted 4.0/s  completed 2.5/s  in the last 5m" in screen
+    assert "FAILED    in the last 5m" in screen
+    assert "42s ago  shop:send: OSError: mail is down" in screen
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_running_jobs_are_there_by_the_ends_of_their_ids(width: int) -> None:
+    view = View(1.0)
+    running = [job("019a8f3c-7d10-7e5f-9b5a-3f0c2d1e4a6b"), job("nightly", running_seconds=3)]
+    view.saw(overview(queue("a"), workers=[worker()], running=running))
+    lines = shown(view, width).splitlines()
+    at = next(n for n, line in enumerate(lines) if "RUNNING JOB" in line)
+    assert lines[at].split() == ["RUNNING", "JOB", "TASK", "WORKER", "FOR"]
+    assert lines[at + 1].split() == ["…2d1e4a6b", "shop:send", "w/1", "75s"]
+    assert lines[at + 2].split() == ["nightly", "shop:send", "w/1", "3s"]
 
 
 def test_what_happened_lately_where_there_is_room() -> None:
@@ -148,6 +169,7 @@ def test_every_screen_is_full_of_lines_that_fit(
         overview(
             *(queue(f"queue {number} 漢字 " + "x" * number) for number in range(queues)),
             workers=[worker(f"w/{number}") for number in range(workers)],
+            running=[job(f"job {number} 漢字") for number in range(workers)],
         )
     )
     for key in keys:
@@ -161,7 +183,8 @@ def test_every_screen_is_full_of_lines_that_fit(
 
 def test_names_cannot_garble_it() -> None:
     view = View(1.0)
-    view.saw(overview(queue(HOSTILE, pending=1), workers=[worker(HOSTILE)]))
+    hostile = job(HOSTILE, task=HOSTILE, worker=HOSTILE)
+    view.saw(overview(queue(HOSTILE, pending=1), workers=[worker(HOSTILE)], running=[hostile]))
     view.press(" ")
     assert_harmless(shown(view))
     view.press("n")
@@ -172,11 +195,11 @@ def test_names_cannot_garble_it() -> None:
 def test_a_store_in_trouble_is_said_and_not_the_end(
     view: View, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(session: Session, *, lately: bool) -> Overview:
+    def fail(session: Session, *, window_seconds: float) -> Overview:
         raise StoreUnavailableError("the disk is away")
 
     monkeypatch.setattr(top, "look", fail)
-    top._look_again(Session(), view)
+    top._look_again(Session(), view, 300)
     assert "the store cannot be read: the disk is away" in shown(view)
     assert [row["queue"] for row in view.rows()] == ["a", "b", "c"], "what was seen stays"
     view.saw(overview(queue("a")))

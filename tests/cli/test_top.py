@@ -118,18 +118,23 @@ def test_off_a_terminal_it_is_one_look(shell: Shell) -> None:
         queue.submit("work", queue="mail")
     lines = golden(shell.ok("top").out).splitlines()
     assert lines[0].startswith("leasehold  leasehold.db")
-    assert lines[1:3] == ["pending 1  running 0", "submitted -/s  completed -/s  failed -/s"]
+    rates = "submitted 0.0/s  completed 0.0/s  failed 0.0/s  in the last 5m"
+    assert lines[1:3] == ["pending 1  running 0", rates]
     assert lines[5].split() == [
         ">", "mail", "active", "1", "0", "0", "0", "0.0", "0s", "0.0", "-", "-",
     ]  # fmt: skip
     assert "q quit" not in "".join(lines)
     document = shell.ok("top", "-o", "json").json
-    assert list(document) == ["store", "at", "jobs", "queues", "workers", "failures", "warnings"]
+    assert list(document) == [
+        "store", "at", "window_seconds", "rates", "running", "jobs", "queues", "workers",
+        "failures", "warnings",
+    ]  # fmt: skip
     assert list(document["queues"][0]) == [
         "queue", "state", *FIGURES, "throughput_per_second", "error_rate",
         "oldest_pending_age_seconds", "wait_p95_seconds", "run_p95_seconds",
     ]  # fmt: skip
     assert shell.run("top", "--interval", "0").code == Exit.USAGE
+    assert shell.run("top", "--window", "3d").code == Exit.USAGE
 
 
 def test_once_and_on_a_dumb_terminal(shell: Shell) -> None:

@@ -10,6 +10,7 @@ import apsw
 import pytest
 
 from cli.conftest import Shell
+from cli.seed import run_here
 from leasehold import TaskQueue
 from leasehold.cli.exits import Exit
 from leasehold.core.model.retention import CleanUp
@@ -27,6 +28,10 @@ def test_sweep_takes_back_what_expired(shell: Shell) -> None:
     report = shell.ok("sweep", "-o", "json").json
     assert (report["expired_found"], report["recovered"], report["dead"]) == (1, 1, 0)
     assert job.status().value == "pending"
+    assert queue.lease(wait=0, lease_seconds=0.001) is not None
+    # People are told what happened, and nothing of what did not.
+    assert run_here(shell, "sweep").out == "1 job to run again\n"
+    assert run_here(shell, "sweep").out == "no job was lost: nothing to take back\n"
     queue.shutdown()
 
 
@@ -53,7 +58,10 @@ def test_prune_does_what_is_due_and_asks_before_more(shell: Shell) -> None:
     assert shell.ok("prune", "--emergency", "--dry-run").out == ""
     assert shell.run("prune", "--dead").code == Exit.USAGE
     assert [job.id for job in queue.search()] == ["bad", "good"]
-    assert shell.ok("prune", "--emergency", "--yes", "-o", "json").json["completed"] == 1
+    told = run_here(shell, "prune", "--force").out
+    assert told == "nothing was pruned: no ended job is older than it is kept\n"
+    told = run_here(shell, "prune", "--emergency", "--yes").out
+    assert told.startswith("pruned 1 job (1 completed, 1 archived) in ")
     assert [job.id for job in queue.search()] == ["bad"]
     queue.shutdown()
 

@@ -8,14 +8,12 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from leasehold import (
     AsyncTaskQueue,
-    Every,
     InvalidJobError,
     NewJob,
     QueueClosedError,
@@ -46,38 +44,6 @@ def script(tmp_path: Path) -> Script:
         )
 
     return run
-
-
-# -- durations ---------------------------------------------------------------------------------
-
-
-def test_durations_are_seconds_timedeltas_or_text(still: TaskQueue) -> None:
-    for five_minutes in (300, timedelta(minutes=5), "5m", "300", "4m60s"):
-        job = still.submit(
-            "work",
-            delay=five_minutes,
-            timeout_seconds=five_minutes,
-            lease_seconds=five_minutes,
-            start_within_seconds=five_minutes,
-            result_ttl_seconds=five_minutes,
-            retry=[five_minutes],
-        ).job()
-        assert (job.run_at - job.created_at).total_seconds() == 300
-        assert job.timeout_seconds == job.lease_seconds == job.result_ttl_seconds == 300
-        assert repr(job.retry) in ("Delays(seconds=(300,))", "Delays(seconds=(300.0,))")
-    assert (
-        still.task(name="hourly", timeout_seconds="1h")(print).submit().job().timeout_seconds
-        == 3600
-    )
-    with pytest.raises(InvalidJobError, match=r'timeout_seconds must be seconds, .* "5m", not'):
-        still.submit("work", timeout_seconds="soon")
-
-
-def test_intervals_and_waits_take_them_too(still: TaskQueue) -> None:
-    still.every("1h", name="hourly")(still.task(name="tick")(print))
-    assert still.schedules.get("hourly").draft.timing == Every(3600) == Every(timedelta(hours=1))
-    with pytest.raises(ResultTimeoutError, match="has not ended within 0 seconds"):
-        still.submit("work").result(timeout="0s")
 
 
 # -- small things ------------------------------------------------------------------------------

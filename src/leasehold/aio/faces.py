@@ -44,6 +44,7 @@ from leasehold.core.model.key_limits import KeyInfo
 from leasehold.core.model.lease import Lease, Renewed, Settled, StuckJob, SweepReport
 from leasehold.core.model.outcome import JobError
 from leasehold.core.model.pages import AuditPage, HistoryPage, LogPage
+from leasehold.core.model.pins import Pin
 from leasehold.core.model.queue_config import QueueConfig, QueueInfo
 from leasehold.core.model.reason import Reason
 from leasehold.core.model.records import AuditRecord, WorkerInfo, WorkerTotals
@@ -301,8 +302,8 @@ class AsyncSettings(Awaited):
         """Every setting there is."""
         return await self._call(self._settings.list)
 
-    async def set(self, name: str, value: SettingValue | str) -> SettingInfo:
-        """Set it for all processes. A text such as "90s", "5m" or "none" will do.
+    async def set(self, name: str, value: SettingValue | timedelta | str) -> SettingInfo:
+        """Set it for all processes. A timedelta or a text ("90s", "5m", "none") will do.
 
         See `Settings.set`.
         """
@@ -759,6 +760,10 @@ class AsyncQueueCalls(Awaited):
         """
         await self._call(lambda: self.queue.check_job(job))
 
+    async def own_id(self, queue: str, name: str) -> str:
+        """The id of a job that is named by us."""
+        return await self._call(lambda: self.queue.own_id(queue, name))
+
     async def schedule(
         self,
         name: str,
@@ -1129,9 +1134,9 @@ class AsyncQueueCalls(Awaited):
         queue: str | Sequence[str] | None = None,
         worker: str | None = None,
         tasks: Sequence[TaskLike] | None = None,
-        wait: float = WAIT_SECONDS,
+        wait: Seconds = WAIT_SECONDS,
         *,
-        lease_seconds: float | None = None,
+        lease_seconds: Seconds | None = None,
         parent: JobRef | None = None,
     ) -> Lease | None:
         """Take the best available job, waiting up to `wait` seconds for one; None if there is none.
@@ -1149,9 +1154,9 @@ class AsyncQueueCalls(Awaited):
         queue: str | Sequence[str] | None = None,
         worker: str | None = None,
         tasks: Sequence[TaskLike] | None = None,
-        wait: float = WAIT_SECONDS,
+        wait: Seconds = WAIT_SECONDS,
         *,
-        lease_seconds: float | None = None,
+        lease_seconds: Seconds | None = None,
         parent: JobRef | None = None,
     ) -> list[Lease]:
         """Take up to `limit` of the best available jobs, waiting for the first of them."""
@@ -1174,7 +1179,7 @@ class AsyncQueueCalls(Awaited):
         error: BaseException | str = "",
         *,
         requeue: bool | None = None,
-        retry_after: float | None = None,
+        retry_after: Seconds | None = None,
     ) -> Settled:
         """The attempt failed; the answer says whether, and when, there will be another one.
 
@@ -1184,7 +1189,7 @@ class AsyncQueueCalls(Awaited):
             lambda: self.queue.nack(lease, error, requeue=requeue, retry_after=retry_after)
         )
 
-    async def extend(self, lease: Lease, seconds: float | None = None) -> Renewed:
+    async def extend(self, lease: Lease, seconds: Seconds | None = None) -> Renewed:
         """Keep a lease for so many seconds from now (its own length, unless told otherwise).
 
         See `TaskQueue.extend`.
@@ -1202,7 +1207,7 @@ class AsyncQueueCalls(Awaited):
         """
         return await self._call_long(lambda: self.queue.peek(queue, limit))
 
-    async def requeue(self, job: Lease | JobRef, *, delay: float = 0.0, reason: str = "") -> None:
+    async def requeue(self, job: Lease | JobRef, *, delay: Seconds = 0.0, reason: str = "") -> None:
         """Hand a leased job back, with no attempt spent; or replay a dead or cancelled one."""
         await self._call(lambda: self.queue.requeue(job, delay=delay, reason=reason))
 
@@ -1276,7 +1281,7 @@ class AsyncQueueCalls(Awaited):
         return await self._call(lambda: self.queue.why(job))
 
     async def metrics(
-        self, queue: str | None = None, window_seconds: float = WINDOW_SECONDS
+        self, queue: str | None = None, window_seconds: Seconds = WINDOW_SECONDS
     ) -> QueueMetrics:
         """How a queue, or all of them, stands now, and what happened in the window before.
 
@@ -1367,8 +1372,31 @@ class AsyncQueueCalls(Awaited):
         """
         return await self._call(self.queue.sweep)
 
+    async def stop_worker(self, worker: str) -> WorkerInfo:
+        """Ask a worker to stop, on whatever machine it is: it leases no more, finishes what it runs
+                within its grace and hands back the rest.
+
+        See `TaskQueue.stop_worker`.
+        """
+        return await self._call(lambda: self.queue.stop_worker(worker))
+
+    async def mark_deploy(self, version: str, text: str = "") -> Pin:
+        """Say that a version was deployed now: the dashboard marks it, and what fails since then.
+
+        See `TaskQueue.mark_deploy`.
+        """
+        return await self._call(lambda: self.queue.mark_deploy(version, text))
+
+    async def deploys(self) -> list[Pin]:
+        """The deploy marks, the oldest first; the latest 200 are kept."""
+        return await self._call(self.queue.deploys)
+
+    async def forget_deploy(self, version: str) -> bool:
+        """Take a deploy mark away; False if there is none of that version."""
+        return await self._call(lambda: self.queue.forget_deploy(version))
+
     async def stuck(
-        self, silent_seconds: float | None = 120.0, running_seconds: float | None = None
+        self, silent_seconds: Seconds | None = 120.0, running_seconds: Seconds | None = None
     ) -> list[StuckJob]:
         """Running jobs without a heartbeat for that long, or that run for so long though it beats.
 
@@ -1378,8 +1406,8 @@ class AsyncQueueCalls(Awaited):
 
     async def requeue_stuck(
         self,
-        silent_seconds: float | None = 120.0,
-        running_seconds: float | None = None,
+        silent_seconds: Seconds | None = 120.0,
+        running_seconds: Seconds | None = None,
         *,
         reset_attempts: bool = False,
     ) -> RequeueReport:

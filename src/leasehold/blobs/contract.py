@@ -15,7 +15,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 
 class BlobStore(Protocol):
@@ -40,3 +40,11 @@ class BlobStore(Protocol):
 
     def delete(self, keys: Sequence[str]) -> None:
         """Forget these blobs."""
+
+
+@runtime_checkable
+class SigningBlobStore(BlobStore, Protocol):
+    """One that others may be let into, a blob at a time."""
+
+    def sign(self, method: Literal["GET", "PUT"], key: str) -> str:
+        """A URL by which whoever has it may read, or write, what is under a key, for a while."""

@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import platform
 import shutil
+import sys
 import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final, cast
 
 import click
 
 from leasehold.cli.command import command
-from leasehold.cli.output import Column, emit
+from leasehold.cli.output import Column, console, emit
 from leasehold.cli.session import Session
 
 COLUMNS: Final = (
@@ -61,18 +64,26 @@ def bench(
         try:
             about = _about(dict(stage.queue.describe()))
             session.tell(", ".join(f"{name} {value}" for name, value in about.items()))
-            emit(
-                session,
-                (
+            with _progress() as tell:
+                found = [
                     {**measure._asdict(), **about}
-                    for measure in measures(stage, jobs=jobs, batch=batch, slots=slots)
-                ),
-                COLUMNS,
-            )
+                    for measure in measures(stage, jobs=jobs, batch=batch, slots=slots, tell=tell)
+                ]
+            emit(session, found, COLUMNS)
         finally:
             stage.close()
     finally:
         shutil.rmtree(place, ignore_errors=True)
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[str], None]]:
+    """On a terminal, a line that says what is measured, until all is."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    with console(stderr=True).status("begins") as line:
+        yield line.update
 
 
 def _about(store: dict[str, Any]) -> dict[str, Any]:

@@ -22,7 +22,17 @@ SECTIONS: Final[dict[str, tuple[str, ...]]] = {
         *("status", "list", "show", "logs", "history", "why"),
         *("stats", "top", "metrics", "stuck", "audit"),
     ),
-    "Change": ("cancel", "retry", "reprioritize", "queue", "dlq", "operations", "config", "token"),
+    "Change": (
+        "cancel",
+        "retry",
+        "reprioritize",
+        "queue",
+        "dlq",
+        "operations",
+        "config",
+        "token",
+        "deploy",
+    ),
     "Operate": ("init", "doctor", "check", "sweep", "prune", "backup", "migrate-store"),
     "Try": ("demo", "bench", "completion"),
 }
@@ -64,6 +74,9 @@ COMMANDS: Final[dict[str, Entry]] = {
         "serve",
         "Serve the store over HTTP, and gRPC if told so, until Ctrl-C or SIGTERM.",
     ),
+    "deploy": Entry(
+        "leasehold.cli.deploy", "deploy", "Deploy marks: since when a version is there."
+    ),
     "token": Entry("leasehold.cli.token", "token", "Tokens: who may do what over the network."),
     "stats": Entry(
         "leasehold.cli.stats", "stats", "How queues do: depth, throughput, errors, times."
@@ -72,7 +85,7 @@ COMMANDS: Final[dict[str, Entry]] = {
         "leasehold.cli.metrics", "metrics", "Print the store's figures as Prometheus reads them."
     ),
     "audit": Entry("leasehold.cli.audit", "audit", "What people did, the latest first."),
-    "top": Entry("leasehold.cli.top", "top", "Watch queues and workers live."),
+    "top": Entry("leasehold.cli.top", "top", "Watch queues, workers and running jobs live."),
     "sweep": Entry(
         "leasehold.cli.sweep", "sweep", "Take back jobs from workers that were lost, now."
     ),

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 COLUMNS: Final = (
     Column("name", "NAME", fit="keep"),
-    Column("text", "VALUE"),
-    Column("default_text", "DEFAULT"),
-    Column("source", "SOURCE"),
-    Column("help", "MEANING"),
+    Column("text", "VALUE", fit="keep"),
+    Column("default_text", "DEFAULT", fit="keep", spare=1),
+    Column("source", "SOURCE", fit="keep", spare=2),
+    Column("help", "MEANING", fit="cut", spare=3, least=30),
 )
 
 

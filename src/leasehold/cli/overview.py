@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from leasehold.cli.session import Session
 from leasehold.core.model.queue_config import QueueState
 from leasehold.core.model.records import at_work, serves
+from leasehold.core.model.search import HeavyField
 from leasehold.core.model.status import Status
 from leasehold.core.rules.failures import FAILURES_MAX
 from leasehold.documents.queues import queue_figures
@@ -23,6 +24,9 @@ QueueFigures = Mapping[str, Any]
 LATELY: Final = ("throughput_per_second", "error_rate", "oldest_pending_age_seconds")
 LATELY_SECONDS: Final = 300.0
 FAILURES_SHOWN: Final = 3
+RUNNING_SHOWN: Final = 20
+HEAVY: Final[tuple[HeavyField, ...]] = ("payload", "result", "metadata")
+RATES: Final = ("submitted", "completed", "failed")
 
 
 class Overview(NamedTuple):
@@ -33,14 +37,28 @@ class Overview(NamedTuple):
     total: Mapping[str, int]
     queues: Sequence[QueueFigures]
     workers: Sequence[Mapping[str, Any]]
+    window_seconds: float | None = None
+    """How far back the figures of `top` go, all of them; None where there are none."""
+    rates: Mapping[str, float] = {}
+    """How many jobs were submitted, completed and failed per second, over the window."""
+    running: Sequence[Mapping[str, Any]] = ()
+    """Jobs that run, the longest first."""
     failures: Sequence[Mapping[str, Any]] = ()
-    """What failed most of what failed within a day."""
+    """What failed most of what failed in the window; within a day where there is none."""
+    seal: str | None = None
+    """Why the store takes no writes, if it does not."""
 
     def document(self) -> dict[str, Any]:
         """For programs."""
+        lately = {
+            "window_seconds": self.window_seconds,
+            "rates": dict(self.rates),
+            "running": list(self.running),
+        }
         return {
             "store": self.store,
             "at": self.at,
+            **({} if self.window_seconds is None else lately),
             "jobs": {status.value: self.total[status.value] for status in Status},
             "queues": list(self.queues),
             "workers": list(self.workers),
@@ -49,19 +67,21 @@ class Overview(NamedTuple):
         }
 
 
-def look(session: Session, *, lately: bool = False) -> Overview:
-    """Look at everything once; `lately` also at what happened in the last minutes.
+def look(session: Session, *, window_seconds: float | None = None) -> Overview:
+    """Look at everything once; with a window also at what happened in it, and at what runs.
 
     Nothing of it counts jobs one by one, and all queues are read at once but for the latter.
     """
     queue = session.queue
     now = queue.now()
+    back = timedelta(days=1) if window_seconds is None else timedelta(seconds=window_seconds)
     return Overview(
         at=now,
         store=session.shown_store,
         total=queue.get_queue_stats(),
         queues=[
-            queue_figures(info) | (_lately(queue, info.name) if lately else {})
+            queue_figures(info)
+            | ({} if window_seconds is None else _lately(queue, info.name, window_seconds))
             for info in queue.list_queues()
         ],
         workers=[
@@ -70,13 +90,38 @@ def look(session: Session, *, lately: bool = False) -> Overview:
         failures=[
             document_of(failure)
             for failure in queue.failures(limit=FAILURES_MAX)
-            if now - failure.last_at < timedelta(days=1)
+            if now - failure.last_at < back
         ][:FAILURES_SHOWN],
+        seal=queue.describe().get("seal"),
+        window_seconds=window_seconds,
+        rates={} if window_seconds is None else _rates(queue, window_seconds),
+        running=() if window_seconds is None else _running(queue, now),
     )
 
 
-def _lately(queue: TaskQueue, name: str) -> dict[str, Any]:
-    metrics = queue.metrics(name, window_seconds=LATELY_SECONDS)
+def _rates(queue: TaskQueue, window_seconds: float) -> dict[str, float]:
+    metrics = queue.metrics(window_seconds=window_seconds)
+    seconds = max(1.0, (metrics.at - metrics.since).total_seconds())
+    return {name: getattr(metrics, name) / seconds for name in RATES}
+
+
+def _running(queue: TaskQueue, now: datetime) -> list[dict[str, Any]]:
+    found = [
+        {
+            "id": job.id,
+            "task": job.task,
+            "queue": job.queue,
+            "worker": job.worker,
+            "started_at": job.started_at,
+            "running_seconds": (now - (job.started_at or now)).total_seconds(),
+        }
+        for job in queue.search_page(status=Status.RUNNING, limit=RUNNING_SHOWN, without=HEAVY).jobs
+    ]
+    return sorted(found, key=lambda job: -job["running_seconds"])
+
+
+def _lately(queue: TaskQueue, name: str, window_seconds: float) -> dict[str, Any]:
+    metrics = queue.metrics(name, window_seconds=window_seconds)
     return {
         **{field: getattr(metrics, field) for field in LATELY},
         "wait_p95_seconds": metrics.wait.p95_seconds,
@@ -86,6 +131,8 @@ def _lately(queue: TaskQueue, name: str) -> dict[str, Any]:
 
 def warnings_of(overview: Overview) -> Iterator[str]:
     """What a person should know of without having asked."""
+    if overview.seal is not None:
+        yield overview.seal
     served = {name for worker in overview.workers for name in worker["queues"]}
     for queue in overview.queues:
         name, pending = queue["queue"], queue[Status.PENDING]

@@ -10,11 +10,12 @@ import click
 
 from leasehold.cli.command import command
 from leasehold.cli.confirm import agreed, destructive
-from leasehold.cli.output import console, emit_one
+from leasehold.cli.output import console, emit_one, jobs_counted
 from leasehold.cli.session import Session
-from leasehold.core.model.retention import CleanUp
+from leasehold.core.model.retention import COUNTED, CleanUp
 from leasehold.core.model.status import Status
 from leasehold.documents.records import document_of
+from leasehold.documents.spans import took
 
 
 @command()
@@ -47,7 +48,24 @@ def prune(
         nothing = dict.fromkeys(CleanUp.__struct_fields__)
         emit_one(session, {**nothing, "pruned": 0}, show=lambda: None)
         return
-    emit_one(session, {**document_of(done), "pruned": done.pruned})
+    emit_one(
+        session,
+        {**document_of(done), "pruned": done.pruned},
+        show=lambda: click.echo(_told(done)),
+    )
+
+
+def _told(done: CleanUp) -> str:
+    """What happened, and nothing of what did not."""
+    happened = [
+        f"{getattr(done, name):,} {name.replace('_', ' ')}"
+        for name in COUNTED
+        if getattr(done, name)
+    ]
+    if not happened:
+        return "nothing was pruned: no ended job is older than it is kept"
+    seconds = took(done.duration_seconds)
+    return f"pruned {jobs_counted(done.pruned)} ({', '.join(happened)}) in {seconds}"
 
 
 @contextmanager

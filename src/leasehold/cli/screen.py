@@ -8,6 +8,7 @@ from typing import Any, Final, Literal, NamedTuple
 from rich.cells import set_cell_size
 from rich.text import Text
 
+from leasehold.cli.layout import by_their_ends
 from leasehold.cli.overview import Overview
 from leasehold.cli.safe import safe
 from leasehold.cli.times import time_text
@@ -18,7 +19,7 @@ from leasehold.documents.spans import age_of, took
 HELP: Final = "q quit  p hold  s sort  j/k select  space pause/resume queue"
 NAME_WIDTH_MIN: Final = 12
 WORKER_ROWS_MIN: Final = 2
-RATES: Final = ("submitted", "completed", "failed")
+JOB_ROWS_MIN: Final = 3
 ALWAYS_SHOWN: Final = (Status.PENDING, Status.RUNNING)
 
 
@@ -53,7 +54,7 @@ FIGURES: Final = (
     Figure("run_p95_seconds", "RUN P95", 9, took),
     Figure("wait_p95_seconds", "WAIT P95", 10, took),
 )
-"""On a narrow terminal the last ones are left out. What happens is that of the last 5 minutes."""
+"""On a narrow terminal the last ones are left out. What happens is that of the window."""
 SORTS: Final = ("queue", *(figure.field for figure in FIGURES))
 
 Row = Mapping[str, Any]
@@ -73,13 +74,12 @@ class View:
         self.sort = SORTS[0]
         self.selected: str | None = None
         self._now: Overview | None = None
-        self._before: Overview | None = None
 
     # -- what happens --------------------------------------------------------------------------
 
     def saw(self, overview: Overview) -> None:
-        """Take a new look; rates are what changed since the last one."""
-        self._before, self._now = self._now, overview
+        """Take a new look."""
+        self._now = overview
         self.trouble = ""
         names = [row["queue"] for row in self.rows()]
         if self.selected not in names:
@@ -143,12 +143,14 @@ class View:
         if now is None:
             return []
         workers = [_worker_line(worker, now, width) for worker in now.workers]
-        # Five lines stand above the queues' rows, two or three around the workers' heading.
-        room = max(height - 8, 1)
+        jobs = [_job_line(job, width) for job in now.running]
+        # Five lines stand above the queues' rows, two or three around each of the other headings.
+        room = max(height - 8 - (2 if jobs else 0), 1)
         worker_room = max(min(len(workers), room // 3), min(len(workers), WORKER_ROWS_MIN))
         rows = self.rows()
         figures = _figures_for(width)
-        shown = _around(rows, self.selected, room - worker_room)
+        job_room = min(len(jobs), max(room // 3, min(room - worker_room - len(rows), len(jobs))))
+        shown = _around(rows, self.selected, room - worker_room - job_room)
         lines = [
             *self._head(now, width),
             Text(),
@@ -159,6 +161,7 @@ class View:
             Text(_worker_heading(width), style="bold"),
             *workers[:worker_room],
             *([] if workers else [Text(_fitted("  no worker is running: `worker start`", width))]),
+            *([Text(), Text(_job_heading(width), style="bold"), *jobs[:job_room]] if jobs else []),
             *_failure_lines(now, width),
         ]
         return lines[:height]
@@ -169,16 +172,6 @@ class View:
             "waiting": sum(queue[status.value] for status in WAITING) - queue["pending"],
         }
 
-    def _rate(self, total: str) -> float | None:
-        """How much a total of the store grows per second; None before the second look."""
-        now, before = self._now, self._before
-        if now is None or before is None:
-            return None
-        seconds = (now.at - before.at).total_seconds()
-        if seconds <= 0:
-            return None
-        return float(max(0, now.total[total] - before.total[total])) / seconds
-
     def _head(self, now: Overview, width: int) -> list[Text]:
         state = "held" if self.held else f"every {self.interval:g} s"
         counts = "  ".join(
@@ -186,7 +179,8 @@ class View:
             for status in Status
             if status in ALWAYS_SHOWN or now.total[status.value]
         )
-        rates = "  ".join(f"{name} {_per_second(self._rate(f'total_{name}'))}/s" for name in RATES)
+        rates = "  ".join(f"{name} {rate:,.1f}/s" for name, rate in now.rates.items())
+        rates += f"  in the last {_window(now)}"
         clock = f"{time_text(now.at, '%H:%M:%S')}  {state}  by {self.sort}"
         title = f"leasehold  {safe(now.store)}"
         return [
@@ -248,16 +242,39 @@ def _worker_cells(cells: Sequence[str], width: int) -> str:
     return _fitted(names + right, width)
 
 
+def _job_heading(width: int) -> str:
+    return _job_cells(("  RUNNING JOB", "TASK", "WORKER", "FOR"), width)
+
+
+def _job_line(job: Mapping[str, Any], width: int) -> Text:
+    short = by_their_ends([safe(job["id"])])[0]
+    cells = (
+        f"  {short}", safe(job["task"]), safe(job["worker"] or "-"), age_of(job["running_seconds"]),
+    )  # fmt: skip
+    return Text(_job_cells(cells, width))
+
+
+def _job_cells(cells: Sequence[str], width: int) -> str:
+    name, task, worker, age = cells
+    left = max(0, width - 24 - 8)
+    middle = _fitted(task, left * 3 // 5) + " " + _fitted(worker, left - left * 3 // 5 - 1)
+    return _fitted(_fitted(name, 23) + " " + middle + age.rjust(8), width)
+
+
+def _window(now: Overview) -> str:
+    return age_of(now.window_seconds or 0.0)
+
+
 def _failure_lines(now: Overview, width: int) -> list[Text]:
-    """What failed most within a day, if there is room below the rest."""
+    """What failed in the window, the most frequent first, if there is room below the rest."""
     if not now.failures:
         return []
     lines = [
-        f"{failure['count']:>8,}  {safe(failure['task'])}: {safe(failure['error_type'])}: "
-        f"{safe(failure['message'])}"
+        f"{age_of(max(0.0, (now.at - failure['last_at']).total_seconds())):>6} ago  "
+        f"{safe(failure['task'])}: {safe(failure['error_type'])}: {safe(failure['message'])}"
         for failure in now.failures
     ]
-    heading = _fitted("  FAILED  WHAT, WITHIN A DAY: `stats --by error`", width)
+    heading = _fitted(f"  FAILED    in the last {_window(now)}: `stats --by error`", width)
     return [Text(), Text(heading, style="bold"), *(Text(_fitted(line, width)) for line in lines)]
 
 
@@ -271,10 +288,6 @@ def _around(rows: Sequence[Row], selected: str | None, room: int) -> Sequence[Ro
 
 def _cell(figure: Figure, value: float | None) -> str:
     return ("-" if value is None else figure.show(value)).rjust(figure.width)
-
-
-def _per_second(rate: float | None) -> str:
-    return "-" if rate is None else f"{rate:,.1f}"
 
 
 def _fitted(text: str, width: int) -> str:

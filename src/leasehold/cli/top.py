@@ -1,4 +1,4 @@
-"""`top`: queues and workers, live."""
+"""`top`: queues, workers and running jobs, live."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import click
 from leasehold.cli.command import command
 from leasehold.cli.options import DURATION
 from leasehold.cli.output import console, emit_one
-from leasehold.cli.overview import look
+from leasehold.cli.overview import LATELY_SECONDS, look
 from leasehold.cli.session import Session
+from leasehold.core.model.span import MINUTES_KEPT
 from leasehold.env import SYSTEM
 from leasehold.errors import LeaseholdError, StoreError
 
@@ -26,9 +27,16 @@ INTERVAL_MIN: Final = 0.1
 @click.option(
     "--interval", "-i", type=DURATION, default=1.0, show_default=True, help="Between two looks."
 )
+@click.option(
+    "--window", type=DURATION, default=LATELY_SECONDS, show_default="5m",
+    help="How far back all figures go, up to 48h.",
+)  # fmt: skip
 @click.option("--once", is_flag=True, help="Print what there is now, and leave.")
-def top(session: Session, *, interval: float, once: bool) -> None:
-    """Watch queues and workers live.
+def top(session: Session, *, interval: float, window: float, once: bool) -> None:
+    """Watch queues, workers and running jobs live.
+
+    Whatever happened (DONE/S, FAIL%, P95, the rates, what failed) is that of the last 5 minutes,
+    or of --window; whatever stands (PENDING, RUNNING, OLDEST) is that of the moment.
 
     Keys: q leaves, p holds the view, s sorts by the next column, j and k (or the arrows) select a
     queue, space pauses or resumes it after asking. Off a terminal, for programs (-o) and with
@@ -38,12 +46,14 @@ def top(session: Session, *, interval: float, once: bool) -> None:
     Examples: queuectl top --interval 5s
               queuectl top --once
     """
+    if not 1 <= window <= MINUTES_KEPT * 60:
+        raise click.BadParameter("from 1s to 48h", param_hint="--window")
     if interval < INTERVAL_MIN:
         raise click.BadParameter(f"at least {INTERVAL_MIN} seconds", param_hint="--interval")
     if once or session.format != "table" or not _is_terminal():
-        _print_once(session, interval)
+        _print_once(session, interval, window)
     else:
-        _watch(session, interval)
+        _watch(session, interval, window)
 
 
 def _is_terminal() -> bool:
@@ -54,8 +64,8 @@ def _is_terminal() -> bool:
     )
 
 
-def _print_once(session: Session, interval: float) -> None:
-    seen = look(session, lately=True)
+def _print_once(session: Session, interval: float, window: float) -> None:
+    seen = look(session, window_seconds=window)
 
     def show() -> None:
         from leasehold.cli.screen import View
@@ -63,13 +73,14 @@ def _print_once(session: Session, interval: float) -> None:
         view = View(interval)
         view.saw(seen)
         width = console().width if sys.stdout.isatty() else 100
-        for line in view.body(width, 12 + len(seen.queues) + 2 * len(seen.workers)):
+        lines = 20 + len(seen.queues) + 2 * len(seen.workers) + 2 * len(seen.running)
+        for line in view.body(width, lines):
             click.echo(line.plain.rstrip())
 
     emit_one(session, seen.document(), show=show)
 
 
-def _watch(session: Session, interval: float) -> None:
+def _watch(session: Session, interval: float, window: float) -> None:
     from rich.live import Live
     from rich.text import Text
 
@@ -77,7 +88,7 @@ def _watch(session: Session, interval: float) -> None:
     from leasehold.cli.screen import Quit, SetState, View
 
     view = View(interval)
-    view.saw(look(session, lately=True))
+    view.saw(look(session, window_seconds=window))
     terminal = console()
     clock = SYSTEM.clock
     due = clock.monotonic() + interval
@@ -94,12 +105,12 @@ def _watch(session: Session, interval: float) -> None:
             if clock.monotonic() >= due:
                 due = clock.monotonic() + interval
                 if not view.held:
-                    _look_again(session, view)
+                    _look_again(session, view, window)
 
 
-def _look_again(session: Session, view: View) -> None:
+def _look_again(session: Session, view: View, window: float) -> None:
     try:
-        view.saw(look(session, lately=True))
+        view.saw(look(session, window_seconds=window))
     except StoreError as error:
         # It may be back with the next look; what was seen last stays on the screen.
         view.trouble = f"the store cannot be read: {error}"

@@ -1,4 +1,4 @@
-"""`worker start`, `worker stop`, `worker status`, `worker logs`: the processes that run jobs."""
+"""`worker start`, `stop`, `restart`, `status` and `logs`: the processes that run jobs."""
 
 from __future__ import annotations
 
@@ -46,6 +46,10 @@ STATUS_COLUMNS = (
     Column("started_at", "SINCE", fit="keep", spare=7),
     Column("heartbeat_at", "LAST HEARTBEAT", fit="keep", spare=2),
 )
+RESTART_COLUMNS = (
+    Column("pid", "PID", right=True),
+    Column("restarted", "RESTARTED"),
+)
 STOP_COLUMNS = (
     Column("pid", "PID", right=True),
     Column("role", "WHAT"),
@@ -87,9 +91,13 @@ def worker() -> None:
 @click.option("--background", is_flag=True, help="Return when the workers work.")
 @click.option("--log", "log_path", type=click.Path(dir_okay=False),
               help="The log file of workers in the background.")  # fmt: skip
+@click.option("--reload", is_flag=True,
+              help="For development: start anew when a Python file here changes.")  # fmt: skip
 @click.option("--quiet", is_flag=True, help="Log only what goes wrong.")
 @click.option("--log-format", type=click.Choice(["plain", "json"]), default="plain",
               show_default=True, help="Log lines for people, or JSON.")  # fmt: skip
+@click.option("--app-version", envvar="LEASEHOLD_APP_VERSION", metavar="VERSION",
+              help="The version of your code: its first worker marks the deploy.")  # fmt: skip
 @click.option("--metrics-port", type=click.IntRange(0, 65535),
               help="Let Prometheus read the store's figures there; 0 for any.")  # fmt: skip
 @click.option("--metrics-host", default=METRICS_HOST, show_default=True,
@@ -115,6 +123,9 @@ def start(
     With --import and no --store, it serves the store of the module's own TaskQueue. A module whose
     queue is in another store is refused.
 
+    With --reload the workers start anew, with the new code, when a Python file below this folder
+    changes; if it cannot be imported, the old ones go on until the next change.
+
     Commands run only with --allow-commands; whoever can submit jobs can then run programs here.
 
     \b
@@ -124,6 +135,8 @@ def start(
     """
     if session.store_url.startswith("memory:"):
         raise click.UsageError("a memory store lives in one process: workers would find it empty")
+    if asked["reload"] and background:
+        raise click.UsageError("--reload is for the foreground; in the background: worker restart")
     if log_path is not None and not background:
         raise click.UsageError("--log is for --background; here the log goes to standard error")
     plan = Plan(
@@ -186,7 +199,10 @@ def _start_in_background(session: Session, plan: Plan, log_path: str | None) -> 
 def stop(
     session: Session, /, *, ids: tuple[str, ...], everything: bool, timeout: float, force: bool
 ) -> None:
-    """Stop workers that were started on this machine.
+    """Stop workers.
+
+    Without ID, all that were started on this machine. A worker elsewhere is named by its id: it is
+    asked through the store, and hears of it when it next speaks to it; nobody waits for its end.
 
     They finish what they run within their grace, and hand back the rest; stopped a second time,
     they hand it back at once, with no attempt spent. ID is the pid that `worker start` printed, or
@@ -203,7 +219,13 @@ def stop(
         raise click.UsageError("name workers, or say --all, not both")
     files = pid_files(workers_folder(session.store_url))
     live = [file for file in files if not file.is_stale]
-    targets = _named(session, live, ids) if ids else [f for f in live if f.record.role == "crew"]
+    here, elsewhere = _named(session, live, ids)
+    targets = here if ids else [file for file in live if file.record.role == "crew"]
+    for worker_id in elsewhere:
+        known = session.queue.stop_worker(worker_id)
+        session.tell(f"asked {worker_id} on {known.host or 'another machine'} to stop")
+    if elsewhere and not targets:
+        return
     if not targets:
         session.tell("no worker of this store was started here")
     results = stop_processes(targets, live, timeout_seconds=timeout, force=force)
@@ -217,15 +239,60 @@ def stop(
         raise click.exceptions.Exit(Exit.TIMEOUT)
 
 
-def _named(session: Session, live: list[PidFile], ids: tuple[str, ...]) -> list[PidFile]:
-    found = []
+@command(of=worker)
+@click.argument("ids", nargs=-1, metavar="[ID]...")
+@click.option("--timeout", type=DURATION, default=60.0, show_default=True,
+              help="How long to wait for the end of what runs.")  # fmt: skip
+def restart(session: Session, /, *, ids: tuple[str, ...], timeout: float) -> None:
+    """Replace workers that were started on this machine, with the code as it is now.
+
+    New processes start first. When they work, the old ones finish what they run within their grace;
+    so there are always some at work. If the new code cannot be imported, the old workers stay, and
+    the exit code is 1. ID is the pid that `worker start` printed; without one, all of this store
+    are restarted. After an upgrade of Leasehold itself, stop and start them instead.
+
+    \b
+    Example:
+      queuectl worker restart
+    """
+    from leasehold.cli.workers.renewing import renew
+
+    folder = workers_folder(session.store_url)
+    live = [file for file in pid_files(folder) if not file.is_stale]
+    crews = [file for file in live if file.record.role == "crew"]
+    if ids:
+        pids = {file.record.crew_pid for file in _named(session, live, ids)[0]}
+        crews = [file for file in crews if file.record.pid in pids]
+    if not crews:
+        session.tell("no worker of this store was started here")
+        raise click.exceptions.Exit(Exit.NOT_FOUND)
+    results = renew(crews, folder, timeout_seconds=timeout)
+    emit(session, [document_of(result) for result in results], RESTART_COLUMNS)
+    reasons = {result.why_not for result in results if not result.restarted}
+    if "timeout" in reasons:
+        session.tell("old workers still finish what they run; they go when it is done")
+        raise click.exceptions.Exit(Exit.TIMEOUT)
+    if reasons:
+        session.tell("the new workers did not start, and the old ones stay: see `worker logs`")
+        raise click.exceptions.Exit(Exit.FAILURE)
+
+
+def _named(
+    session: Session, live: list[PidFile], ids: tuple[str, ...]
+) -> tuple[list[PidFile], list[str]]:
+    """The processes of this machine that are meant, and the workers elsewhere."""
+    here: list[PidFile] = []
+    elsewhere: list[str] = []
+    registered = {each.id for each in session.queue.workers()} if ids else set()
     for wanted in dict.fromkeys(ids):
         matching = [f for f in live if wanted in (str(f.record.pid), f.record.worker_id)]
-        if not matching:
-            session.tell(f"no worker {wanted} of this store runs here: see `worker status`")
+        if not matching and wanted not in registered:
+            session.tell(f"no worker {wanted} of this store is known: see `worker status`")
             raise click.exceptions.Exit(Exit.NOT_FOUND)
-        found += matching
-    return found
+        here += matching
+        if not matching:
+            elsewhere.append(wanted)
+    return here, elsewhere
 
 
 @command(of=worker)

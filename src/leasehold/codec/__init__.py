@@ -5,7 +5,7 @@ a list), or its type hints say how to rebuild it; whatever JSON would change in 
 when it is submitted. Pickle is opt-in per queue object and signed.
 """
 
-from leasehold.codec.call import CallCodec
+from leasehold.codec.call import CallCodec, Passes, passes_results
 from leasehold.codec.document import decode_document, encode_document
 
-__all__ = ["CallCodec", "decode_document", "encode_document"]
+__all__ = ["CallCodec", "Passes", "decode_document", "encode_document", "passes_results"]

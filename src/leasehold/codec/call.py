@@ -6,7 +6,7 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from inspect import Parameter
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -24,10 +24,21 @@ from leasehold.codec.values import (
 from leasehold.core.model.limits import PAYLOAD_BYTES_MAX
 from leasehold.errors import InvalidJobError, PayloadError
 
+Passes = Literal["result", "results"]
+"""What a call is given before its own arguments: what the one job that it comes after returned, or
+a list of what all of those returned."""
+_PASSING: Final = b'{"passes":'
+
 
 class _Call(msgspec.Struct, forbid_unknown_fields=True):
     args: list[Any]
     kwargs: dict[str, Any]
+    passes: Passes | None = None
+
+
+def passes_results(payload: bytes) -> bool:
+    """Whether a call is to be given the results of other jobs."""
+    return payload.startswith(_PASSING)
 
 
 _decode_call: Final = msgspec.json.Decoder(_Call).decode
@@ -86,31 +97,52 @@ class CallCodec:
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
         bytes_max: int = PAYLOAD_BYTES_MAX,
+        passes: Passes | None = None,
     ) -> bytes:
-        """A call as bytes; raises unless the task would accept it and receive what was sent."""
+        """A call as bytes; raises unless the task would accept it and receive what was sent.
+
+        With `passes` its first argument is to come: it is checked when it is there.
+        """
         plan = self._plan or self._make_plan()
-        if not plan.accepts(args, kwargs):
-            plan.refuse(args, kwargs)
+        first = 0
+        document: dict[str, Any] = {"args": args, "kwargs": kwargs}
+        if passes is not None:
+            self._check_can_pass(plan)
+            first = 1
+            document = {"passes": passes, **document}
+        if not plan.accepts((None, *args) if first else args, kwargs):
+            plan.refuse((None, *args) if first else args, kwargs)
         if self._key is not None:
             data = signed.dumps((tuple(args), dict(kwargs)), self._key, "call", self._task)
             check_size(data, f"the call of {plan.title}", bytes_max)
             return data
         try:
-            data = encode({"args": args, "kwargs": kwargs})
+            data = encode(document)
         except Exception:
             # Encoding each argument by itself says which one it was.
-            plan.blame(args, kwargs)
+            plan.blame(args, kwargs, first)
             raise
         check_size(data, f"the call of {plan.title}", bytes_max)
         call = _decode_call(data)
         if plan.converters:
-            plan.convert(call)
+            plan.convert(call, first)
         if call.args != list(args) or call.kwargs != kwargs:
-            plan.compare(args, kwargs, call)
+            plan.compare(args, kwargs, call, first)
         return data
 
-    def decode_call(self, payload: bytes, codec: str) -> tuple[Sequence[Any], dict[str, Any]]:
-        """The arguments of a call. Any JSON document that is not a call is its one argument."""
+    def _check_can_pass(self, plan: _Plan) -> None:
+        if self._key is not None:
+            raise InvalidJobError(
+                f"{plan.title} has pickled arguments, and no results are passed to such a task"
+            )
+
+    def decode_call(
+        self, payload: bytes, codec: str, results: Sequence[Any] | None = None
+    ) -> tuple[Sequence[Any], dict[str, Any]]:
+        """The arguments of a call. Any JSON document that is not a call is its one argument.
+
+        `results` are for a call that is to be given some; without them that argument is missing.
+        """
         if codec == "pickle":
             args, kwargs = signed.loads(payload, self._key, "call", self._task)
             return args, kwargs
@@ -121,9 +153,16 @@ class CallCodec:
             call = _Call([_decode(payload, "payload")], {})
         except msgspec.DecodeError as error:
             raise PayloadError(f"the payload is not JSON: {error}") from error
+        first = 0
+        if call.passes is not None:
+            if results is None:
+                first = 1
+            else:
+                alone = next(iter(results), None)
+                call.args.insert(0, alone if call.passes == "result" else list(results))
         plan = self._plan or self._make_plan()
         if plan.converters:
-            plan.convert(call)
+            plan.convert(call, first)
         return call.args, call.kwargs
 
     def encode_result(self, value: Any, bytes_max: int = PAYLOAD_BYTES_MAX) -> bytes:
@@ -250,26 +289,29 @@ class _Plan:
                 f"{self.title}{self._signature} cannot be called like this: {error}"
             ) from None
 
-    def convert(self, call: _Call) -> None:
-        """Rebuild in place what the hints name."""
+    def convert(self, call: _Call, first: int = 0) -> None:
+        """Rebuild in place what the hints name; `first` is the place of the first argument."""
         for index, value in enumerate(call.args):
-            convert = self.converters.get(self._name_at(index))
+            convert = self.converters.get(self._name_at(first + index))
             if convert is not None:
-                call.args[index] = _converted(convert, value, self._argument(index))
+                call.args[index] = _converted(convert, value, self._argument(first + index))
         for name, value in call.kwargs.items():
             convert = self.converters.get(self._name_of(name))
             if convert is not None:
                 call.kwargs[name] = _converted(convert, value, self._argument(name))
 
-    def blame(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    def blame(self, args: Sequence[Any], kwargs: Mapping[str, Any], first: int) -> None:
         """Raise the PayloadError that names the argument which cannot be encoded."""
-        for place, value in _places(args, kwargs):
+        for place, value in _places(args, kwargs, first):
             encode_value(value, self._argument(place))
 
-    def compare(self, args: Sequence[Any], kwargs: Mapping[str, Any], call: _Call) -> None:
+    def compare(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any], call: _Call, first: int
+    ) -> None:
         """Raise the PayloadError that names the argument which JSON would change."""
         arrived = (*call.args, *call.kwargs.values())
-        for (place, value), received in zip(_places(args, kwargs), arrived, strict=True):
+        places = _places(args, kwargs, first)
+        for (place, value), received in zip(places, arrived, strict=True):
             name = self._name_at(place) if isinstance(place, int) else self._name_of(place)
             why = why_changed(value, received, rebuilt=name in self.converters)
             if why is not None:
@@ -287,9 +329,11 @@ class _Plan:
         return f"argument {name!r} of {self.title}"
 
 
-def _places(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[tuple[int | str, Any]]:
+def _places(
+    args: Sequence[Any], kwargs: Mapping[str, Any], first: int
+) -> list[tuple[int | str, Any]]:
     """Every argument with its index or its name."""
-    return [*enumerate(args), *kwargs.items()]
+    return [*enumerate(args, first), *kwargs.items()]
 
 
 def _converted(convert: Converter, value: Any, what: str) -> Any:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from leasehold.blobs.blobs import Blobs
 from leasehold.blobs.place import BlobPlace
+from leasehold.core.contract.blob_calls import BlobCarrier
 from leasehold.core.contract.store import Store
 from leasehold.core.model.durations import given_seconds
 from leasehold.core.model.job import DEFAULT_QUEUE
@@ -50,6 +51,10 @@ def open_blobs(store: Store, place: BlobPlace, env: Env, *, close: bool) -> Blob
     if place is False:
         return None
     try:
+        if place is None and isinstance(store, BlobCarrier):
+            from leasehold.blobs.carried import CarriedBlobs
+
+            return CarriedBlobs(store, store, env=env)
         return Blobs(store, place, env=env)
     except BaseException:
         # Nobody else knows of a store that was opened a moment ago.

@@ -17,6 +17,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 from leasehold.core.contract.local_store import local_part
 from leasehold.core.contract.store import Store
 from leasehold.core.contract.transactions import OwnConnection
+from leasehold.core.model.durations import Seconds, given_seconds
 from leasehold.core.model.lease import Lease, LeaseRequest
 from leasehold.errors import QueueFullError
 from leasehold.observe import tracing
@@ -121,11 +122,11 @@ async def wait_for_leases(
     ready: Ready,
     lease: Callable[[LeaseRequest], Any],
     request: LeaseRequest,
-    wait: float,
+    wait: Seconds,
 ) -> list[Lease]:
     """Lease, waiting for the first job without a thread."""
     loop = asyncio.get_running_loop()
-    end = loop.time() + wait
+    end = loop.time() + given_seconds("wait", wait)
     hint = asyncio.Event()
 
     def callback() -> None:

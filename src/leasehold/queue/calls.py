@@ -36,6 +36,7 @@ from leasehold.core.model.lease import (
     SweepReport,
 )
 from leasehold.core.model.pages import AuditPage, HistoryPage, LogPage
+from leasehold.core.model.pins import Pin
 from leasehold.core.model.queue_config import QueueConfig, QueueInfo
 from leasehold.core.model.reason import Reason
 from leasehold.core.model.records import AuditRecord, WorkerInfo, WorkerTotals
@@ -384,6 +385,10 @@ class QueueCalls:
     ) -> list[JobHandle[Any]]:
         """`submit_many`, all or nothing, to be awaited; while it waits for room, no thread does."""
         return await self._submitting.asubmit_many(jobs, block=block, connection=connection)
+
+    def own_id(self, queue: str, name: str) -> str:
+        """The id of a job that is named by us."""
+        return self._submitting.own_id(queue, name)
 
     def schedule(
         self,
@@ -811,9 +816,9 @@ class QueueCalls:
         queue: str | Sequence[str] | None = None,
         worker: str | None = None,
         tasks: Sequence[TaskLike] | None = None,
-        wait: float = WAIT_SECONDS,
+        wait: Seconds = WAIT_SECONDS,
         *,
-        lease_seconds: float | None = None,
+        lease_seconds: Seconds | None = None,
         parent: JobRef | None = None,
     ) -> Lease | None:
         """Take the best available job, waiting up to `wait` seconds for one; None if there is none.
@@ -835,9 +840,9 @@ class QueueCalls:
         queue: str | Sequence[str] | None = None,
         worker: str | None = None,
         tasks: Sequence[TaskLike] | None = None,
-        wait: float = WAIT_SECONDS,
+        wait: Seconds = WAIT_SECONDS,
         *,
-        lease_seconds: float | None = None,
+        lease_seconds: Seconds | None = None,
         parent: JobRef | None = None,
     ) -> list[Lease]:
         """Take up to `limit` of the best available jobs, waiting for the first of them."""
@@ -859,7 +864,7 @@ class QueueCalls:
         error: BaseException | str = "",
         *,
         requeue: bool | None = None,
-        retry_after: float | None = None,
+        retry_after: Seconds | None = None,
     ) -> Settled:
         """The attempt failed; the answer says whether, and when, there will be another one.
 
@@ -879,7 +884,7 @@ class QueueCalls:
         """
         return self._consuming.keep_alive(lease, on_lost=on_lost)
 
-    def extend(self, lease: Lease, seconds: float | None = None) -> Renewed:
+    def extend(self, lease: Lease, seconds: Seconds | None = None) -> Renewed:
         """Keep a lease for so many seconds from now (its own length, unless told otherwise).
 
         The answer says when it ends, when to extend it next, and whether to stop.
@@ -897,7 +902,7 @@ class QueueCalls:
         """
         return self._consuming.peek(queue, limit)
 
-    def requeue(self, job: Lease | JobRef, *, delay: float = 0.0, reason: str = "") -> None:
+    def requeue(self, job: Lease | JobRef, *, delay: Seconds = 0.0, reason: str = "") -> None:
         """Hand a leased job back, with no attempt spent; or replay a dead or cancelled one."""
         self._consuming.requeue(job, delay=delay, reason=reason)
 
@@ -907,7 +912,7 @@ class QueueCalls:
         queue: str | Sequence[str] | None,
         worker: str | None,
         tasks: Sequence[TaskLike] | None,
-        lease_seconds: float | None = None,
+        lease_seconds: Seconds | None = None,
         parent: JobRef | None = None,
     ) -> LeaseRequest:
         """What a lease call asks of the store."""
@@ -997,7 +1002,7 @@ class QueueCalls:
         return self._queues.why(job)
 
     def metrics(
-        self, queue: str | None = None, window_seconds: float = WINDOW_SECONDS
+        self, queue: str | None = None, window_seconds: Seconds = WINDOW_SECONDS
     ) -> QueueMetrics:
         """How a queue, or all of them, stands now, and what happened in the window before.
 
@@ -1102,8 +1107,40 @@ class QueueCalls:
         """
         return self._upkeep.sweep()
 
+    def stop_worker(self, worker: str) -> WorkerInfo:
+        """Ask a worker to stop, on whatever machine it is: it leases no more, finishes what it runs
+        within its grace and hands back the rest.
+
+        It hears of it when it speaks to the store: at once if it waits for jobs, with its next
+        heartbeat if all its slots are taken. Raises WorkerNotFoundError if no such worker is
+        registered, UnsupportedError for a consumer, which leases in a loop of its own.
+        """
+        return self._upkeep.stop_worker(worker)
+
+    def mark_deploy(self, version: str, text: str = "") -> Pin:
+        """Say that a version was deployed now: the dashboard marks it, and what fails since then.
+
+        The same again changes nothing: every process that comes with the version may say it.
+
+        >>> from leasehold import TaskQueue
+        >>> queue = TaskQueue("memory://", num_workers=0)
+        >>> queue.mark_deploy("v1.2", "new checkout").name
+        'v1.2'
+        >>> [mark.name for mark in queue.deploys()]
+        ['v1.2']
+        """
+        return self._upkeep.mark_deploy(version, text)
+
+    def deploys(self) -> list[Pin]:
+        """The deploy marks, the oldest first; the latest 200 are kept."""
+        return self._upkeep.deploys()
+
+    def forget_deploy(self, version: str) -> bool:
+        """Take a deploy mark away; False if there is none of that version."""
+        return self._upkeep.forget_deploy(version)
+
     def stuck(
-        self, silent_seconds: float | None = 120.0, running_seconds: float | None = None
+        self, silent_seconds: Seconds | None = 120.0, running_seconds: Seconds | None = None
     ) -> list[StuckJob]:
         """Running jobs without a heartbeat for that long, or that run for so long though it beats.
 
@@ -1113,8 +1150,8 @@ class QueueCalls:
 
     def requeue_stuck(
         self,
-        silent_seconds: float | None = 120.0,
-        running_seconds: float | None = None,
+        silent_seconds: Seconds | None = 120.0,
+        running_seconds: Seconds | None = None,
         *,
         reset_attempts: bool = False,
     ) -> RequeueReport:

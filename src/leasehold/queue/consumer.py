@@ -14,7 +14,6 @@
 
 from __future__ import annotations
 
-import heapq
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -22,29 +21,28 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from leasehold.blobs.blobs import Blobs
-from leasehold.codec import encode_document
+from leasehold.codec import encode_document, passes_results
 from leasehold.core.contract.store import Store
 from leasehold.core.model.breaker import Breaker
+from leasehold.core.model.durations import Seconds, given_seconds, seconds_or_none
 from leasehold.core.model.job import Job
 from leasehold.core.model.lease import Exchange, Lease, LeaseRequest, Renewal, Renewed, Settled
 from leasehold.core.model.limits import PAYLOAD_BYTES_MAX, SECONDS_MAX
 from leasehold.core.model.outcome import JobError
-from leasehold.core.model.priority import service_order
-from leasehold.core.model.search import JobFilter
 from leasehold.core.model.settings import SettingValue
-from leasehold.core.model.status import Status
 from leasehold.env import Env
 from leasehold.errors import LeaseholdError, LeaseLostError, UnknownTaskError
 from leasehold.interrupts import import_whole
 from leasehold.queue.codecs import Codecs
-from leasehold.queue.filters import found
 from leasehold.queue.large import inline
 from leasehold.queue.lifecycle import Lifecycle
 from leasehold.queue.options import JobRef, id_of
 from leasehold.queue.orders import Orders
+from leasehold.queue.peeking import next_jobs
 from leasehold.queue.presence import Presence, name_of_this_process
 from leasehold.queue.ready import Ready
 from leasehold.queue.task import TaskLike, name_of
+from leasehold.worker.dependencies import decode_results, fetch_results, plain_codec
 from leasehold.worker.task import TaskRegistry
 
 if TYPE_CHECKING:
@@ -113,9 +111,9 @@ class Consuming:
         queue: str | Sequence[str] | None = None,
         worker: str | None = None,
         tasks: Sequence[TaskLike] | None = None,
-        wait: float = WAIT_SECONDS,
+        wait: Seconds = WAIT_SECONDS,
         *,
-        lease_seconds: float | None = None,
+        lease_seconds: Seconds | None = None,
         parent: JobRef | None = None,
     ) -> Lease | None:
         """Take the best available job, waiting up to `wait` seconds for one; None if there is none.
@@ -138,15 +136,15 @@ class Consuming:
         queue: str | Sequence[str] | None = None,
         worker: str | None = None,
         tasks: Sequence[TaskLike] | None = None,
-        wait: float = WAIT_SECONDS,
+        wait: Seconds = WAIT_SECONDS,
         *,
-        lease_seconds: float | None = None,
+        lease_seconds: Seconds | None = None,
         parent: JobRef | None = None,
     ) -> list[Lease]:
         """Take up to `limit` of the best available jobs, waiting for the first of them."""
         request = self.lease_request(limit, queue, worker, tasks, lease_seconds, parent)
         clock = self._env.clock
-        end = clock.monotonic() + wait
+        end = clock.monotonic() + given_seconds("wait", wait)
         while True:
             seen = self.ready.count
             exchange = self.try_lease(request)
@@ -158,7 +156,11 @@ class Consuming:
     def arguments(self, lease: Lease) -> tuple[Sequence[Any], dict[str, Any]]:
         """The call a leased job asks for, rebuilt by its task's hints where the code is here."""
         payload, codec = inline(self.blobs, lease.payload, lease.codec)
-        return self._codecs.codec_for(lease.task).decode_call(payload, codec)
+        passed: list[Any] | None = None
+        if passes_results(payload):
+            found = fetch_results(self.store, lease.job_id, self.blobs)
+            passed = list(decode_results(found, plain_codec).values())
+        return self._codecs.codec_for(lease.task).decode_call(payload, codec, passed)
 
     def ack(self, lease: Lease, result: Any = None, *, note: Any = None) -> Settled:
         """The job is done. Raises LeaseLostError if the lease is no longer yours."""
@@ -177,7 +179,7 @@ class Consuming:
         error: BaseException | str = "",
         *,
         requeue: bool | None = None,
-        retry_after: float | None = None,
+        retry_after: Seconds | None = None,
     ) -> Settled:
         """The attempt failed; the answer says whether, and when, there will be another one.
 
@@ -186,6 +188,7 @@ class Consuming:
         its backoff. It counts as a failure for the task's circuit breaker, if the task is here.
         """
         _check_lease(lease)
+        pause = seconds_or_none("retry_after", retry_after)
         if requeue is None and retry_after is not None:
             requeue = True
         described: BaseException | JobError = (
@@ -193,7 +196,7 @@ class Consuming:
         )
         with self._settling(lease):
             return self._leases_of(lease).fail(
-                lease, described, retryable=requeue, retry_after_seconds=retry_after
+                lease, described, retryable=requeue, retry_after_seconds=pause
             )
 
     def keep_alive(self, lease: Lease, *, on_lost: OnLost | None = None) -> KeepAlive:
@@ -213,17 +216,14 @@ class Consuming:
                 self._keepers = Keepers(self.store, self._env, lambda: self._tuning)
         return KeepAlive(self._keepers, lease, on_lost)
 
-    def extend(self, lease: Lease, seconds: float | None = None) -> Renewed:
+    def extend(self, lease: Lease, seconds: Seconds | None = None) -> Renewed:
         """Keep a lease for so many seconds from now (its own length, unless told otherwise).
 
         The answer says when it ends, when to extend it next, and whether to stop.
         """
         _check_lease(lease)
-        if seconds is not None and not 0 < seconds <= SECONDS_MAX:
-            raise ValueError(
-                f"seconds must be above 0 and at most ten years in seconds, not {seconds!r}"
-            )
-        renewal = Renewal(lease.job_id, lease.version, seconds or lease.lease_seconds)
+        length = _length("seconds", seconds)
+        renewal = Renewal(lease.job_id, lease.version, length or lease.lease_seconds)
         [answer] = self.store.renew(lease.worker, [renewal])
         if isinstance(answer, LeaseLostError):
             raise answer
@@ -245,23 +245,13 @@ class Consuming:
         It looks through all that is pending: for people and tests, not for loops.
         """
         queues = self._queues if queue is None else (queue,)
-        infos = {name: self.store.queue_info(name) for name in queues}
-        scoring = {name: info.config.scoring for name, info in infos.items() if info is not None}
-        now = self.store.now()
-        pending = found(self.store, JobFilter(queues=queues, statuses=(Status.PENDING,)))
-        # A search starts with the job submitted last, which is served last among equals.
-        ordered = [
-            (*service_order(job, now, scoring[job.queue]), -number, job)
-            for number, job in enumerate(pending)
-            if job.queue in scoring
-        ]
-        return [job for *_, job in heapq.nsmallest(limit, ordered)]
+        return next_jobs(self.store, queues, limit)
 
-    def requeue(self, job: Lease | JobRef, *, delay: float = 0.0, reason: str = "") -> None:
+    def requeue(self, job: Lease | JobRef, *, delay: Seconds = 0.0, reason: str = "") -> None:
         """Hand a leased job back, with no attempt spent; or replay a dead or cancelled one."""
         if isinstance(job, Lease):
             with self._settling(job):
-                self._leases_of(job).release(job, delay, reason)
+                self._leases_of(job).release(job, given_seconds("delay", delay), reason)
         else:
             self._orders.replay(id_of(job))
 
@@ -280,23 +270,18 @@ class Consuming:
         queue: str | Sequence[str] | None,
         worker: str | None,
         tasks: Sequence[TaskLike] | None,
-        lease_seconds: float | None = None,
+        lease_seconds: Seconds | None = None,
         parent: JobRef | None = None,
     ) -> LeaseRequest:
         """What a lease call asks of the store."""
         self._check_open()
-        if lease_seconds is not None and not 0 < lease_seconds <= SECONDS_MAX:
-            raise ValueError(
-                "lease_seconds must be above 0 and at most ten years in seconds, not "
-                f"{lease_seconds!r}"
-            )
         queues = self._queues if queue is None else (queue,) if isinstance(queue, str) else queue
         return LeaseRequest(
             worker=worker or name_of_this_process(),
             queues=tuple(queues),
             limit=limit,
             lease_seconds=self._lease_seconds,
-            lease_seconds_override=lease_seconds,
+            lease_seconds_override=_length("lease_seconds", lease_seconds),
             tasks=None if tasks is None else tuple(name_of(task) for task in tasks),
             parent_id=None if parent is None else id_of(parent),
         )
@@ -332,6 +317,14 @@ class Consuming:
             return self._registry.find(task).breaker
         except UnknownTaskError:
             return None
+
+
+def _length(name: str, given: Seconds | None) -> float | None:
+    """How long a lease is to be, in seconds; raises ValueError for what no lease can be."""
+    seconds = seconds_or_none(name, given)
+    if seconds is not None and not 0 < seconds <= SECONDS_MAX:
+        raise ValueError(f"{name} must be above 0 and at most ten years in seconds, not {given!r}")
+    return seconds
 
 
 def _check_lease(lease: object) -> None:

@@ -6,8 +6,8 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from leasehold.codec import encode_document
-from leasehold.core.model.job import Draft
+from leasehold.codec import Passes, encode_document
+from leasehold.core.model.job import DEFAULT_QUEUE, Draft
 from leasehold.env import Env
 from leasehold.errors import InvalidJobError
 from leasehold.queue.options import (
@@ -25,9 +25,17 @@ from leasehold.queue.tasks import Tasks
 class Drafting:
     """Makes drafts; nothing is stored."""
 
-    def __init__(self, tasks: Tasks, env: Env, bytes_max: int) -> None:
+    def __init__(
+        self,
+        tasks: Tasks,
+        env: Env,
+        bytes_max: int,
+        id_prefix: Callable[[str], str] | None = None,
+    ) -> None:
+        """`id_prefix` is what ids of a queue's jobs begin with, where the store asks for it."""
         self._tasks = tasks
         self._new_id = env.new_id
+        self._id_prefix = id_prefix
         self.bytes_max = bytes_max
 
     def draft(
@@ -36,24 +44,29 @@ class Drafting:
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
         options: JobOptions | None,
+        passes: Passes | None = None,
     ) -> Draft:
-        """A call of a task as a job."""
+        """A call of a task as a job; `passes` says which results it is given before `args`."""
         definition = task.definition
         codec = definition.codec
         try:
-            payload = codec.encode_call(args, kwargs, self.bytes_max)
+            payload = codec.encode_call(args, kwargs, self.bytes_max, passes)
         except InvalidJobError as error:
             raise _with_hint(error, definition.func, kwargs) from None
         return self._make(definition.name, task.draft_fields, payload, codec.name, options)
 
-    def draft_of(self, job: NewJob) -> tuple[BaseTask[..., Any], Draft]:
+    def draft_of(
+        self, job: NewJob, passes: Passes | None = None
+    ) -> tuple[BaseTask[..., Any], Draft]:
         """A job that was given as a value, and its task."""
         if not isinstance(job, NewJob):
             raise InvalidJobError(f"submit_many takes NewJob(...) and task.job(...), not {job!r}")
         task = self._tasks.task_of(job.task)
         options = draft_safe(job.options)
         if job.document is ...:
-            return task, self.draft(task, job.args, job.kwargs, options)
+            return task, self.draft(task, job.args, job.kwargs, options, passes)
+        if passes is not None:
+            raise InvalidJobError(f"a job whose payload is a document is given no results: {job!r}")
         what = f"the document for {task.name}"
         payload = encode_document(job.document, what, self.bytes_max)
         return task, self._make(task.name, task.draft_fields, payload, "json", options)
@@ -62,6 +75,10 @@ class Drafting:
         """Jobs that come all or nothing: the task and the draft of each."""
         both = [self.draft_of(job) for job in jobs]
         return [task for task, _ in both], [draft for _, draft in both]
+
+    def own_id(self, queue: str, name: str) -> str:
+        """The id of a job that is named by us, as the store takes it."""
+        return name if self._id_prefix is None else self._id_prefix(queue) + name
 
     def _make(
         self,
@@ -74,7 +91,10 @@ class Drafting:
         if options:
             fields = merged(fields, draft_fields(options))
         if "id" not in fields:
-            return Draft(id=self._new_id(), task=task, payload=payload, codec=codec, **fields)
+            job_id = self._new_id()
+            if self._id_prefix is not None:
+                job_id = self.own_id(fields.get("queue", DEFAULT_QUEUE), job_id)
+            return Draft(id=job_id, task=task, payload=payload, codec=codec, **fields)
         return Draft(task=task, payload=payload, codec=codec, **fields)
 
 

@@ -255,7 +255,13 @@ class TaskQueue(QueueCalls):
             queues=self._queue_names,
             options={**self._worker_options, **commands},
         )
-        self._drafting = Drafting(self._tasks, env, bytes_max(self.blobs))
+        self._drafting = Drafting(
+            self._tasks,
+            env,
+            bytes_max(self.blobs),
+            # A remote store's: its token may be good for some queues only.
+            getattr(store, "id_prefix", None),
+        )
         self._storing = Storing(
             store, env, self.blobs, self.ready, lifecycle, self._hooks.on_submit
         )

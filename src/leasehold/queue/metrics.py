@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 from leasehold.core.contract.looking import looking
 from leasehold.core.contract.store import Store
+from leasehold.core.model.durations import Seconds, given_seconds
 from leasehold.core.model.failure import Failure
 from leasehold.core.model.queue_config import QueueState
 from leasehold.core.model.records import WorkerTotals
@@ -44,7 +45,7 @@ class Metrics:
         self._jobs = jobs
 
     def metrics(
-        self, queue: str | None = None, window_seconds: float = WINDOW_SECONDS
+        self, queue: str | None = None, window_seconds: Seconds = WINDOW_SECONDS
     ) -> QueueMetrics:
         """How a queue, or all of them, stands now, and what happened in the window before.
 
@@ -52,7 +53,8 @@ class Metrics:
         nobody ever heard of. No job is scanned for it.
         """
         check_queue(self.store, queue)
-        return looking(self.store).metrics(queue, window_seconds=window_seconds)
+        seconds = given_seconds("window_seconds", window_seconds)
+        return looking(self.store).metrics(queue, window_seconds=seconds)
 
     def series(self, queue: str | None = None, minutes: int = 60) -> list[MinutePoint]:
         """What happened in each of the latest minutes, oldest first; the last is not over yet."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, TypedDict, Unpack
+from typing import Any, Final, Literal, TypedDict, Unpack
 
 from msgspec.structs import asdict
 
 from leasehold.core.contract.store import Store
+from leasehold.core.model.durations import Seconds, read_seconds
 from leasehold.core.model.key_limits import NO_KEY, KeyInfo
 from leasehold.core.model.queue_config import QueueConfig, QueueInfo, QueueState, check_queue_name
 from leasehold.core.model.queue_retention import QueueRetention
@@ -35,18 +36,22 @@ class QueueOptions(TypedDict, total=False):
     key_rate_per_second: float | None
     starts_per_second: float | None
     key_starts_per_second: float | None
-    lease_seconds: float | None
+    lease_seconds: Seconds | None
     max_retries: int | None
     retry: RetryLike | None
-    aging_factor: float | None
+    aging_factor: Seconds | None
     max_aging_bonus: float
     retry_penalty: float
     deadline_weight: float
-    deadline_horizon: float
-    rebalance_interval: float
+    deadline_horizon: Seconds
+    rebalance_interval: Seconds
     fifo_mode: bool
     max_priority: int | None
-    retention: QueueRetention | Mapping[str, float | None] | None
+    retention: QueueRetention | Mapping[str, Seconds | None] | None
+
+
+DURATIONS: Final = ("lease_seconds", "aging_factor", "deadline_horizon", "rebalance_interval")
+"""The rules that are times."""
 
 
 class Queues:
@@ -188,9 +193,11 @@ class Queues:
 
 def plain_rules(options: Mapping[str, Any]) -> dict[str, Any]:
     """Options in the words of a QueueConfig: a retry may also be given as a list or a number, a
-    retention as a mapping.
+    retention as a mapping, and a time as text.
     """
-    given = dict(options)
+    given = {
+        name: read_seconds(value) if name in DURATIONS else value for name, value in options.items()
+    }
     if isinstance(given.get("retention"), Mapping):
         given["retention"] = _retention(given["retention"])
     if given.get("retry") is not None:

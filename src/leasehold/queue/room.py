@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from leasehold.core.contract.store import Store
 from leasehold.core.contract.transactions import OwnConnection
+from leasehold.core.model.durations import Seconds, plain_seconds
 from leasehold.env import Env
 from leasehold.errors import (
     InvalidJobError,
@@ -22,7 +23,7 @@ from leasehold.queue.ready import POLL_SECONDS, Ready
 
 T = TypeVar("T")
 
-Block = bool | float
+Block = bool | Seconds
 """Whether to wait for room: True for as long as it takes, or at most so many seconds."""
 
 
@@ -30,9 +31,10 @@ def seconds_of(block: Block) -> float:
     """How long to wait at most."""
     if block is True:
         return float("inf")
-    if not isinstance(block, int | float) or not block >= 0:
+    seconds = 0 if block is False else plain_seconds(block)
+    if seconds is None or not seconds >= 0:
         raise InvalidJobError(f"block must be True, False or seconds, not {block!r}")
-    return float(block)
+    return float(seconds)
 
 
 def check_may_wait(connection: OwnConnection | None) -> None:

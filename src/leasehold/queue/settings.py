@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from enum import StrEnum
 
 import msgspec
@@ -97,12 +98,14 @@ class Settings:
         stored = self._store.settings()
         return [self._info(definition, stored) for definition in DEFINITIONS.values()]
 
-    def set(self, name: str, value: SettingValue | str) -> SettingInfo:
-        """Set it for all processes. A text such as "90s", "5m" or "none" will do.
+    def set(self, name: str, value: SettingValue | timedelta | str) -> SettingInfo:
+        """Set it for all processes. A timedelta or a text ("90s", "5m", "none") will do.
 
         Raises InvalidSettingError, and changes nothing, if there is no such setting or it cannot
         have that value.
         """
+        if isinstance(value, timedelta):
+            value = value.total_seconds()
         plain = parse_setting(name, value) if isinstance(value, str) else value
         stored = self._store.set_setting(name, plain, actor=self._actor)
         return self._info(setting_definition(name), stored)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 import msgspec
 
+from leasehold.codec import Passes
 from leasehold.core.contract.transactions import OwnConnection
 from leasehold.core.model.durations import Seconds
 from leasehold.core.model.job import DependencyPolicy, Draft, MetadataValue, PriorityLike
@@ -331,9 +332,15 @@ class Submitting:
 
     # -- inside ------------------------------------------------------------------------------
 
-    def draft_of(self, job: NewJob) -> tuple[BaseTask[..., Any], Draft]:
+    def own_id(self, queue: str, name: str) -> str:
+        """The id of a job that is named by us."""
+        return self._drafting.own_id(queue, name)
+
+    def draft_of(
+        self, job: NewJob, passes: Passes | None = None
+    ) -> tuple[BaseTask[..., Any], Draft]:
         """A job that was given as a value, and its task."""
-        return self._drafting.draft_of(job)
+        return self._drafting.draft_of(job, passes)
 
     def submit_drafts(
         self,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
+from leasehold.codec import Passes
 from leasehold.core.model.durations import Seconds
 from leasehold.core.model.graph import Graph
 from leasehold.core.model.job import Job
@@ -12,12 +13,23 @@ from leasehold.core.model.status import Status
 from leasehold.errors import InvalidJobError
 from leasehold.queue.handle import JobHandle
 from leasehold.queue.options import NewJob
+from leasehold.queue.task import BaseTask
 
 if TYPE_CHECKING:
     from leasehold.queue.facade import TaskQueue
 
 THEN: Final = "then"
 """The name of a group's callback."""
+
+
+class Node(NamedTuple):
+    """A job of a workflow."""
+
+    job: NewJob
+    after: tuple[str, ...]
+    """The names of those that it comes after."""
+    passes: Passes | None
+    """Whether it is called with what they returned."""
 
 
 class Workflow:
@@ -37,58 +49,115 @@ class Workflow:
     def __init__(self, workflow_id: str | None = None) -> None:
         self.id = workflow_id
         """The `parent_id` of all its jobs; made up when it is submitted, unless given here."""
-        self.nodes: dict[str, tuple[NewJob, tuple[str, ...]]] = {}
-        """By name: the job, and the names of those it comes after."""
+        self.nodes: dict[str, Node] = {}
+        self.side_by_side = False
+        """Whether its jobs are a group, even if there is only one of them."""
 
     def __repr__(self) -> str:
         return f"Workflow({', '.join(self.nodes)})"
 
-    def add(self, name: str, job: NewJob, *, after: str | Iterable[str] = ()) -> None:
+    def add(
+        self,
+        name: str,
+        job: NewJob | BaseTask[..., Any],
+        *,
+        after: str | Iterable[str] = (),
+        pass_result: bool = False,
+    ) -> None:
         """Add a job that runs when those in `after`, added before or later, are completed.
 
         What else there is to say stands in the job: `task.options(...).job(...)`, also what becomes
-        of it if one of them is not completed (`on_dependency_failure`).
+        of it if one of them is not completed (`on_dependency_failure`). A task by itself stands for
+        its call without arguments.
+
+        With `pass_result` the task is called with what they returned, before its own arguments:
+        with one name in `after` with that result, with a list of names with a list of results.
         """
         if name in self.nodes:
             raise InvalidJobError(f"the workflow has a job named {name!r} already")
+        if isinstance(job, BaseTask):
+            job = NewJob(job)
         if not name or not isinstance(job, NewJob):
-            raise InvalidJobError(f"add a NewJob(...) or task.job(...) under a name, not {job!r}")
-        self.nodes[name] = (job, (after,) if isinstance(after, str) else tuple(after))
+            raise InvalidJobError(
+                f"add a task, a task.job(...) or a NewJob(...) under a name, not {job!r}"
+            )
+        passes: Passes | None = None
+        if pass_result:
+            passes = "result" if isinstance(after, str) else "results"
+        names = (after,) if isinstance(after, str) else tuple(after)
+        if pass_result and not names:
+            raise InvalidJobError(f"{name!r} comes after no job whose result could be passed")
+        self.nodes[name] = Node(job, names, passes)
+
+    def then(
+        self,
+        job: NewJob | BaseTask[..., Any],
+        *,
+        pass_result: bool = False,
+        name: str | None = None,
+    ) -> Self:
+        """Add a job after all that is there, and answer with the workflow, to go on.
+
+        With `pass_result` its task is called with what the last job returned, and after a group
+        with a list of what all of them returned:
+
+        >>> from leasehold.testing import InlineQueue
+        >>> run = InlineQueue().submit_workflow(
+        ...     group(NewJob(pow, (2, 3)), NewJob(pow, (3, 2))).then(NewJob(sum), pass_result=True)
+        ... )
+        >>> run["then"].result()
+        17
+        """
+        inner = {each for node in self.nodes.values() for each in node.after}
+        ends = [each for each in self.nodes if each not in inner]
+        several = self.side_by_side or len(ends) != 1
+        if name is None:
+            name = THEN if self.side_by_side else str(len(self.nodes) + 1)
+        self.add(name, job, after=ends if several else ends[0], pass_result=pass_result)
+        self.side_by_side = False
+        return self
 
     def check(self) -> None:
         """Raise InvalidJobError for a workflow without jobs, or a name in `after` that is none."""
         if not self.nodes:
             raise InvalidJobError("the workflow has no jobs: add some before submitting it")
-        for name, (_, after) in self.nodes.items():
-            for needed in after:
+        for name, node in self.nodes.items():
+            for needed in node.after:
                 if needed not in self.nodes:
                     raise InvalidJobError(
                         f"{name!r} comes after {needed!r}, and the workflow has no job named so"
                     )
 
 
-def chain(*jobs: NewJob) -> Workflow:
+def chain(*jobs: NewJob | BaseTask[..., Any], pass_result: bool = False) -> Workflow:
     """One job after the other; their names are "1", "2", ...
 
-    Each reads what the one before it returned with `current_job().dependency_results()`.
+    With `pass_result` each is called with what the one before it returned, before its own
+    arguments; without, it can read that with `current_job().dependency_results()`. `then` goes on
+    with others.
     """
     workflow = Workflow()
     for number, job in enumerate(jobs, start=1):
-        workflow.add(str(number), job, after=[str(number - 1)] if number > 1 else [])
+        if number == 1:
+            workflow.add("1", job)
+        else:
+            workflow.then(job, pass_result=pass_result)
     return workflow
 
 
-def group(*jobs: NewJob, then: NewJob | None = None) -> Workflow:
+def group(
+    *jobs: NewJob | BaseTask[..., Any], then: NewJob | BaseTask[..., Any] | None = None
+) -> Workflow:
     """Jobs side by side, named "1", "2", ..., and one, named "then", when all are completed.
 
-    It reads what they returned with `current_job().dependency_results()`, in their order.
+    It reads what they returned with `current_job().dependency_results()`, in their order; added
+    by `group(...).then(job, pass_result=True)`, it is called with a list of that.
     """
     workflow = Workflow()
     for number, job in enumerate(jobs, start=1):
         workflow.add(str(number), job)
-    if then is not None:
-        workflow.add(THEN, then, after=list(workflow.nodes))
-    return workflow
+    workflow.side_by_side = True
+    return workflow if then is None else workflow.then(then)
 
 
 class WorkflowRun(Mapping[str, JobHandle[Any]]):

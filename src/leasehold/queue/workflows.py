@@ -20,12 +20,12 @@ from leasehold.errors import (
 )
 from leasehold.queue.handle import JobHandle
 from leasehold.queue.lifecycle import Lifecycle
-from leasehold.queue.options import JobRef, NewJob, id_of
+from leasehold.queue.options import JobRef, id_of
 from leasehold.queue.orders import change_many
 from leasehold.queue.room import Block
 from leasehold.queue.submitting import Submitting
 from leasehold.queue.task import BaseTask
-from leasehold.queue.workflow import Workflow, WorkflowRun
+from leasehold.queue.workflow import Node, Workflow, WorkflowRun
 
 if TYPE_CHECKING:
     from leasehold.queue.facade import TaskQueue
@@ -83,15 +83,13 @@ class Workflows:
         """A workflow's id, and the names, tasks and drafts of its jobs, in the same order."""
         workflow.check()
         workflow_id = workflow.id or self._env.new_id()
-        made = {
-            name: self._node(workflow_id, name, job) for name, (job, _) in workflow.nodes.items()
-        }
+        made = {name: self._draft(workflow_id, name, node) for name, node in workflow.nodes.items()}
         drafts = [
             msgspec.structs.replace(
                 made[name][1],
-                depends_on=(*made[name][1].depends_on, *(made[each][1].id for each in after)),
+                depends_on=(*made[name][1].depends_on, *(made[each][1].id for each in node.after)),
             )
-            for name, (_, after) in workflow.nodes.items()
+            for name, node in workflow.nodes.items()
         ]
         return workflow_id, list(made), [task for task, _ in made.values()], drafts
 
@@ -100,14 +98,21 @@ class Workflows:
     ) -> WorkflowRun:
         return WorkflowRun(self._queue, workflow_id, dict(zip(names, handles, strict=True)))
 
-    def _node(self, workflow_id: str, name: str, job: NewJob) -> tuple[BaseTask[..., Any], Draft]:
-        task, draft = self._submitting.draft_of(job)
+    def _draft(self, workflow_id: str, name: str, node: Node) -> tuple[BaseTask[..., Any], Draft]:
+        job = node.job
+        task, draft = self._submitting.draft_of(job, node.passes)
+        if node.passes is not None and draft.depends_on:
+            raise InvalidJobError(
+                f"{name!r} is given the results of the jobs that it comes after, so it cannot "
+                "depend on others too: add those to the workflow, or leave out pass_result"
+            )
         if draft.parent_id is not None:
             raise InvalidJobError(
                 f"{name!r} has the parent_id {draft.parent_id!r}, but belongs to a workflow"
             )
         has_own_id = "job_id" in job.options or "id" in task.draft_fields
-        job_id = draft.id if has_own_id else f"{workflow_id}:{name}"
+        named = f"{workflow_id}:{name}"
+        job_id = draft.id if has_own_id else self._submitting.own_id(draft.queue, named)
         return task, msgspec.structs.replace(draft, id=job_id, parent_id=workflow_id)
 
     def graph(self, *jobs: JobRef) -> Graph:

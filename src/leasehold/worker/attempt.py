@@ -13,7 +13,9 @@ from contextvars import copy_context
 from types import CoroutineType
 from typing import Any, Final
 
+from leasehold.codec import passes_results
 from leasehold.core.model.blob import BLOB_CODEC
+from leasehold.core.model.durations import read_seconds
 from leasehold.core.model.lease import Lease
 from leasehold.core.model.limits import PAYLOAD_BYTES_MAX
 from leasehold.core.model.outcome import Cancel, Complete, Fail, JobError, Outcome, Retry, Snooze
@@ -66,7 +68,8 @@ def _attempt(lease: Lease, task: TaskDefinition, context: JobContext) -> Outcome
     end_span = begin_run(lease)
     try:
         called = lease if lease.codec != BLOB_CODEC else with_payload(lease, context)
-        args, kwargs = task.codec.decode_call(called.payload, called.codec)
+        passed = context.passed_results() if passes_results(called.payload) else None
+        args, kwargs = task.codec.decode_call(called.payload, called.codec, passed)
         value = task.func(*args, **kwargs)
         if type(value) is CoroutineType:
             value = asyncio.run(_whole(value))
@@ -191,7 +194,7 @@ def _retry_after_seconds(
             seconds = backoff(lease.attempt, error)
         if seconds is None:
             return None
-        seconds = float(seconds)
+        seconds = float(read_seconds(seconds))
     except BaseException as broken:  # noqa: BLE001 - the job's own policy is there to fall back on.
         note = f"its backoff function failed too: {describe_briefly(broken)}"
         guarded(lambda: error.add_note(note), None)

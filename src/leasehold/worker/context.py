@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol, TypeVar, overload
 from leasehold.codec import encode_document
 from leasehold.codec.hints import converter
 from leasehold.core.contract.transactions import Connection
+from leasehold.core.model.durations import Seconds, given_seconds
 from leasehold.core.model.job import MetadataValue
 from leasehold.core.model.joblog import LogLine, bounded
 from leasehold.core.model.lease import Lease, Settled
@@ -171,6 +172,10 @@ class JobContext:
             return results
         return {job_id: convert(value) for job_id, value in results.items()}
 
+    def passed_results(self) -> list[Any]:
+        """The same for a call that is given them: as plain data, which its own hints rebuild."""
+        return list(self.dependency_results().values())
+
     def fetch_dependency_results(self) -> list[DependencyResult]:
         """The same, not decoded; an executor passes it on to a child process."""
         if self._fetch is None:
@@ -268,7 +273,7 @@ class JobContext:
             raise JobTimeoutError(message)
         raise LeaseLostError(message)
 
-    def wait(self, seconds: float) -> bool:
+    def wait(self, seconds: Seconds) -> bool:
         """Sleep, but no longer than the attempt should live; True if it should stop now.
 
         An async task awaits `asyncio.sleep` instead, which is cancelled when it should stop.
@@ -278,7 +283,7 @@ class JobContext:
             with _making_condition:
                 condition = self._condition = self._condition or threading.Condition()
         clock = self._env.clock
-        end = clock.monotonic() + seconds
+        end = clock.monotonic() + given_seconds("seconds", seconds)
         with condition:
             while self._stop is None and (left := end - clock.monotonic()) > 0:
                 clock.wait(condition, left)

@@ -27,15 +27,21 @@ class Measure(NamedTuple):
     """How many jobs could run at once."""
 
 
-def measures(stage: Stage, *, jobs: int, batch: int, slots: int) -> Iterator[Measure]:
+Tell = Callable[[str], None]
+"""Says what is measured now, and how far that is."""
+
+
+def measures(stage: Stage, *, jobs: int, batch: int, slots: int, tell: Tell) -> Iterator[Measure]:
     """Every measure, as it comes."""
     one_by_one = max(1, jobs // 10)
+    tell(f"1 of 4: {one_by_one:,} jobs, submitted one by one")
     yield Measure(
         "submit_one_by_one",
         one_by_one / _seconds(lambda: _submit(stage, one_by_one, 1)),
         "jobs/s",
         one_by_one,
     )
+    tell(f"2 of 4: {jobs:,} jobs, submitted in batches of {batch:,}")
     yield Measure(
         "submit_in_batches",
         jobs / _seconds(lambda: _submit(stage, jobs, batch)),
@@ -44,15 +50,18 @@ def measures(stage: Stage, *, jobs: int, batch: int, slots: int) -> Iterator[Mea
         batch,
     )
     waiting = jobs + one_by_one
+    tell(f"3 of 4: {waiting:,} jobs, run by {slots} slots")
     yield Measure(
         "drain",
-        waiting / _drain(stage, waiting, slots),
+        waiting / _drain(stage, waiting, slots, tell),
         "jobs/s",
         waiting,
         batch,
         slots,
     )
-    waits = _pick_up(stage, max(10, jobs // 100))
+    samples = max(10, jobs // 100)
+    tell(f"4 of 4: {samples:,} jobs, one at a time, for an idle worker process")
+    waits = _pick_up(stage, samples)
     for name, share in (("pick_up_p50", 0.50), ("pick_up_p99", 0.99)):
         value = 1000 * waits[min(int(share * len(waits)), len(waits) - 1)]
         yield Measure(name, value, "ms", len(waits), 1, 4)
@@ -63,11 +72,17 @@ def _submit(stage: Stage, jobs: int, batch: int) -> None:
         stage.queue.submit_many([NewJob(tasks.nothing)] * min(batch, jobs - first))
 
 
-def _drain(stage: Stage, jobs: int, slots: int) -> float:
+def _drain(stage: Stage, jobs: int, slots: int, tell: Tell) -> float:
     """Seconds from the workers' start until so many jobs are completed and durable."""
+
+    def is_done() -> bool:
+        completed = stage.queue.get_queue_stats()["completed"]
+        tell(f"3 of 4: {completed:,} of {jobs:,} jobs have run, {slots} slots")
+        return completed >= jobs
+
     started = SYSTEM.clock.monotonic()
     with stage.workers(slots):
-        stage.until(lambda: stage.queue.get_queue_stats()["completed"] >= jobs, DRAIN_SECONDS)
+        stage.until(is_done, DRAIN_SECONDS)
         return SYSTEM.clock.monotonic() - started
 
 

@@ -1,6 +1,8 @@
 """A crew: several worker processes and the parent that looks after them.
 
 A process that asks to be started anew is, at once; one that crashed is after a pause that grows.
+SIGUSR1 has all of them replaced, with the code as it is now: each goes when another one works in
+its place, and if the new ones cannot begin, those that are there stay.
 The first SIGTERM or SIGINT lets every process finish what it runs, the second does not. One that
 cannot even begin ends the crew: whoever started it should hear why.
 """
@@ -18,6 +20,8 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Final
 
+import msgspec
+
 from leasehold.cli.exits import Exit, exit_for
 from leasehold.cli.workers.pidfile import HeldPidFile, PidRecord
 from leasehold.cli.workers.plan import (
@@ -29,6 +33,7 @@ from leasehold.cli.workers.plan import (
     start_python,
     store_name,
 )
+from leasehold.cli.workers.watch import WATCH_SECONDS, Watch
 from leasehold.env import SYSTEM
 from leasehold.errors import LeaseholdError
 from leasehold.worker.joblines import logger
@@ -63,9 +68,17 @@ class Crew:
         self._members: dict[int, _Member] = {}
         self._vacancies: list[tuple[float, int]] = []
         """When to start another process, and how many crashes came before it."""
+        self._outgoing: list[int] = []
+        """Those that are to go as soon as others have taken their place."""
+        self._dismissed: set[int] = set()
+        """Those that were told to go, and are not replaced when they have."""
+        self._watch = Watch(os.getcwd()) if plan.reload else None
+        self._held: HeldPidFile | None = None
         self._ready = 0
         self._signals: list[int] = []
+        """Those that ask it to stop."""
         self._heeded = 0
+        self._asked_to_renew = False
         self._code: int = Exit.OK
         self._left_jobs = False
         """Whether one has ended and left jobs that it cannot run."""
@@ -74,25 +87,25 @@ class Crew:
     def run(self) -> int:
         """Work until every process has ended for good; answers the exit code."""
         pid = os.getpid()
-        held = HeldPidFile(
-            make_folder(self._plan.store_url),
-            PidRecord(
-                pid=pid,
-                role="crew",
-                started_at=SYSTEM.now(),
-                crew_pid=pid,
-                log_path=self._plan.log_path,
-            ),
+        folder = make_folder(self._plan.store_url)
+        record = PidRecord(
+            pid=pid,
+            role="crew",
+            started_at=SYSTEM.now(),
+            crew_pid=pid,
+            log_path=self._plan.log_path,
         )
-        try:
-            with self._selector, self._noting_signals(), self._metrics():
-                self._vacancies = [(0.0, 0)] * self._plan.count
-                while self._members or self._vacancies:
-                    self._fill_vacancies()
-                    self._listen()
-                    self._heed_signals()
-        finally:
-            held.close()
+        with self._selector, self._noting_signals():
+            self._held = HeldPidFile(folder, record)
+            try:
+                with self._metrics():
+                    self._vacancies = [(0.0, 0)] * self._plan.count
+                    while self._members or self._vacancies:
+                        self._fill_vacancies()
+                        self._listen()
+                        self._heed_signals()
+            finally:
+                self._held.close()
         return Exit.PARTIAL if self._left_jobs and self._code == Exit.OK else self._code
 
     @property
@@ -126,6 +139,9 @@ class Crew:
         """Wait for news of a process, a signal, or the time to start another one."""
         now = SYSTEM.clock.monotonic()
         seconds = min((at - now for at, _ in self._vacancies), default=None)
+        if self._watch is not None:
+            seconds = WATCH_SECONDS if seconds is None else min(seconds, WATCH_SECONDS)
+            self._renew_if_changed(self._watch)
         for key, _ in self._selector.select(None if seconds is None else max(0.0, seconds)):
             if key.data is None:
                 assert isinstance(key.fileobj, socket.socket)
@@ -133,6 +149,8 @@ class Crew:
             elif self._members[key.data].link.recv(1) == READY:
                 self._members[key.data].is_ready = True
                 self._ready += 1
+                if self._outgoing:
+                    self._dismiss(self._outgoing.pop())
                 if self._ready == self._plan.count:
                     self._say_ready()
             else:
@@ -159,10 +177,19 @@ class Crew:
         code = _reap(member.process)
         if code == Exit.PARTIAL:
             self._left_jobs = True
+        if member.process.pid in self._dismissed:
+            self._dismissed.remove(member.process.pid)
+            if not self._dismissed and not self._outgoing and not self._is_stopping:
+                self._told_of_renewal(done=True)
+            return
         if code in (Exit.OK, Exit.PARTIAL) or self._is_stopping:
             return
         now = SYSTEM.clock.monotonic()
-        if code == RECYCLED:
+        if member.process.pid in self._outgoing:
+            self._outgoing.remove(member.process.pid)  # Its successor is on its way.
+        elif not member.is_ready and self._outgoing:
+            self._give_up_renewal(now)
+        elif code == RECYCLED:
             self._vacancies.append((now, 0))
         elif not member.is_ready and not self._has_begun:
             # It has said why, and the next one would say the same.
@@ -180,7 +207,60 @@ class Crew:
             )
             self._vacancies.append((now + pause, crashes + 1))
 
+    # -- new ones in place of old ones ---------------------------------------------------------
+
+    def _renew_if_changed(self, watch: Watch) -> None:
+        if not self._has_begun or self._outgoing or self._is_stopping:
+            return  # What changes meanwhile is seen afterwards.
+        changed = watch.changed()
+        if changed is not None:
+            logger.info("%s has changed: the workers start anew", changed)
+            self._renew()
+
+    def _renew(self) -> None:
+        """Start as many processes as there should be, each in the place of another one."""
+        for pid, member in self._members.items():
+            if pid not in self._dismissed:
+                if member.is_ready:
+                    self._outgoing.append(pid)
+                else:
+                    self._dismiss(pid)
+        self._vacancies = [(0.0, 0)] * self._plan.count
+
+    def _dismiss(self, pid: int) -> None:
+        self._dismissed.add(pid)
+        self._members[pid].process.send_signal(signal.SIGTERM)
+
+    def _give_up_renewal(self, now: float) -> None:
+        """A new process did not begin, and has said why: what works goes on as it is."""
+        logger.error("no new worker could start: those that are there go on with the old code")
+        self._outgoing.clear()
+        for pid, member in self._members.items():
+            if not member.is_ready and pid not in self._dismissed:
+                self._dismiss(pid)
+        missing = self._plan.count - (len(self._members) - len(self._dismissed))
+        self._vacancies = [(now + PAUSE_SECONDS_MAX, 0)] * missing
+        self._told_of_renewal(done=False)
+
+    def _told_of_renewal(self, *, done: bool) -> None:
+        """Write down that one has ended, for whoever asked for it."""
+        assert self._held is not None
+        record = self._held.record
+        if done:
+            logger.info("all workers have started anew")
+            changed = msgspec.structs.replace(record, renewals=record.renewals + 1)
+        else:
+            failed = record.failed_renewals + 1
+            changed = msgspec.structs.replace(record, failed_renewals=failed)
+        self._held.update(changed)
+
+    # -- the end -------------------------------------------------------------------------------
+
     def _heed_signals(self) -> None:
+        if self._asked_to_renew and self._has_begun and not self._outgoing:
+            self._asked_to_renew = False
+            if not self._is_stopping:
+                self._renew()
         while self._heeded < len(self._signals):
             self._heeded += 1
             self._vacancies.clear()
@@ -227,14 +307,17 @@ class Crew:
     @contextlib.contextmanager
     def _noting_signals(self) -> Iterator[None]:
         def note(number: int, _frame: FrameType | None) -> None:
-            self._signals.append(number)
+            if number == signal.SIGUSR1:
+                self._asked_to_renew = True
+            else:
+                self._signals.append(number)
 
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         theirs.setblocking(False)
         self._selector.register(ours, selectors.EVENT_READ, None)
         # The terminal that was closed takes its workers with it, in good order.
-        numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+        numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
         before = {number: signal.signal(number, note) for number in numbers}
         wakeup_fd = signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
         try:

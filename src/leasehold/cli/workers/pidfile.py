@@ -31,6 +31,10 @@ class PidRecord(msgspec.Struct, frozen=True, kw_only=True):
     """As in the registry of the store."""
     log_path: str | None = None
     """Where it writes, in the background."""
+    renewals: int = 0
+    """How often a crew has replaced all its workers because somebody asked for it."""
+    failed_renewals: int = 0
+    """How often it could not, since new ones did not start."""
 
 
 class HeldPidFile:
@@ -39,12 +43,24 @@ class HeldPidFile:
     def __init__(self, folder: str, record: PidRecord) -> None:
         name = f"{record.pid}-{SYSTEM.new_id()[-8:]}.pid"
         self._path = os.path.join(folder, name)
-        hidden = os.path.join(folder, f".{name}")
+        self._hidden = os.path.join(folder, f".{name}")
+        self.record = record
+        self._fd: int | None = self._written(record)
+
+    def update(self, record: PidRecord) -> None:
+        """Say something else; at no moment is there no file, or one that nobody holds."""
+        self.record, before = record, self._fd
+        self._fd = self._written(record)
+        if before is not None:
+            os.close(before)
+
+    def _written(self, record: PidRecord) -> int:
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        self._fd: int | None = os.open(hidden, flags, 0o600)
-        fcntl.flock(self._fd, fcntl.LOCK_EX)
-        os.write(self._fd, msgspec.json.encode(record))
-        os.rename(hidden, self._path)
+        fd = os.open(self._hidden, flags, 0o600)
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        os.write(fd, msgspec.json.encode(record))
+        os.rename(self._hidden, self._path)
+        return fd
 
     def close(self) -> None:
         if self._fd is not None:

@@ -44,9 +44,13 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     until_empty: bool = False
     quiet: bool = False
     log_format: Literal["plain", "json"] = "plain"
+    app_version: str | None = None
+    """The version of the application's code, of which the first worker marks the deploy."""
     metrics_port: int | None = None
     """Where Prometheus may read the store's figures; 0 for any free port."""
     metrics_host: str = METRICS_HOST
+    reload: bool = False
+    """Whether workers start anew when a Python file below the working directory changes."""
     log_path: str | None = None
     """Where a crew in the background writes; None in the foreground."""
 

@@ -8,10 +8,11 @@ pause one of them is leased as a probe, and its end decides.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from leasehold.core.model.durations import Seconds, plain_seconds
 from leasehold.core.model.limits import SECONDS_MAX
 
 
@@ -27,11 +28,17 @@ class Breaker(msgspec.Struct, frozen=True):
     pause_seconds: float = 30.0
     """How long nothing is leased before one job is let through as a probe."""
 
+    if TYPE_CHECKING:
+
+        def __init__(self, failures: int = 5, pause_seconds: Seconds = 30.0) -> None: ...
+
     def __post_init__(self) -> None:
         if self.failures < 1:
             raise ValueError(f"a breaker opens after 1 failure or more, not {self.failures}")
-        if not 0 < self.pause_seconds <= SECONDS_MAX:
+        seconds = plain_seconds(self.pause_seconds)
+        if seconds is None or not 0 < seconds <= SECONDS_MAX:
             raise ValueError(f"pause_seconds must be above 0, not {self.pause_seconds!r}")
+        msgspec.structs.force_setattr(self, "pause_seconds", seconds)
 
     def opens_at(self, failures_in_row: int) -> bool:
         """Whether so many failures in a row hold the task back."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 
 from leasehold.core.model.numbers import plain_number
 
@@ -37,6 +37,24 @@ def plain_seconds(value: object) -> int | float | None:
         return float(text)
     seconds = sum(float(number) * _UNITS[unit.lower()] for number, unit in parts)
     return int(seconds) if seconds == int(seconds) else seconds
+
+
+def seconds_or_none(name: str, value: Seconds | None) -> float | None:
+    """`given_seconds`, where None says that there is no such duration."""
+    return None if value is None else given_seconds(name, value)
+
+
+def read_seconds(value: Any) -> Any:
+    """A timedelta, or text with units, as seconds; whatever is neither is left as it is, to be
+    checked as a number.
+
+    >>> read_seconds("5m"), read_seconds("soon"), read_seconds(None)
+    (300, 'soon', None)
+    """
+    if isinstance(value, str | timedelta):
+        seconds = plain_seconds(value)
+        return value if seconds is None else seconds
+    return value
 
 
 def given_seconds(name: str, value: Seconds) -> float:

@@ -6,9 +6,13 @@ A task returns a plain value (that is `Complete`), raises (that is `Fail`), or r
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
+from leasehold.core.model.blob import BLOB_CODEC, names_blob_of
 from leasehold.core.model.breaker import Breaker
+from leasehold.core.model.durations import Seconds, read_seconds
 from leasehold.core.model.limits import PAYLOAD_BYTES_MAX
 
 
@@ -47,8 +51,12 @@ class Snooze(msgspec.Struct, frozen=True, tag="snooze"):
     seconds: float
     reason: str = ""
 
+    if TYPE_CHECKING:
+
+        def __init__(self, seconds: Seconds, reason: str = "") -> None: ...
+
     def __post_init__(self) -> None:
-        _check_delay("Snooze", self.seconds)
+        _check_delay(self, "seconds")
 
 
 class Release(msgspec.Struct, frozen=True, tag="release"):
@@ -57,8 +65,12 @@ class Release(msgspec.Struct, frozen=True, tag="release"):
     delay_seconds: float = 0.0
     reason: str = ""
 
+    if TYPE_CHECKING:
+
+        def __init__(self, delay_seconds: Seconds = 0.0, reason: str = "") -> None: ...
+
     def __post_init__(self) -> None:
-        _check_delay("Release", self.delay_seconds)
+        _check_delay(self, "delay_seconds")
 
 
 class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
@@ -76,9 +88,13 @@ class Retry(msgspec.Struct, frozen=True):
     after: float | None = None
     reason: str = ""
 
+    if TYPE_CHECKING:
+
+        def __init__(self, after: Seconds | None = None, reason: str = "") -> None: ...
+
     def __post_init__(self) -> None:
         if self.after is not None:
-            _check_delay("Retry", self.after)
+            _check_delay(self, "after")
 
     def as_failure(self) -> Fail:
         """The outcome it stands for."""
@@ -92,12 +108,15 @@ Outcome = Complete | Fail | Snooze | Release | Cancel
 
 
 def within_limits(outcome: Outcome, job_id: str) -> Outcome:
-    """The outcome, or the permanent failure that a result too large to keep makes of it."""
+    """The outcome, or the permanent failure that a result which cannot be kept makes of it."""
     if not isinstance(outcome, Complete) or outcome.result is None:
         return outcome
     size = len(outcome.result)
     if size <= PAYLOAD_BYTES_MAX:
-        return outcome
+        if outcome.codec != BLOB_CODEC or names_blob_of(outcome.result, "result", job_id):
+            return outcome
+        message = f"the result of job {job_id} names a blob that was not written for it"
+        return Fail(JobError("PayloadError", message), retryable=False)
     message = (
         f"the result of job {job_id} has {size:,} bytes; at most {PAYLOAD_BYTES_MAX:,} are kept: "
         "store the data elsewhere and return a reference"
@@ -105,6 +124,12 @@ def within_limits(outcome: Outcome, job_id: str) -> Outcome:
     return Fail(JobError("PayloadTooLargeError", message), retryable=False)
 
 
-def _check_delay(what: str, seconds: float) -> None:
-    if not 0 <= seconds <= 366 * 24 * 3600:
-        raise ValueError(f"{what}: the delay must be between 0 seconds and a year, not {seconds!r}")
+def _check_delay(outcome: msgspec.Struct, field: str) -> None:
+    """Keep a delay as seconds, however it was given; raises ValueError for what is none."""
+    given = getattr(outcome, field)
+    seconds = read_seconds(given)
+    if isinstance(seconds, str) or not 0 <= seconds <= 366 * 24 * 3600:
+        what = type(outcome).__name__
+        raise ValueError(f"{what}: the delay must be between 0 seconds and a year, not {given!r}")
+    if seconds is not given:
+        msgspec.structs.force_setattr(outcome, field, seconds)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from leasehold.core.model.retention import RetentionPolicy, check_seconds
+from leasehold.core.model.durations import Seconds
+from leasehold.core.model.retention import RetentionPolicy, read_limit
 from leasehold.core.model.status import Status
 
 
@@ -24,9 +26,19 @@ class QueueRetention(
     cancelled_seconds: float | UnsetType | None = UNSET
     dead_seconds: float | UnsetType | None = UNSET
 
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            completed_seconds: Seconds | UnsetType | None = ...,
+            cancelled_seconds: Seconds | UnsetType | None = ...,
+            dead_seconds: Seconds | UnsetType | None = ...,
+        ) -> None: ...
+
     def __post_init__(self) -> None:
-        for name, value in self._said().items():
-            check_seconds(name, value)
+        for name in self._said():
+            read_limit(self, name)
 
     def over(self, policy: RetentionPolicy) -> RetentionPolicy:
         """The store's policy as it counts for this queue."""

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from leasehold.core.model.durations import Seconds, read_seconds
 from leasehold.core.model.job import Job
 from leasehold.core.model.limits import SECONDS_MAX
 from leasehold.core.model.status import Status
@@ -60,10 +61,26 @@ class RetentionPolicy(msgspec.Struct, frozen=True, kw_only=True):
     worth_cleaning: int = 100
     """With fewer ended jobs than this in the store, it is not done by itself."""
 
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            completed_seconds: Seconds | None = ...,
+            cancelled_seconds: Seconds | None = ...,
+            dead_seconds: Seconds | None = ...,
+            archive_seconds: Seconds | None = ...,
+            audit_seconds: Seconds | None = ...,
+            audit_archive_seconds: Seconds | None = ...,
+            history_events_max: int | None = ...,
+            interval_seconds: Seconds | None = ...,
+            worth_cleaning: int = ...,
+        ) -> None: ...
+
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
             if name.endswith("_seconds"):
-                check_seconds(name, getattr(self, name))
+                read_limit(self, name)
         _check_count("history_events_max", self.history_events_max, optional=True)
         _check_count("worth_cleaning", self.worth_cleaning, optional=False)
 
@@ -312,12 +329,19 @@ def day_number(day: date) -> int:
     return day.toordinal() - date(1970, 1, 1).toordinal()
 
 
-def check_seconds(name: str, value: object) -> None:
-    """Refuse what is no time to keep something."""
+def read_limit(policy: msgspec.Struct, name: str) -> None:
+    """Keep a limit as seconds, however it was given; refuse what is no time to keep something."""
+    given = getattr(policy, name)
+    value = read_seconds(given)
     if value is None:
         return
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InvalidRetentionError(f"{name} must be seconds, or None for ever, not {value!r}")
+        raise InvalidRetentionError(
+            f'{name} must be seconds, a timedelta or text such as "7d", or None for ever, '
+            f"not {value!r}"
+        )
+    if value is not given:
+        msgspec.structs.force_setattr(policy, name, value)
     # The comparison also refuses NaN, which is neither above nor below anything.
     if not 0 <= value <= SECONDS_MAX:
         raise InvalidRetentionError(

@@ -11,12 +11,13 @@ A policy is data: it travels with the job, so that any worker (or the sweep) can
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from random import Random
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from leasehold.core.model.durations import Seconds, plain_seconds
 from leasehold.core.model.numbers import plain_number
 from leasehold.errors import JobTimeoutError, PermanentError, RetryableError
 
@@ -33,6 +34,8 @@ def _check_numbers(policy: msgspec.Struct) -> None:
 
 def _checked(name: str, value: object) -> float:
     number = plain_number(value)
+    if number is None and name.endswith("seconds"):
+        number = plain_seconds(value)
     # The comparison also refuses NaN, which is neither above nor below anything.
     if number is None or not 0 <= number <= DELAY_SECONDS_MAX:
         raise ValueError(
@@ -48,6 +51,16 @@ class Exponential(msgspec.Struct, frozen=True, tag="exponential", forbid_unknown
     factor: float = 2.0
     jitter: float = 0.1
     cap_seconds: float = 300.0
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            initial_seconds: Seconds = 1.0,
+            factor: float = 2.0,
+            jitter: float = 0.1,
+            cap_seconds: Seconds = 300.0,
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         _check_numbers(self)
@@ -68,6 +81,15 @@ class Linear(msgspec.Struct, frozen=True, tag="linear", forbid_unknown_fields=Tr
     step_seconds: float = 1.0
     cap_seconds: float = 300.0
 
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            initial_seconds: Seconds = 1.0,
+            step_seconds: Seconds = 1.0,
+            cap_seconds: Seconds = 300.0,
+        ) -> None: ...
+
     def __post_init__(self) -> None:
         _check_numbers(self)
 
@@ -80,6 +102,10 @@ class Constant(msgspec.Struct, frozen=True, tag="constant", forbid_unknown_field
 
     seconds: float = 1.0
 
+    if TYPE_CHECKING:
+
+        def __init__(self, seconds: Seconds = 1.0) -> None: ...
+
     def __post_init__(self) -> None:
         _check_numbers(self)
 
@@ -91,6 +117,10 @@ class Delays(msgspec.Struct, frozen=True, tag="delays", forbid_unknown_fields=Tr
     """One delay per retry; the last one is used from then on."""
 
     seconds: tuple[float, ...]
+
+    if TYPE_CHECKING:
+
+        def __init__(self, seconds: Iterable[Seconds]) -> None: ...
 
     def __post_init__(self) -> None:
         if not self.seconds:

@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import msgspec
 
+from leasehold.core.model.durations import plain_seconds
 from leasehold.core.model.job import DEFAULT_LEASE_SECONDS, DEFAULT_MAX_RETRIES, Draft
 from leasehold.core.model.limits import ATTEMPT_RECORDS_MAX, EXTENSION_SECONDS_MAX, SECONDS_MAX
 from leasehold.core.model.retention import DAY_SECONDS, RetentionPolicy
@@ -30,8 +31,8 @@ SettingValue = int | float | None
 SettingValues = Mapping[str, SettingValue]
 """Values by name, of those settings that somebody has set."""
 
-_UNITS: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 24 * 3600}
-_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?(?:e[+-]?\d+)?)\s*(ms|s|m|h|d)?")
+_UNITS: Final = {"m": 60, "h": 3600, "d": 24 * 3600}
+_NUMBER: Final = re.compile(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 
 
 class SettingKind(StrEnum):
@@ -77,15 +78,19 @@ class SettingDefinition(msgspec.Struct, frozen=True, kw_only=True):
 
     def parse(self, text: str) -> SettingValue:
         """The value that a text stands for: a number, a duration such as 90s or 5m, or none."""
-        said = text.strip().lower()
+        said = "".join(text.split()).lower()
         if said == "none":
             if self.none_means is None:
                 raise self._refused(text)
             return None
-        found = _DURATION.fullmatch(said)
-        if found is None or (found[2] is not None and self.kind is not SettingKind.SECONDS):
+        value: float | None = None
+        if self.kind is SettingKind.SECONDS:
+            value = plain_seconds(said)
+            said = said.removesuffix("s")
+        if value is None and _NUMBER.fullmatch(said):
+            value = float(said)
+        if value is None:
             raise self._refused(text)
-        value = float(found[1]) * _UNITS[found[2] or "s"]
         try:
             return self.check(value)
         except InvalidSettingError:
@@ -108,7 +113,7 @@ class SettingDefinition(msgspec.Struct, frozen=True, kw_only=True):
         """What it may be, in words."""
         if self.kind is SettingKind.SECONDS:
             least, most = self.show(self.least), self.show(self.most)
-            words = f"a duration from {least} to {most}, such as 90, 90s, 5m, 2h or 1d"
+            words = f"a duration from {least} to {most}, such as 90, 90s, 5m, 2h30m or 1d"
         else:
             number = "a whole number" if self.kind is SettingKind.COUNT else "a number"
             words = f"{number} from {self.least:,g} to {self.most:,.0f}"
@@ -229,6 +234,8 @@ class StoredSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Grows with every change, and only with changes: who knows it need not look again."""
     defaults: dict[str, SettingValue] = {}
     """Where this store's own defaults are not the built-in ones."""
+    stops: dict[str, str] = {}
+    """Workers that were asked to stop, by id: the text of the pin, which says which of that id."""
 
 
 # -- what they fill in -------------------------------------------------------------------------

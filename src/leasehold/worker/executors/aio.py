@@ -11,6 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from leasehold.codec import passes_results
 from leasehold.core.model.blob import BLOB_CODEC
 from leasehold.core.model.outcome import Fail, JobError, Outcome, Release
 from leasehold.env import SYSTEM, Env
@@ -153,7 +154,10 @@ class AsyncExecutor:
             called = lease
             if lease.codec == BLOB_CODEC:
                 called = await asyncio.to_thread(with_payload, lease, context)
-            args, kwargs = task.codec.decode_call(called.payload, called.codec)
+            passed = None
+            if passes_results(called.payload):
+                passed = await asyncio.to_thread(context.passed_results)
+            args, kwargs = task.codec.decode_call(called.payload, called.codec, passed)
             value = await task.func(*args, **kwargs)
             if here() != context.pid:
                 leave_copy()

@@ -7,15 +7,18 @@ from typing import Any, Final
 
 from leasehold.core.model.job import Job
 from leasehold.core.model.status import Event, Status
+from leasehold.core.rules import queue_orders
 from leasehold.core.rules.people import Replay
 from leasehold.stores.postgres.keeping.erase import erase
 from leasehold.stores.postgres.leasing import ready, state
 from leasehold.stores.postgres.leasing.ends import entry
 from leasehold.stores.postgres.leasing.state import Ending, Histories, JobState, remove
 from leasehold.stores.postgres.reading.read import read_jobs
-from leasehold.stores.postgres.submitting import ended_dependents, inheritance, linking
+from leasehold.stores.postgres.rules.queues import QueueBook
+from leasehold.stores.postgres.submitting import inheritance, linking
+from leasehold.stores.postgres.submitting.ended_dependents import Dependents
 from leasehold.stores.postgres.writing.step import Step
-from leasehold.stores.tables import places
+from leasehold.stores.tables import ended_dependents, places
 
 REQUEST_CANCEL: Final = "UPDATE running SET cancel_reason = $1 WHERE seq = $2"
 ALLOW_AGAIN: Final = "UPDATE job SET allowance = $1, start_by = NULL WHERE seq = $2"
@@ -49,6 +52,10 @@ class Desk(Histories):
     def end_waiting(self, job: JobState, after: Status, reason: str) -> None:
         self._ending.append(Ending(job, after, reason))
 
+    def forget(self, jobs: Sequence[JobState]) -> None:
+        self._end_all()
+        queue_orders.forget(QueueBook(self._step), [job.seq for job in jobs])
+
     def allow(self, job: JobState, allowance: int) -> None:
         self._step.execute(ALLOW, (allowance, job.seq))
 
@@ -76,7 +83,7 @@ class Desk(Histories):
         step.hints.ready = True
 
     def needed_by(self, job: JobState) -> str | None:
-        return ended_dependents.needed_by(self._step, job.seq)
+        return Dependents(self._step).needed_by(job.seq)
 
     def erase(self, job: JobState) -> None:
         erase(self._step, job.seq)

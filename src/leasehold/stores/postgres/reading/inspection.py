@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from leasehold.core.model.codes import STATUS_CODE
+from leasehold.core.model.seals import refusal_of
 from leasehold.core.model.status import Status
 from leasehold.stores.postgres.leasing import key_check
 from leasehold.stores.postgres.reading import metrics
 from leasehold.stores.postgres.rules import known
 from leasehold.stores.postgres.rules.settings import unreadable_settings
-from leasehold.stores.postgres.schema.schedule_row import unreadable_schedules
+from leasehold.stores.postgres.schema.schedule_row import SCHEDULES
 from leasehold.stores.postgres.server.address import Address
 from leasehold.stores.postgres.server.connection import Connection
-from leasehold.stores.postgres.submitting import graph
-from leasehold.stores.tables import inheritance
+from leasehold.stores.postgres.writing.state import READ_SEAL
+from leasehold.stores.tables import graph, inheritance
 from leasehold.stores.tables.places import AT_ITS_PLACE
 from leasehold.stores.tables.tokens import Tokens
 
@@ -112,15 +113,16 @@ _PARTS: Final[tuple[Callable[[Connection], Iterable[str]], ...]] = (
     _counters,
     lambda db: known.load(db).problems(),
     unreadable_settings,
-    unreadable_schedules,
+    SCHEDULES.unreadable,
     lambda db: Tokens(db).unreadable(),
 )
 
 
-def describe(db: Connection, address: Address) -> Mapping[str, Any]:
+def describe(db: Connection, address: Address) -> dict[str, Any]:
     """What this store is."""
     row: Any = db.execute(_DESCRIBED, (address.schema,)).fetchone()
     store_id, version, schema_version, size, durability = row
+    sealed: Any = db.execute(READ_SEAL).fetchone()
     return {
         "kind": "postgresql",
         "store_id": store_id,
@@ -130,4 +132,5 @@ def describe(db: Connection, address: Address) -> Mapping[str, Any]:
         "schema_version": schema_version,
         "size_bytes": size,
         "is_pooled": db.raw.is_pooled,
+        "seal": refusal_of(sealed and sealed[0], address.shown),
     }

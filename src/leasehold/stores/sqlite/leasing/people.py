@@ -17,8 +17,9 @@ from leasehold.stores.sqlite.leasing.state import Histories, JobState, remove
 from leasehold.stores.sqlite.reading.read import read_job
 from leasehold.stores.sqlite.rules.queues import QueueBook
 from leasehold.stores.sqlite.schema.job_row import problem_with
-from leasehold.stores.sqlite.submitting import ended_dependents, inheritance, linking
-from leasehold.stores.tables import places
+from leasehold.stores.sqlite.submitting import inheritance, linking
+from leasehold.stores.sqlite.submitting.ended_dependents import Dependents
+from leasehold.stores.tables import ended_dependents, places
 
 REQUEST_CANCEL: Final = "UPDATE running SET cancel_reason = ? WHERE seq = ?"
 ALLOW_AGAIN: Final = "UPDATE job SET allowance = ?, start_by = NULL WHERE seq = ?"
@@ -80,7 +81,7 @@ class Desk(Histories):
         step.hints.ready = True
 
     def needed_by(self, job: JobState) -> str | None:
-        return ended_dependents.needed_by(self._step, job.seq)
+        return Dependents(self._step).needed_by(job.seq)
 
     def erase(self, job: JobState) -> None:
         erase(self._step, job.seq)

@@ -47,12 +47,13 @@ from leasehold.stores.sqlite.leasing.rebalance import rebalance
 from leasehold.stores.sqlite.leasing.registry import FORGET_WORKER
 from leasehold.stores.sqlite.leasing.state import Histories
 from leasehold.stores.sqlite.reading import feed
-from leasehold.stores.sqlite.rules.queues import finish_deleting
+from leasehold.stores.sqlite.rules.queues import QueueBook
 from leasehold.stores.sqlite.schema.job_row import problem_with
 from leasehold.stores.sqlite.writing import clock_repair
 from leasehold.stores.sqlite.writing.database import Database
 from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.tables.places import AT_ITS_PLACE
+from leasehold.stores.tables.queue_changes import QueueChanges
 
 # `running` is small, so a reader simply reads it all. An expiry beyond all leases cannot be read.
 LOST: Final = f"""
@@ -204,7 +205,7 @@ def sweep(database: Database) -> SweepReport:
         over = database.write(partial(_forget_workers, database, lost))
         report = report.plus(SweepReport(workers_proved_dead=tuple(life.worker for life in over)))
         database.deaths.bury(over)
-    finish_deleting(database)
+    QueueChanges(database, QueueBook).finish_deleting()
     return msgspec.structs.replace(report, scan_ms=(monotonic() - started) * 1000)
 
 

@@ -132,14 +132,13 @@ def end_if_unfollowed(step: Step) -> None:
 def changes(db: apsw.Connection, cursor: str | None, limit: int, *, was_kept: bool) -> Changes:
     """What changed after the cursor."""
     seen = check_cursor(limit, cursor)
-    with db:  # Several statements, one moment.
-        oldest, latest, _ = _bounds(db)
-        if seen is None:
-            return Changes([], str(latest))
-        first = latest + 1 if oldest is None else oldest
-        if not was_kept or not first - 1 <= seen <= latest:
-            return Changes([], str(latest), gap=True)
-        rows: list[Any] = db.execute(_READ, (seen, limit)).fetchall()
+    oldest, latest, _ = _bounds(db)
+    if seen is None:
+        return Changes([], str(latest))
+    first = latest + 1 if oldest is None else oldest
+    if not was_kept or not first - 1 <= seen <= latest:
+        return Changes([], str(latest), gap=True)
+    rows: list[Any] = db.execute(_READ, (seen, limit)).fetchall()
     told = [
         Change(
             kind=_KINDS[kind],

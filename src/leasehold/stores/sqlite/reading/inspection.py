@@ -12,6 +12,7 @@ from typing import Any, Final
 import apsw
 
 from leasehold.core.model.codes import STATUS_CODE
+from leasehold.core.model.seals import refusal_of
 from leasehold.core.model.status import Status
 from leasehold.core.model.stored import UNREADABLE, problem_of
 from leasehold.errors import StoreError
@@ -19,10 +20,10 @@ from leasehold.stores.sqlite.disk.epoch import mark_as_copy, read_store_id
 from leasehold.stores.sqlite.disk.files import StoreFiles, create_private, file_system
 from leasehold.stores.sqlite.leasing import damage, key_check
 from leasehold.stores.sqlite.reading import metrics
-from leasehold.stores.sqlite.submitting import linking
 from leasehold.stores.sqlite.writing import own_state
+from leasehold.stores.sqlite.writing.remembered import READ_SEAL
 from leasehold.stores.sqlite.writing.turn import who_writes
-from leasehold.stores.tables import inheritance
+from leasehold.stores.tables import graph, inheritance
 from leasehold.stores.tables.places import AT_ITS_PLACE
 
 # Every job stands in exactly one of the state tables, and nothing stands there without a job.
@@ -119,7 +120,7 @@ def _counters(db: apsw.Connection) -> Iterator[str]:
 
 _PARTS: Final[dict[str, Callable[[apsw.Connection], Iterable[str]]]] = {
     "places": _places,
-    "dependencies": linking.problems,
+    "dependencies": graph.problems,
     "inherited priorities": inheritance.problems,
     "metrics": metrics.problems,
     "limits per key": key_check.problems,
@@ -153,6 +154,7 @@ def backup(db: apsw.Connection, target: Path) -> None:
 def describe(db: apsw.Connection, files: StoreFiles, durability: str) -> Mapping[str, Any]:
     """What this store is."""
     pages = int(str(db.pragma("page_count"))) * int(str(db.pragma("page_size")))
+    sealed: Any = db.execute(READ_SEAL).fetchone()
     wal = files.database.with_name(files.database.name + "-wal")
     return {
         "kind": "sqlite",
@@ -168,4 +170,5 @@ def describe(db: apsw.Connection, files: StoreFiles, durability: str) -> Mapping
         "free_bytes": files.free_bytes(),
         "warning": files.exposure(),
         "writing": who_writes(files),
+        "seal": refusal_of(sealed and sealed[0], str(files.database)),
     }

@@ -2,23 +2,20 @@
 
 Guard: where a dependency stands is read in the write that stores its dependent. It has either ended
 before, which is seen here, or it ends later, and finds the row in `blocker`.
-
-Reading graphs of jobs, and what must hold for their dependencies.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
-import apsw
 import msgspec
 
 from leasehold.core.model.codes import (
     POLICY_CODE,
     STATUS_OF,
 )
-from leasehold.core.model.graph import Graph, graph_of_rows, order_of
+from leasehold.core.model.graph import order_of
 from leasehold.core.model.job import Draft, Job
 from leasehold.core.model.status import Status
 from leasehold.core.rules.dependencies import still_to_wait_for
@@ -131,72 +128,3 @@ def replay_order(step: Step, job_ids: Sequence[str]) -> list[int]:
     for job_id, needed_id in links:
         depends_on.setdefault(job_id, []).append(needed_id)
     return order_of(job_ids, depends_on)
-
-
-# Not by way of a job that is gone: its dependents have nothing to do with each other.
-_LINKED: Final = """
-    WITH RECURSIVE linked (seq) AS (
-        SELECT seq FROM job WHERE id IN (SELECT value FROM json_each(?))
-        UNION SELECT needs FROM linked JOIN dependency USING (seq) JOIN job ON job.seq = needs
-        UNION SELECT dependency.seq FROM linked JOIN dependency ON needs = linked.seq
-    )
-"""
-_NODES: Final = f"""
-    {_LINKED}
-    SELECT job.seq, job.id, lane.queue, lane.task, dependent.policy, ended_by.id,
-           coalesce(finished.status, waiting.status, iif(running.seq IS NULL, 2, 3)),
-           coalesce(finished.reason, waiting.reason)
-    FROM linked JOIN job USING (seq) JOIN lane ON lane.id = job.lane
-    LEFT JOIN running ON running.seq = job.seq
-    LEFT JOIN finished ON finished.seq = job.seq
-    LEFT JOIN waiting ON waiting.seq = job.seq
-    LEFT JOIN dependent ON dependent.seq = job.seq
-    LEFT JOIN job AS ended_by ON ended_by.seq = dependent.ended_by
-    ORDER BY job.seq
-"""  # noqa: S608  # our own names
-_LINKS: Final = f"""
-    {_LINKED}
-    SELECT dependency.seq, job.id FROM linked JOIN dependency USING (seq)
-        JOIN job ON job.seq = needs
-    ORDER BY dependency.seq, n
-"""  # noqa: S608  # our own names
-
-_WAITS_FOR_NOBODY: Final = """
-    SELECT id FROM waiting JOIN job USING (seq)
-    WHERE status = 1 AND seq NOT IN (SELECT seq FROM blocker) LIMIT 10
-"""
-_WAITS_FOR_EVER: Final = """
-    SELECT DISTINCT id FROM blocker JOIN job USING (seq) JOIN finished ON finished.seq = needs
-    WHERE needs NOT IN (SELECT seq FROM resolving)
-    UNION SELECT id FROM blocker JOIN job USING (seq) WHERE needs NOT IN (SELECT seq FROM job)
-    LIMIT 10
-"""
-_BLOCKED_NO_MORE: Final = """
-    SELECT DISTINCT seq FROM blocker
-    WHERE seq NOT IN (SELECT seq FROM waiting WHERE status = 1) LIMIT 10
-"""
-_NEVER_TOLD: Final = (
-    "SELECT seq FROM resolving WHERE seq NOT IN (SELECT seq FROM finished) LIMIT 10"
-)
-
-
-def graph(db: apsw.Connection, job_ids: Sequence[str]) -> Graph:
-    """These jobs and all that are linked with them."""
-    wanted = (msgspec.json.encode(job_ids).decode(),)
-    # Two statements, one moment: nothing may come in between.
-    with db:
-        rows: list[tuple[Any, ...]] = db.execute(_NODES, wanted).fetchall()
-        links: list[tuple[Any, ...]] = db.execute(_LINKS, wanted).fetchall()
-    return graph_of_rows(rows, links)
-
-
-def problems(db: apsw.Connection) -> Iterator[str]:
-    """Whatever would leave a job blocked for ever, or run it too early."""
-    for (job_id,) in db.execute(_WAITS_FOR_NOBODY):
-        yield f"job {job_id} is blocked, but waits for nobody"
-    for (job_id,) in db.execute(_WAITS_FOR_EVER):
-        yield f"job {job_id} waits for a job that has ended or is gone, and nobody will tell it"
-    for (seq,) in db.execute(_BLOCKED_NO_MORE):
-        yield f"number {seq} waits for another job, but is not blocked"
-    for (seq,) in db.execute(_NEVER_TOLD):
-        yield f"number {seq} has not ended, but its dependents are to be told so"

@@ -547,6 +547,15 @@ CREATE TABLE setting (
     value text COLLATE "C" NOT NULL  -- JSON
 );
 
+-- Small texts that people leave on the store: deploy marks, named views, workers that are to stop.
+CREATE TABLE pin (
+    kind     text COLLATE "C" NOT NULL,
+    name     text COLLATE "C" NOT NULL,
+    at       bigint NOT NULL,
+    document text NOT NULL,  -- JSON
+    PRIMARY KEY (kind, name)
+);
+
 -- Who may do what over the network. Of a token's secret only the hash is kept.
 CREATE TABLE token (
     name     text COLLATE "C" PRIMARY KEY,
