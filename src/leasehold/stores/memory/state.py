@@ -163,10 +163,7 @@ class State:
         now, shift, self._clock_basis = time
         if shift:
             self._move_leases(time)
-        if now >= self._trim_at:
-            self._advance(now, forgets=forgets)
-        elif now > self.now:
-            self.now = now
+        self._advance(now, forgets=forgets)
 
     def look(self) -> None:
         """Read the clock for who only looks: what is odd about it, the next change remembers."""
