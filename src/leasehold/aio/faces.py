@@ -65,9 +65,10 @@ from leasehold.queue.archive import Archive
 from leasehold.queue.awaiting import Bridge, wait_for_leases
 from leasehold.queue.consumer import WAIT_SECONDS
 from leasehold.queue.deadletters import DeadLetters
-from leasehold.queue.facade import SHUTDOWN_SECONDS, TaskQueue
+from leasehold.queue.facade import TaskQueue
 from leasehold.queue.filters import FilterFields
 from leasehold.queue.handle import JobHandle
+from leasehold.queue.life import SHUTDOWN_SECONDS
 from leasehold.queue.operations import SAMPLES, Operations
 from leasehold.queue.options import JobOptions, JobRef, NewJob, RetryLike
 from leasehold.queue.orders import Answer

@@ -44,7 +44,8 @@ from leasehold.stores.postgres.leasing.held import HeldTransaction
 from leasehold.stores.postgres.leasing.people import Desk
 from leasehold.stores.postgres.leasing.recover import Holdings
 from leasehold.stores.postgres.leasing.state import Histories
-from leasehold.stores.postgres.reading import feed, inspection, read
+from leasehold.stores.postgres.reading import inspection, read
+from leasehold.stores.postgres.reading.feed import FEED
 from leasehold.stores.postgres.reading.looking import LookingDatabase
 from leasehold.stores.postgres.reading.metrics import Look
 from leasehold.stores.postgres.reading.tallies import Failures
@@ -78,7 +79,7 @@ class PostgresStore(WithoutLocalVerbs, TableStore):
     _dependents = Dependents
     _operations = Operations
     _jobs = read
-    _feed = feed
+    _feed = FEED
     _graphs = graph
     _lanes = lanes
     _failures = Failures
