@@ -101,12 +101,11 @@ def test_a_move_that_fails_among_the_blobs_is_gone_on_with(
         put.append(key)
         honest(self, key, data)
 
-    with monkeypatch.context() as patched, pytest.raises(StoreUnavailableError):
-        patched.setattr(TableBlobs, "put", failing)
-        move_all(source, url)
-    put.clear()
     with monkeypatch.context() as patched:
         patched.setattr(TableBlobs, "put", failing)
+        with pytest.raises(StoreUnavailableError):
+            move_all(source, url)
+        put.clear()
         assert move_all(source, url) == 3
     assert len(put) == 1, "what had been copied was copied again"
     with queue_on(url) as queue:
