@@ -64,6 +64,19 @@ def test_what_cannot_be_run_is_handed_back_for_longer_each_time(store: MoodyStor
     assert unrunnable.release(other, "nor this").delay_seconds == 1
 
 
+def test_a_task_that_comes_to_be_known_is_looked_for_as_any_other(store: MoodyStore) -> None:
+    unrunnable = Unrunnable()
+    lease = lease_of(store, "one")
+    unrunnable.release(lease, "no such task")
+    assert unrunnable.lanes() == ((lease.queue, lease.task),)
+    unrunnable.take_turn()
+    assert unrunnable.lanes() == ()
+    unrunnable.release(lease, "still none")
+    unrunnable.can_be_run(lease)
+    assert unrunnable.lanes() == ()
+    assert unrunnable.tasks == {}
+
+
 def test_a_person_gets_the_grace_and_then_the_rest_back() -> None:
     stopping = Stopping(grace_seconds=30)
     assert not stopping.is_over(0, has_work=False)

@@ -369,6 +369,28 @@ def test_an_unknown_task_is_handed_back_with_a_growing_delay(
     assert store.calls["exchange"] < 10
 
 
+def test_jobs_that_it_can_run_do_not_wait_behind_urgent_ones_that_it_cannot(
+    store: MoodyStore, tasks: Tasks, start_worker: Start
+) -> None:
+    urgent = [submit_to(store, "nobody-knows", priority=99) for _ in range(100)]
+    known = [submit_to(store, "known", priority=1) for _ in range(5)]
+    tried: list[int] = []
+
+    def was_leased(job_id: str) -> bool:
+        return any(each.event is Event.LEASED for each in store.history(job_id))
+
+    def count_tried() -> None:
+        tried.append(sum(was_leased(each) for each in urgent))
+
+    tasks.add(count_tried, "known")
+    start_worker(slots=1, poll_interval_seconds=3600)
+    for job_id in known:
+        store.until_status(job_id, Status.COMPLETED)
+    assert max(tried) < len(urgent) / 2
+    # When it has nothing else to do, it tries them all.
+    store.until(lambda: all(map(was_leased, urgent)))
+
+
 def test_what_another_worker_knows_is_left_to_it(
     store: MoodyStore, tasks: Tasks, gate: Gate, start_worker: Start
 ) -> None:

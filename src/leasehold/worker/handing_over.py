@@ -62,6 +62,7 @@ class HandingOver:
         self._backing = WorkerBacking(leases.store, heartbeat, reports, in_hand)
         self.unrunnable = Unrunnable()
         self.others = LeftToOthers(leases.store, leases.worker, registry.may_import, env.clock)
+        self._passed_over: tuple[tuple[str, str], ...] = ()
         self._team: Team
         self._pid: int
 
@@ -78,6 +79,7 @@ class HandingOver:
         for lease in leases:
             try:
                 task = self._find_task(lease)
+                self.unrunnable.can_be_run(lease)
                 if here() != self._pid:
                     leave_copy()  # Importing it has forked.
                 context = JobContext(
@@ -98,6 +100,17 @@ class HandingOver:
         if last is not None:
             self._in_hand.batch_handed_over(last, self._env.clock.monotonic())
         return begun
+
+    def passed_over(self) -> tuple[tuple[str, str], ...]:
+        """The queues and tasks whose jobs are not to be leased now."""
+        self._passed_over = self.unrunnable.lanes()
+        return (*self.others.lanes(), *self._passed_over)
+
+    def turn_to_passed_over(self) -> bool:
+        """The last look found little: whether to look at once for what it could not run before."""
+        if self._passed_over:
+            self.unrunnable.take_turn()
+        return bool(self._passed_over)
 
     def _find_task(self, lease: Lease) -> TaskDefinition:
         if lease.task != COMMAND_TASK:

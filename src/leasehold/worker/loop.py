@@ -262,7 +262,7 @@ class Loop:
                 room if look else 0,
                 self._rules.tasks,
                 free_slots=self._free_slots(),
-                except_lanes=self._handing_over.others.lanes() if look else (),
+                except_lanes=self._handing_over.passed_over() if look else (),
             )
         except Exception as error:
             # The outcomes stay, and so must the leases under which they are to be settled.
@@ -384,6 +384,8 @@ class Loop:
         """When to look for jobs again, if no hint comes first."""
         self._look_at = now
         if len(answer.leases) < asked_for:
+            if self._handing_over.turn_to_passed_over():
+                self._inbox.jobs_may_be_ready = True
             self._look_at += self.poll_interval_seconds
             if answer.next_due_at is not None:
                 due_in = answer.next_due_at - self._leases.store.now()

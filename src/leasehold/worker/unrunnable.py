@@ -1,4 +1,8 @@
-"""Jobs that this worker cannot run: handed back, each time for longer, and never lost."""
+"""Jobs that this worker cannot run: handed back, each time for longer, and never lost.
+
+However urgent they are, jobs that it can run do not wait for them: it looks for those alone, and
+for the others only when it finds none of those.
+"""
 
 from __future__ import annotations
 
@@ -26,15 +30,32 @@ class Unrunnable:
 
     def __init__(self) -> None:
         self._delays: OrderedDict[str, float] = OrderedDict()
+        self._lanes: set[tuple[str, str]] = set()
+        self._is_their_turn = False
         self.tasks: dict[str, str] = {}
         """The tasks of these jobs, and why the latest of each could not be run."""
 
     def release(self, lease: Lease, reason: str) -> Release:
         """The outcome that hands this job back."""
         self.tasks[lease.task] = reason
+        self._lanes.add((lease.queue, lease.task))
+        self._is_their_turn = False
         last = self._delays.pop(lease.job_id, DELAY_SECONDS_FIRST / 2)
         delay_seconds = min(last * 2, DELAY_SECONDS_MAX)
         self._delays[lease.job_id] = delay_seconds
         if len(self._delays) > JOBS_MAX:
             self._delays.popitem(last=False)
         return Release(delay_seconds, UNRUNNABLE + reason)
+
+    def lanes(self) -> tuple[tuple[str, str], ...]:
+        """The queues and tasks of these jobs, to be passed over by the next look for jobs."""
+        return () if self._is_their_turn else tuple(self._lanes)
+
+    def take_turn(self) -> None:
+        """There is nothing else to do: let the next look find them again."""
+        self._is_their_turn = True
+
+    def can_be_run(self, lease: Lease) -> None:
+        """A task that was not there before may be there now."""
+        if self.tasks.pop(lease.task, None) is not None:
+            self._lanes = {lane for lane in self._lanes if lane[1] != lease.task}
