@@ -50,9 +50,11 @@ def open_place(place: str | os.PathLike[str] | None, store: Store) -> tuple[Blob
         from leasehold.blobs.s3 import S3Blobs
 
         return S3Blobs(os.fspath(place)), str(store_id)
-    folder = f"{about['path']}-blobs" if place is None and "path" in about else place
+    folder = place
+    if place is None and about.get("kind") == "sqlite":
+        folder = f"{about['path']}-blobs"
     if folder is None:
-        return None
+        return None  # A store of many machines has no folder that all of them see.
     from leasehold.blobs.folder import FolderBlobs
 
     synced = about.get("durability") != "normal"
