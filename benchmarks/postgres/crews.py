@@ -124,12 +124,12 @@ def _work_leasehold(url: str, setting: str) -> None:
 
     import_module("leasehold.worker.worker")
     queue = TaskQueue(url, num_workers=int(setting or 8), import_tasks=["benchmarks"])
-    left = queue.get_queue_stats()["pending"]
+    left = queue.get_queue_stats("default")["pending"]
     _wait_for_go()
     queue.start()
     while left:
         time.sleep(0.01)
-        stats = queue.get_queue_stats()
+        stats = queue.get_queue_stats("default")
         left = stats["pending"] + stats["running"]
     print("done", flush=True)
     queue.shutdown()
