@@ -114,6 +114,7 @@ def told(store: Any) -> dict[str, Any]:
         "schedules": store.schedules(),
         "settings": store.settings(),
         "tokens": store.tokens(),
+        "pins": store.pins("deploy"),
         "archive": store.search_archive(JobFilter()),
         "cleanups": store.cleanups(),
         "audit": [each for each in store.audit_log() if each.action != "migrate_store"],

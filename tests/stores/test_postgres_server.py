@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from leasehold import PayloadTooLargeError, StoreBusyError, TaskQueue
+from leasehold import StoreBusyError
 from leasehold.core.model.job import Draft
 from leasehold.core.model.lease import LeaseRequest, Settlement
 from leasehold.core.model.outcome import Complete, Fail, JobError
@@ -406,11 +406,6 @@ def test_the_clock_of_a_machine_does_not_count(url: str, hours: int) -> None:
         assert store.recover().recovered == 0
         (running,) = [each for each in store.stuck(0) if each.worker == "there"]
         assert 0 < (running.lease_expires_at - store.now()).total_seconds() <= 60
-
-
-def test_large_data_needs_a_place_that_all_machines_see(url: str) -> None:
-    with TaskQueue(url, num_workers=0) as queue, pytest.raises(PayloadTooLargeError):
-        queue.submit("t", "x" * 400_000)
 
 
 def test_time_is_the_servers(url: str) -> None:

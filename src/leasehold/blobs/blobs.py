@@ -190,15 +190,18 @@ class Blobs:
     def sign_get(self, reference: BlobReference) -> str | None:
         """The URL by which another may read a blob; None without S3."""
         blob_store = self._holder_of(reference)
-        return (
-            blob_store.sign("GET", reference.key)
-            if isinstance(blob_store, SigningBlobStore)
-            else None
-        )
+        if not isinstance(blob_store, SigningBlobStore) or blob_store.kind != reference.kind:
+            return None
+        return blob_store.sign("GET", reference.key)
 
     def get(self, reference: BlobReference) -> bytes | None:
         """What is kept of a blob, unchecked; None if it is lost."""
-        return self._holder_of(reference).get(reference.key, reference.size + 1)
+        blob_store = self._holder_of(reference)
+        data = blob_store.get(reference.key, reference.size + 1)
+        # A store that was moved to a database of another kind has brought its blobs with it.
+        if data is None and blob_store.kind != reference.kind:
+            raise _kept_elsewhere(reference, blob_store.kind)
+        return data
 
     def is_own(self, key: BlobKey) -> bool:
         """Whether a key is one of this store's: others may share its place."""
@@ -224,13 +227,8 @@ class Blobs:
 
     def _holder_of(self, reference: BlobReference) -> BlobStore:
         opened = self._open()
-        if opened is None or opened[0].kind != reference.kind:
-            here = "none" if opened is None else opened[0].kind
-            raise BlobUnavailableError(
-                f"blob {reference.key} is kept in a blob store of kind {reference.kind!r}, and "
-                f"this queue has {here!r}: give TaskQueue(blobs=...) the place that it was "
-                "written to"
-            )
+        if opened is None:
+            raise _kept_elsewhere(reference, "none")
         return opened[0]
 
     # -- cleaning up -------------------------------------------------------------------------
@@ -265,6 +263,13 @@ class Blobs:
             with self._lock:
                 self._opened = self._opened or open_place(place, self._store)
         return self._opened
+
+
+def _kept_elsewhere(reference: BlobReference, here: str) -> BlobUnavailableError:
+    return BlobUnavailableError(
+        f"blob {reference.key} is kept in a blob store of kind {reference.kind!r}, and this queue "
+        f"has {here!r}: give TaskQueue(blobs=...) the place that it was written to"
+    )
 
 
 def _identity(data: bytes, codec: str) -> bytes:

@@ -23,7 +23,7 @@ class BlobStore(Protocol):
 
     @property
     def kind(self) -> str:
-        """The word for it in references: `folder`, `s3` or `memory`."""
+        """The word for it in references: `folder`, `s3`, `postgres` or `memory`."""
 
     @property
     def place(self) -> str:
@@ -40,6 +40,13 @@ class BlobStore(Protocol):
 
     def delete(self, keys: Sequence[str]) -> None:
         """Forget these blobs."""
+
+
+@runtime_checkable
+class KeepsOwnBlobs(Protocol):
+    """A store that keeps its blobs itself, where nobody names another place for them."""
+
+    def blob_store(self) -> BlobStore: ...
 
 
 @runtime_checkable

@@ -22,6 +22,10 @@ def names(given_names: str | Iterable[str]) -> tuple[str, ...]:
     return (given_names,) if isinstance(given_names, str) else tuple(given_names)
 
 
+OUTPUT_FOLDER: Final = "leasehold-output"
+"""In the folder in which a worker was started."""
+
+
 def default_queue(queues: Sequence[str]) -> str:
     """Where jobs go that name no queue: to the first that is a name.
 
@@ -37,13 +41,24 @@ def given(**options: Any) -> Mapping[str, Any]:
 
 
 def folder_for_output(store: Store, path: str | os.PathLike[str] | None) -> str:
-    """Where the output of commands is kept: beside the database, unless told otherwise."""
+    """Where the output of commands is kept, unless told otherwise.
+
+    Beside the database, or, if that is on a server, where the worker was started.
+    """
     if path is not None:
         return os.fspath(path)
-    own = store.describe().get("path")
-    if own is None:
+    folder = own_output_folder(store)
+    if folder is None:
         raise ValueError("this store has no folder: allow_commands needs an output_dir beside it")
-    return f"{own}-output"
+    return folder
+
+
+def own_output_folder(store: Store) -> str | None:
+    """Where a store's workers keep the output of commands by default; None for one in memory."""
+    about = store.describe()
+    if about["kind"] == "sqlite":
+        return f"{about['path']}-output"
+    return None if about["kind"] == "memory" else OUTPUT_FOLDER
 
 
 def open_blobs(store: Store, place: BlobPlace, env: Env, *, close: bool) -> Blobs | None:

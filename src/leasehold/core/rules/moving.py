@@ -143,6 +143,8 @@ class Moved(msgspec.Struct, frozen=True, kw_only=True):
     running: int
     """How many jobs were running in the source: they run again in the target when their leases
     end."""
+    blobs: int
+    """How many large payloads and results there are in the place that is the target's own."""
     tables: list[MovedTable]
 
 
@@ -163,8 +165,13 @@ def move(
     actor: str,
     running: Running = "refuse",
     progress: Progress = lambda *_: None,
+    besides: Callable[[], int] = lambda: 0,
 ) -> Moved:
-    """Move everything, or go on with a move that was cut short."""
+    """Move everything, or go on with a move that was cut short.
+
+    `besides` moves what is kept beside the rows, before the target takes the source's place, and
+    answers how many blobs there are; it may be called again by who goes on.
+    """
     origin = movable(source_store)
     source, target = origin.row_store(), movable(target_store).row_store()
     tables = _common_tables(source, target)
@@ -189,9 +196,10 @@ def move(
         held = source.change_seal(found, seal)
     filled = _copy(source, target, tables, filled, progress)
     moved = _verified(source, target, tables, filled, progress)
+    blobs = besides()
     source.change_seal(seal, replace(seal, is_complete=True))
     target.take_over(source.counters(), filled, actor)
-    return Moved(source=source.shown, target=target.shown, running=held, tables=moved)
+    return Moved(source=source.shown, target=target.shown, running=held, blobs=blobs, tables=moved)
 
 
 def reopen(store: object) -> Seal | None:

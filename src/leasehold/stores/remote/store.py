@@ -34,6 +34,7 @@ from leasehold.core.rules.replies import check_request_id
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import (
     InvalidJobError,
+    InvalidPinError,
     InvalidTokenError,
     LeaseholdError,
     ScheduleNotFoundError,
@@ -205,6 +206,8 @@ def _encoded(verb: str, arguments: dict[str, Any]) -> bytes:
 
 
 _NOT_TEXT: Final[dict[str, type[LeaseholdError]]] = {
+    "pin": InvalidPinError,
+    "unpin": InvalidPinError,
     "create_token": InvalidTokenError,
     "revoke_token": TokenNotFoundError,
     "remove_schedule": ScheduleNotFoundError,

@@ -24,6 +24,7 @@ NOT_MOVED: Final = {
     "worker": "processes that have the source open",
     "change": "who follows the feed begins anew, and is told of a gap",
     "lane_delta": "read as a part of `lane`",
+    "blob": "see `leasehold.blobs.moving`: other stores keep theirs elsewhere",
 }
 """Tables of which no row is moved, and why."""
 NOT_MOVED_COLUMNS: Final = {("schedule", "number"): "given anew by this store"}

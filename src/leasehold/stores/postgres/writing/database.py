@@ -241,6 +241,13 @@ class Database:
             self.turn.take(db, alone=True)
             yield db
 
+    @contextlib.contextmanager
+    def beside_all(self) -> Iterator[Connection]:
+        """A bare transaction without a turn: for rows that no rule of the store concerns."""
+        self.check_open()
+        with translated(self.address), self._connection() as db, db.transaction():
+            yield db
+
     def carry_out(
         self,
         db: Connection,
