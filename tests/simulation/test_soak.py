@@ -14,7 +14,7 @@ ALWAYS_MET = {
     SAME, "ALL-3", "ALL-4", "HIS-1", "HIS-2", "SUB-1", "SUB-2", "SUB-3", "LEA-1", "LEA-2", "LEA-4",
     "LEA-6", "SET-1", "SET-2", "SET-7", "REN-1", "REC-1", "CAN-1", "RPL-1", "DEP-1", "DEP-4",
     "LIM-1", "LIM-2", "KEY-1", "SCH-7", "SCH-9", "QUE-4", "QUE-7", "RET-1", "MET-1", "MET-5",
-    "CAUSE",
+    "CAUSE", "OPE-1", "OPE-3", "OPE-5",
 }  # fmt: skip
 """What even a short soak must meet; a long one must meet everything."""
 

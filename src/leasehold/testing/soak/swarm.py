@@ -23,6 +23,7 @@ class Feature(StrEnum):
     IDEMPOTENCY = "idempotency"
     KEYS = "keys"
     LIMITS = "limits"
+    OPERATIONS = "operations"
     PEOPLE = "people"
     QUEUES = "queues"
     READS = "reads"
