@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from leasehold.core.rules.filter_orders import (
     CancelAll,
     DiscardAll,
@@ -9,7 +11,8 @@ from leasehold.core.rules.filter_orders import (
     ReplayAll,
     ReprioritizeAll,
 )
-from leasehold.core.rules.operations import OperationDraft
+from leasehold.core.rules.operations import OperationDraft, OperationState
+from leasehold.testing.soak.book import KnownOperation
 from leasehold.testing.soak.calls import Call, call
 from leasehold.testing.soak.swarm import Feature
 from leasehold.testing.soak.verbs.base import Scene, verb
@@ -33,9 +36,10 @@ def plan_operation(scene: Scene) -> Call:
 @verb("begin an operation", 6, Feature.OPERATIONS)
 def begin_operation(scene: Scene) -> Call | None:
     """What somebody has seen the numbers of, now or a while ago."""
-    if not scene.book.plans:
+    plans = [each.plan for each in scene.book.plans if each.jobs or scene.luck(0.1)]
+    if not plans:
         return None
-    plan = scene.random.choice(scene.book.plans[-3:]).plan
+    plan = scene.random.choice(plans[-3:])
     draft = OperationDraft(id=scene.book.new_operation_id(), plan=plan)
     return call("begin_operation", draft=draft, actor=ACTOR)
 
@@ -43,7 +47,8 @@ def begin_operation(scene: Scene) -> Call | None:
 @verb("advance an operation", 14, Feature.OPERATIONS)
 def advance_operation(scene: Scene) -> Call:
     limit = scene.random.choice((1, 2, 100))
-    return call("advance_operation", operation_id=_one(scene), limit=limit)
+    wanted = _one(scene, lambda each: each.last.state is OperationState.RUNNING)
+    return call("advance_operation", operation_id=wanted, limit=limit)
 
 
 @verb("stop an operation", 2, Feature.OPERATIONS)
@@ -53,7 +58,7 @@ def stop_operation(scene: Scene) -> Call:
 
 @verb("undo an operation", 5, Feature.OPERATIONS)
 def undo_operation(scene: Scene) -> Call:
-    draft = OperationDraft(id=scene.book.new_operation_id(), undoes=_one(scene))
+    draft = OperationDraft(id=scene.book.new_operation_id(), undoes=_one(scene, _can_be_undone))
     return call("begin_operation", draft=draft, actor=ACTOR)
 
 
@@ -62,9 +67,14 @@ def operations(scene: Scene) -> Call:  # noqa: ARG001 - every verb sees the scen
     return call("operations")
 
 
-def _one(scene: Scene) -> str:
-    """One of the latest operations; now and then one that never was."""
-    known = list(scene.book.operations)[-4:]
-    if not known or scene.luck(0.05):
+def _can_be_undone(known: KnownOperation) -> bool:
+    return known.last.can_be_undone and known.undone_by is None
+
+
+def _one(scene: Scene, wanted: Callable[[KnownOperation], bool] = lambda _: True) -> str:
+    """Mostly an operation of which there is something to ask; now and then any, or none at all."""
+    known = scene.book.operations
+    fitting = [name for name, each in known.items() if wanted(each) or scene.luck(0.1)]
+    if not fitting or scene.luck(0.05):
         return "no-such-operation"
-    return scene.random.choice(known)
+    return scene.random.choice(fitting)
