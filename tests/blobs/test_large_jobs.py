@@ -226,7 +226,7 @@ def test_neither_is_read_or_written_in_an_event_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads: set[str] = set()
-    fetch, put = Blobs.fetch, Blobs._put
+    fetch, put = Blobs.fetch, Blobs.put
 
     def note_fetch(blobs: Blobs, document: bytes) -> tuple[bytes, str]:
         threads.add(threading.current_thread().name)
@@ -237,7 +237,7 @@ def test_neither_is_read_or_written_in_an_event_loop(
         return put(blobs, *args)
 
     monkeypatch.setattr(Blobs, "fetch", note_fetch)
-    monkeypatch.setattr(Blobs, "_put", note_put)
+    monkeypatch.setattr(Blobs, "put", note_put)
 
     async def main() -> None:
         async with AsyncTaskQueue(tmp_path / "jobs.db", num_workers=1) as queue:

@@ -34,17 +34,18 @@ _ROLES: Final[dict[tuple[Role, ...], str]] = {
     LOOKING: """
         now describe hints settings get position graph search count find_ids attempts history log
         history_page log_page stats queues list_queues queue_info key_info metrics series daily
-        timeline archived search_archive
+        timeline archived search_archive get_blob
     """,
     ("producer",): "submit submit_once",
     ("producer", "operator"): "cancel reprioritize",
+    ("producer", "consumer", "operator"): "put_blob",
     ("consumer",): """
         exchange exchange_once renew report_progress append_log tell enter_worker leave_worker
     """,
-    ("consumer", "operator"): "recover promote fire_schedules prune cleanups",
+    ("consumer", "operator"): "recover promote fire_schedules prune cleanups pin",
     ("consumer", "operator", "observer"): "workers",
     ("operator", "observer"): """
-        operations operation
+        pins operations operation
         stuck check changes failures worker_totals lifetimes schedules get_schedule
     """,
     ("operator",): """
@@ -52,7 +53,7 @@ _ROLES: Final[dict[tuple[Role, ...], str]] = {
         stop_operation
         create_queue update_queue set_queue_state purge_queue delete_queue
         set_schedule remove_schedule pause_schedule run_schedule
-        set_setting unset_setting
+        set_setting unset_setting unpin
     """,
     ("admin",): """
         tokens find_token create_token revoke_token audit_log audit_page end_session is_session_over
@@ -66,7 +67,7 @@ _HARMLESS: Final = frozenset(
 )
 """About no queue in particular, and nothing that a token for some queues may not know or do."""
 
-_WHOLE_STORE: Final = frozenset(["graph", "set_setting", "unset_setting"])
+_WHOLE_STORE: Final = frozenset(["graph", "set_setting", "unset_setting", "pin", "unpin"])
 """Never for a token with a scope, although an argument could be taken for one of `_SCOPED`."""
 
 _HIDDEN: Final = "\x01"
@@ -87,6 +88,9 @@ def allowed(store: Store, caller: Caller, verb: str, given: Arguments) -> Argume
             arguments["drafts"] = [_by(caller, each) for each in arguments["drafts"]]
         if verb == "prune" and not _is_daily(arguments):
             # A worker sees to it that the daily clean-up is made; what else goes is an order.
+            caller.check_role(("operator",))
+        if verb == "pin" and arguments["kind"] != "deploy":
+            # A worker marks its own version; what else is pinned is an order.
             caller.check_role(("operator",))
     for draft in _drafts_in(arguments):
         caller.check_task(draft.task)

@@ -28,6 +28,7 @@ from leasehold.core.model.status import Event, Status
 from leasehold.core.rules.messages import refused_as_stale
 from leasehold.core.rules.replies import check_request_id
 from leasehold.errors import InvalidRequestError, LeaseholdError, LeaseLostError
+from leasehold.service.blob_calls import BLOB_VERBS, BlobCalls
 from leasehold.service.caller import Caller
 from leasehold.service.hints import HintLine
 from leasehold.service.lease_secret import LeaseSecrets
@@ -44,11 +45,14 @@ class StoreCalls:
         self._secrets = secrets
         self._hints = hints
         self._blobs = blobs
+        self._blob_calls = BlobCalls(store, secrets, blobs)
 
     def call(self, verb: Verb, caller: Caller, body: bytes) -> bytes:
         """Carry out a verb, but for `hints`."""
         asked = arguments_of(verb, caller, body)
         secrets: list[str] = asked.pop("lease_secrets")
+        if verb.name in BLOB_VERBS:
+            return encode(self._blob_calls.call(verb.name, caller, asked, secrets))
         arguments = allowed(self._store, caller, verb.name, asked)
         if "request_id" in arguments:
             check_request_id(arguments["request_id"])

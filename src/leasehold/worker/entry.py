@@ -7,8 +7,8 @@ import socket
 from datetime import datetime
 
 from leasehold.core.model.records import WorkerInfo
-from leasehold.worker.loop import WorkerRules
 from leasehold.worker.task import COMMAND_TASK, TaskRegistry
+from leasehold.worker.worker_rules import WorkerRules
 
 
 def entry_of(worker: str, rules: WorkerRules, registry: TaskRegistry, now: datetime) -> WorkerInfo:

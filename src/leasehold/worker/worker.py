@@ -26,13 +26,7 @@ from leasehold.worker.inbox import Inbox, WorkerListener
 from leasehold.worker.inhand import InHand
 from leasehold.worker.joblines import JobLines
 from leasehold.worker.leases import LeaseManager
-from leasehold.worker.loop import (
-    STORE_IS_GONE,
-    STORE_RETRY_SECONDS_FIRST,
-    STORE_RETRY_SECONDS_MAX,
-    Loop,
-    WorkerRules,
-)
+from leasehold.worker.loop import Loop
 from leasehold.worker.measured import MeasuredLeases
 from leasehold.worker.prefetch import Prefetch
 from leasehold.worker.printed import begin_keeping, end_keeping
@@ -43,7 +37,13 @@ from leasehold.worker.statistics import WorkerStatistics
 from leasehold.worker.stopping import LAST_SECONDS, Stopping, StopReason, end_all
 from leasehold.worker.sweep import RecoverySweep
 from leasehold.worker.task import ExecutorKind, TaskRegistry
+from leasehold.worker.trouble import (
+    STORE_IS_GONE,
+    STORE_RETRY_SECONDS_FIRST,
+    STORE_RETRY_SECONDS_MAX,
+)
 from leasehold.worker.tuning import Tuning
+from leasehold.worker.worker_rules import WorkerRules
 
 logger = safe_logger("leasehold.worker")
 
@@ -106,6 +106,8 @@ class Worker:
             store,
             {name: value for name, value in given.items() if value is not None},
             self._follow,
+            self.id,
+            self.request_stop,
         )
         self._until_empty = until_empty
         self._rules = WorkerRules(
@@ -323,6 +325,7 @@ class Worker:
         self._tuning.look()
         entry = entry_of(self.id, self._rules, self._registry, self._env.now())
         life = self._store.register_worker(entry)
+        self._tuning.heeds_stops = True
         begin_keeping()
         setup = Setup(self.id, self._rules.slots, self._env, self._output_dir, life.lock_fd)
         self._thread = threading.Thread(

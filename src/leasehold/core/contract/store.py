@@ -74,6 +74,7 @@ from leasehold.core.contract.metrics_store import MetricsStore
 from leasehold.core.contract.operation_store import OperationStore
 from leasehold.core.contract.paged_store import PagedStore
 from leasehold.core.contract.people_store import PeopleStore
+from leasehold.core.contract.pin_store import PinStore
 from leasehold.core.contract.queue_rules import QueueRules
 from leasehold.core.contract.reading_store import ReadingStore
 from leasehold.core.contract.recovery_store import RecoveryStore
@@ -96,6 +97,7 @@ class Store(
     QueueRules,
     SettingsStore,
     TokenStore,
+    PinStore,
     MetricsStore,
     PagedStore,
     RetentionStore,
@@ -111,13 +113,13 @@ class Store(
     recovery in `core.contract.recovery_store`, orders of people in `core.contract.people_store`,
     reads in `core.contract.reading_store`, schedules in `core.contract.schedule_store`, queues and
     their rules in `core.contract.queue_rules`, settings in `core.contract.settings_store`, access
-    from other machines in `core.contract.token_store`, metrics in `core.contract.metrics_store`,
-    pages in `core.contract.paged_store`, clean-ups and the archive in
-    `core.contract.retention_store`, the change feed in `core.model.changes`, orders by filter in
-    `core.rules.filter_orders`, operations in `core.contract.operation_store`, repeated requests in
-    `core.rules.replies`. All of it can cross a network, but for what `core.contract.token_store`
-    keeps for the server itself; what only a store on this machine can do is in
-    `core.contract.local_store`.
+    from other machines in `core.contract.token_store`, pins in `core.contract.pin_store`, metrics
+    in `core.contract.metrics_store`, pages in `core.contract.paged_store`, clean-ups and the
+    archive in `core.contract.retention_store`, the change feed in `core.model.changes`, orders by
+    filter in `core.rules.filter_orders`, operations in `core.contract.operation_store`, repeated
+    requests in `core.rules.replies`. All of it can cross a network, but for what
+    `core.contract.token_store` keeps for the server itself; what only a store on this machine can
+    do is in `core.contract.local_store`.
     """
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:

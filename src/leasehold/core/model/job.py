@@ -18,21 +18,18 @@ from leasehold.core.model.draft_checks import (
 )
 from leasehold.core.model.limits import PAYLOAD_BYTES_MAX
 from leasehold.core.model.outcome import JobError
+from leasehold.core.model.plain_data import plain
 from leasehold.core.model.retry import RetryPolicy
 from leasehold.core.model.status import Event, Status
 from leasehold.errors import (
     IdempotencyConflictError,
     InvalidJobError,
-    PayloadError,
     PayloadTooLargeError,
 )
 
 DEFAULT_QUEUE: Final = "default"
 DEFAULT_MAX_RETRIES: Final = 3
 DEFAULT_LEASE_SECONDS: Final = 300.0
-
-LEFT_OUT: Final = "left out"
-"""The codec of a payload or a result that a search was asked to leave out."""
 
 MetadataValue = str | int | float | bool | None
 DependencyPolicy = Literal["cancel", "fail", "ignore"]
@@ -282,14 +279,14 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def payload(self) -> Any:
         """The payload as plain JSON data."""
-        return _plain(self.payload_data, self.codec, self.id, "payload")
+        return plain(self.payload_data, self.codec, self.id, "payload")
 
     @property
     def result(self) -> Any:
         """The result as plain JSON data; None while there is none."""
         if self.result_data is None:
             return None
-        return _plain(self.result_data, self.result_codec, self.id, "result")
+        return plain(self.result_data, self.result_codec, self.id, "result")
 
     @property
     def stdout_path(self) -> str | None:
@@ -382,24 +379,3 @@ class HistoryEvent(msgspec.Struct, frozen=True, kw_only=True):
     """Attempts spent after this event; it tells a replay that reset them from one that did not."""
     message: str = ""
     """What happened, for people."""
-
-
-def _plain(data: bytes, codec: str, job_id: str, what: str) -> Any:
-    if codec == LEFT_OUT:
-        raise PayloadError(f"the {what} of job {job_id} was left out of this search: get the job")
-    if codec == BLOB_CODEC:
-        raise PayloadError(
-            f"the {what} of job {job_id} is kept in a blob store: read it with queue.{what}_of(job)"
-        )
-    if codec == "pickle":
-        raise PayloadError(
-            f"the {what} of job {job_id} is a signed pickle: only a TaskQueue with its key reads it"
-        )
-    if codec != "json":
-        raise PayloadError(
-            f"the {what} of job {job_id} is encoded as {codec!r}, which nothing here reads"
-        )
-    try:
-        return msgspec.json.decode(data)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise PayloadError(f"the {what} of job {job_id} is no JSON: {error}") from None

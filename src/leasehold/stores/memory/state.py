@@ -15,6 +15,7 @@ import msgspec
 
 from leasehold.core.model.budget import LATE_AT_ONCE, LATE_LOOKED_AT_ONCE, SHOWN_AT_ONCE
 from leasehold.core.model.changes import ChangeKind
+from leasehold.core.model.pins import Pin
 from leasehold.core.model.records import AuditRecord, WorkerInfo
 from leasehold.core.model.retention import (
     CLEANUP_RECORDS_MAX,
@@ -95,6 +96,7 @@ class State:
         self.running: dict[str, Record] = {}
         self.finished = Finished()
         self.settings = SettingsInForce.of(0, {})
+        self.pins: dict[tuple[str, str], Pin] = {}
         self.tokens: dict[str, Token] = {}
         self.ended_sessions: dict[str, Sequence[str]] = {}
         """By the name of their token."""

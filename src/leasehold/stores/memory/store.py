@@ -20,6 +20,7 @@ from leasehold.stores.memory.verbs.holding import HoldingVerbs
 from leasehold.stores.memory.verbs.keeping import KeepingVerbs
 from leasehold.stores.memory.verbs.looking import LookingVerbs
 from leasehold.stores.memory.verbs.people import PeopleVerbs
+from leasehold.stores.memory.verbs.pins import PinVerbs
 from leasehold.stores.memory.verbs.producing import ProducingVerbs
 from leasehold.stores.memory.verbs.queues import QueueVerbs, ScheduleVerbs
 
@@ -36,6 +37,7 @@ class MemoryStore(
     ScheduleVerbs,
     SettingVerbs,
     TokenVerbs,
+    PinVerbs,
     KeepingVerbs,
 ):
     """Jobs in this process's memory: fast, ordered, and gone when the process ends.

@@ -37,13 +37,15 @@ from leasehold.errors import LeaseholdError, LeaseLostError
 from leasehold.stores.postgres.clauses import WithoutLocalVerbs
 from leasehold.stores.postgres.keeping import moving, pruning
 from leasehold.stores.postgres.keeping.archive import Archive
+from leasehold.stores.postgres.keeping.blobs import TableBlobs
 from leasehold.stores.postgres.leasing import held, registry, renew, sweep
 from leasehold.stores.postgres.leasing.exchange import exchange, exchange_once
 from leasehold.stores.postgres.leasing.held import HeldTransaction
 from leasehold.stores.postgres.leasing.people import Desk
 from leasehold.stores.postgres.leasing.recover import Holdings
 from leasehold.stores.postgres.leasing.state import Histories
-from leasehold.stores.postgres.reading import feed, inspection, read
+from leasehold.stores.postgres.reading import inspection, read
+from leasehold.stores.postgres.reading.feed import FEED
 from leasehold.stores.postgres.reading.looking import LookingDatabase
 from leasehold.stores.postgres.reading.metrics import Look
 from leasehold.stores.postgres.reading.tallies import Failures
@@ -58,6 +60,7 @@ from leasehold.stores.postgres.submitting.ended_dependents import Dependents
 from leasehold.stores.postgres.writing import application, own_connections
 from leasehold.stores.postgres.writing.database import Database
 from leasehold.stores.postgres.writing.step import Step
+from leasehold.stores.postgres.writing.turn import who_writes
 from leasehold.stores.tables.query import PlainReader
 from leasehold.stores.tables.store import TableStore
 from leasehold.stores.tables.tokens import Tokens
@@ -76,7 +79,7 @@ class PostgresStore(WithoutLocalVerbs, TableStore):
     _dependents = Dependents
     _operations = Operations
     _jobs = read
-    _feed = feed
+    _feed = FEED
     _graphs = graph
     _lanes = lanes
     _failures = Failures
@@ -93,6 +96,10 @@ class PostgresStore(WithoutLocalVerbs, TableStore):
         self._database = Database(url, env=env, accelerator=accelerator)
         replica = self._database.address.replica
         self._looking = None if replica is None else LookingDatabase(self._database, replica)
+
+    def blob_store(self) -> TableBlobs:
+        """Where its large payloads and results are, unless they are kept elsewhere."""
+        return TableBlobs(self._database)
 
     def __repr__(self) -> str:
         return f"PostgresStore({self._database.address.shown!r})"
@@ -233,6 +240,7 @@ class PostgresStore(WithoutLocalVerbs, TableStore):
         accelerator = self._database.accelerator
         with self._database.read() as db:
             described = inspection.describe(db, self._database.address)
+            described["writing"] = who_writes(self._database.turn.holders(db))
         return described if accelerator is None else {**described, **accelerator.describe()}
 
     def looking(self) -> PostgresStore:

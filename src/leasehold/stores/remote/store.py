@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any, Final
 
+from leasehold.core.contract.blob_calls import BlobCarrier
 from leasehold.core.contract.store import Store
 from leasehold.core.contract.wire import (
     VERBS,
@@ -33,6 +34,7 @@ from leasehold.core.rules.replies import check_request_id
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import (
     InvalidJobError,
+    InvalidPinError,
     InvalidTokenError,
     LeaseholdError,
     ScheduleNotFoundError,
@@ -54,7 +56,7 @@ _ONCE: Final = frozenset(
 
 
 class RemoteStore:
-    """A store behind a service; keeps `core.contract.store.Store`."""
+    """A store behind a service; keeps `core.contract.store.Store`, and is a `BlobCarrier`."""
 
     def __init__(self, url: str, *, env: Env = SYSTEM) -> None:
         self._env = env
@@ -204,6 +206,8 @@ def _encoded(verb: str, arguments: dict[str, Any]) -> bytes:
 
 
 _NOT_TEXT: Final[dict[str, type[LeaseholdError]]] = {
+    "pin": InvalidPinError,
+    "unpin": InvalidPinError,
     "create_token": InvalidTokenError,
     "revoke_token": TokenNotFoundError,
     "remove_schedule": ScheduleNotFoundError,
@@ -214,7 +218,7 @@ _NOT_TEXT: Final[dict[str, type[LeaseholdError]]] = {
 
 def _remote(verb: str) -> Callable[..., Any]:
     """The method for a verb: binds its arguments as the contract says, and sends them."""
-    method = getattr(Store, verb)
+    method = getattr(Store, verb, None) or getattr(BlobCarrier, verb)
     signature = inspect.signature(method)
 
     @wraps(method)
@@ -227,7 +231,7 @@ def _remote(verb: str) -> Callable[..., Any]:
 
 
 for _name in VERBS.keys() - vars(RemoteStore).keys():
-    if hasattr(Store, _name):
+    if hasattr(Store, _name) or hasattr(BlobCarrier, _name):
         setattr(RemoteStore, _name, _remote(_name))
 
 _STORES: Final[weakref.WeakSet[RemoteStore]] = weakref.WeakSet()

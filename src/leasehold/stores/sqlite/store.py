@@ -46,7 +46,8 @@ from leasehold.stores.sqlite.leasing.people import Desk
 from leasehold.stores.sqlite.leasing.recover import Holdings
 from leasehold.stores.sqlite.leasing.settle import exchange, exchange_once
 from leasehold.stores.sqlite.leasing.state import Histories
-from leasehold.stores.sqlite.reading import feed, inspection, read
+from leasehold.stores.sqlite.reading import inspection, read
+from leasehold.stores.sqlite.reading.feed import FEED
 from leasehold.stores.sqlite.reading.metrics import Look
 from leasehold.stores.sqlite.reading.tallies import Failures
 from leasehold.stores.sqlite.rules import schedules, settings
@@ -83,7 +84,7 @@ class SQLiteStore(TableStore):
     _dependents = Dependents
     _operations = TableOperations
     _jobs = read
-    _feed = feed
+    _feed = FEED
     _graphs = graph
     _lanes = gate
     _failures = Failures

@@ -66,7 +66,7 @@ Clause = tuple[str, tuple[Any, ...]]
 decode_metadata = msgspec.json.Decoder(dict[str, Any]).decode
 
 
-class Order(NamedTuple):
+class ArchiveOrder(NamedTuple):
     """An order of search. Rows stand in it in an index, of one task and of all."""
 
     columns: tuple[str, ...]
@@ -78,9 +78,9 @@ class Order(NamedTuple):
         return f"({', '.join(self.columns)}) < ({marks})", tuple(place)
 
 
-_LATEST: Final = Order(("day", "seq"))
+_LATEST: Final = ArchiveOrder(("day", "seq"))
 # The clause lets a database read along the index of run times, where only those stand that ran.
-_SLOWEST: Final = Order(("run_micros", "day", "seq"), (("run_micros >= 0", ()),))
+_SLOWEST: Final = ArchiveOrder(("run_micros", "day", "seq"), (("run_micros >= 0", ()),))
 
 
 class TableArchive(ABC):
@@ -122,7 +122,7 @@ class TableArchive(ABC):
         db: Connection,
         where: JobFilter,
         span: ArchiveSpan,
-        order: Order,
+        order: ArchiveOrder,
         limit: int,
         seen: Sequence[int] | None,
     ) -> list[ArchiveRow]:

@@ -8,6 +8,7 @@ from leasehold.stores.tables.verbs.holding import HoldingVerbs
 from leasehold.stores.tables.verbs.keeping import KeepingVerbs
 from leasehold.stores.tables.verbs.looking import LookingVerbs
 from leasehold.stores.tables.verbs.people import PeopleVerbs
+from leasehold.stores.tables.verbs.pins import PinVerbs
 from leasehold.stores.tables.verbs.queues import QueueVerbs, ScheduleVerbs
 
 
@@ -20,6 +21,7 @@ class TableStore(
     ScheduleVerbs,
     SettingVerbs,
     TokenVerbs,
+    PinVerbs,
     KeepingVerbs,
 ):
     """What a store says with its own classes and modules, it hands in as attributes."""

@@ -23,12 +23,13 @@ from leasehold.worker.hooks import Hooks
 from leasehold.worker.inbox import Inbox
 from leasehold.worker.inhand import InHand
 from leasehold.worker.leases import LeaseManager
-from leasehold.worker.loop import Loop, WorkerRules
+from leasehold.worker.loop import Loop
 from leasehold.worker.prefetch import Prefetch
 from leasehold.worker.run import Run
 from leasehold.worker.stopping import Stopping
 from leasehold.worker.sweep import RecoverySweep
 from leasehold.worker.task import ExecutorKind, TaskDefinition, TaskRegistry
+from leasehold.worker.worker_rules import WorkerRules
 
 POLL_SECONDS = 2.0
 STOP_SECONDS_MAX = 3.0

@@ -18,10 +18,12 @@ from leasehold.stores.postgres.leasing.ends import entry
 from leasehold.stores.postgres.leasing.state import Ending, Histories, JobState, remove
 from leasehold.stores.postgres.reading.read import read_jobs
 from leasehold.stores.postgres.rules.queues import QueueBook
+from leasehold.stores.postgres.server.connection import POSTGRES
 from leasehold.stores.postgres.submitting import inheritance, linking
 from leasehold.stores.postgres.submitting.ended_dependents import Dependents
 from leasehold.stores.postgres.writing.step import Step
 from leasehold.stores.tables import ended_dependents, places
+from leasehold.stores.tables.linking import replay_order, waits_again_for
 
 REQUEST_CANCEL: Final = "UPDATE running SET cancel_reason = $1 WHERE seq = $2"
 ALLOW_AGAIN: Final = "UPDATE job SET allowance = $1, start_by = NULL WHERE seq = $2"
@@ -74,7 +76,7 @@ class Desk(Histories):
         self._step.execute(ALLOW, (allowance, job.seq))
 
     def waits_again_for(self, handle: JobState, job: Job) -> list[int]:
-        return linking.waits_again_for(self._step, handle.seq, job)
+        return waits_again_for(self._step, handle.seq, job)
 
     def replay(self, job: JobState, replay: Replay, waits_for: Sequence[int]) -> None:
         step = self._step
@@ -112,7 +114,7 @@ class Desk(Histories):
         step.hints.ready = True
 
     def replay_order(self, job_ids: Sequence[str]) -> list[int]:
-        return linking.replay_order(self._step, job_ids)
+        return replay_order(self._step, POSTGRES, job_ids)
 
     def audit(self, actor: str, action: str, detail: dict[str, Any], count: int) -> None:
         self._end_all()

@@ -12,11 +12,11 @@ from leasehold.core.model.lease import SweepReport
 from leasehold.core.model.lives import Life
 from leasehold.stores.postgres.leasing import lease, recover
 from leasehold.stores.postgres.leasing.rebalance import rebalance
-from leasehold.stores.postgres.leasing.recover import Suspects
-from leasehold.stores.postgres.reading import feed
+from leasehold.stores.postgres.reading.feed import FEED
 from leasehold.stores.postgres.rules.queues import QueueBook
 from leasehold.stores.postgres.writing.database import Database
 from leasehold.stores.postgres.writing.step import Step
+from leasehold.stores.tables.held import Suspects
 from leasehold.stores.tables.queue_changes import QueueChanges
 
 
@@ -48,7 +48,7 @@ def _recover_some(
 
 def _tidy_up(step: Step) -> None:
     rebalance(step)
-    feed.end_if_unfollowed(step)
+    FEED.end_if_unfollowed(step)
 
 
 def _forget_workers(database: Database, lost: Suspects, step: Step) -> SweepReport:

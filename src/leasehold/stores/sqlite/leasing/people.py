@@ -20,9 +20,11 @@ from leasehold.stores.sqlite.leasing.state import Histories, JobState, remove
 from leasehold.stores.sqlite.reading.read import read_job
 from leasehold.stores.sqlite.rules.queues import QueueBook
 from leasehold.stores.sqlite.schema.job_row import problem_with
+from leasehold.stores.sqlite.schema.rows import SQLITE
 from leasehold.stores.sqlite.submitting import inheritance, linking
 from leasehold.stores.sqlite.submitting.ended_dependents import Dependents
 from leasehold.stores.tables import ended_dependents, places
+from leasehold.stores.tables.linking import replay_order, waits_again_for
 
 REQUEST_CANCEL: Final = "UPDATE running SET cancel_reason = ? WHERE seq = ?"
 ALLOW_AGAIN: Final = "UPDATE job SET allowance = ?, start_by = NULL WHERE seq = ?"
@@ -70,7 +72,7 @@ class Desk(Histories):
         self._step.execute(ALLOW, (allowance, job.seq))
 
     def waits_again_for(self, handle: JobState, job: Job) -> list[int]:
-        return linking.waits_again_for(self._step, handle.seq, job)
+        return waits_again_for(self._step, handle.seq, job)
 
     def replay(self, job: JobState, replay: Replay, waits_for: Sequence[int]) -> None:
         step = self._step
@@ -111,7 +113,7 @@ class Desk(Histories):
         step.hints.ready = True
 
     def replay_order(self, job_ids: Sequence[str]) -> list[int]:
-        return linking.replay_order(self._step, job_ids)
+        return replay_order(self._step, SQLITE, job_ids)
 
     def audit(self, actor: str, action: str, detail: dict[str, Any], count: int) -> None:
         self._step.audit(actor, action, count, detail)

@@ -15,6 +15,7 @@ import msgspec
 
 from leasehold.core.model.codes import DELETED_BY
 from leasehold.core.model.histogram import Measurements
+from leasehold.core.model.pins import Pin
 from leasehold.core.model.queue_config import QueueConfig, QueueState
 from leasehold.core.model.retention import CleanUpMode
 from leasehold.core.model.schedule import ScheduleDraft
@@ -175,6 +176,7 @@ _READERS: Final[dict[str, Callable[[Any], Any]]] = {
     "schedule": msgspec.json.Decoder(ScheduleDraft).decode,
     "config": msgspec.json.Decoder(QueueConfig).decode,
     "state": lambda data: QueueState(data.decode().partition(DELETED_BY)[0]),
+    "pin": msgspec.json.Decoder(Pin).decode,
     "token": msgspec.json.Decoder(Token).decode,
     "operation": msgspec.json.Decoder(Operation).decode,
     "part": msgspec.json.Decoder(Part).decode,

@@ -11,6 +11,7 @@ from leasehold.core.rules.settings_in_force import SettingsInForce
 from leasehold.core.rules.tokens import create_token, end_session, is_over, revoke_token
 from leasehold.stores.tables import setting_verbs
 from leasehold.stores.tables.database import TableDatabase
+from leasehold.stores.tables.pins import stops
 from leasehold.stores.tables.tokens import Tokens, TokenShelf, make_key
 
 
@@ -27,7 +28,7 @@ class SettingVerbs:
     _settings: SettingReading
 
     def settings(self) -> StoredSettings:
-        return self._database.look(lambda db: self._settings.load(db).stored({}))
+        return self._database.look(lambda db: self._settings.load(db).stored({}, stops(db)))
 
     def set_setting(self, name: str, value: SettingValue, *, actor: str) -> StoredSettings:
         return self._database.write(lambda step: setting_verbs.keep(step, name, value, actor))

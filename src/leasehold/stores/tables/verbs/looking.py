@@ -19,21 +19,13 @@ from leasehold.core.rules import history
 from leasehold.env import from_micros
 from leasehold.stores.tables import records
 from leasehold.stores.tables.database import TableDatabase
+from leasehold.stores.tables.feed import TableFeed
 from leasehold.stores.tables.history import JobHistory
 from leasehold.stores.tables.job_reading import JobReading
 from leasehold.stores.tables.query import Reader
 from leasehold.stores.tables.rebalance import LAGS
 from leasehold.stores.tables.statements import Connection
 from leasehold.stores.tables.stuck import stuck_jobs
-
-
-class ChangeReading(Protocol):
-    """A store's module `reading.feed`."""
-
-    def is_followed(self, db: Any, now: int, /) -> bool: ...
-    def follow(self, step: Any, /) -> bool: ...
-
-    def changes(self, db: Any, cursor: str | None, limit: int, /, *, was_kept: bool) -> Changes: ...
 
 
 class GraphReading(Protocol):
@@ -54,7 +46,7 @@ class LookingVerbs:
     _database: TableDatabase
     _reader: Callable[[Any], Reader]
     _jobs: JobReading
-    _feed: ChangeReading
+    _feed: TableFeed
     _graphs: GraphReading
     _lanes: LaneReading
 
