@@ -30,6 +30,7 @@ $(VENV)/rivals: $(VENV)/test
 	$(PYTHON) -m venv $@
 	$@/bin/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
 	$@/bin/python -m pip install --quiet --disable-pip-version-check --group rivals
+	! command -v npm || npm install --silent --prefix $@ bullmq ioredis graphile-worker
 	@touch $@
 
 run: $(VENV)/run        ## See it work: jobs run, retried, dead-lettered, counted, and served over HTTP

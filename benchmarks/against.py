@@ -21,7 +21,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from benchmarks.__main__ import fsync_millis
-from benchmarks.contest import CONTENDERS, ROOT, Contender, Fresh, kill, python_of
+from benchmarks.contest import CONTENDERS, RIVALS, Contender, Fresh, kill, program_of
 from benchmarks.page import write_page
 from benchmarks.places import Places
 
@@ -135,14 +135,19 @@ SCENARIOS: dict[str, Callable[[Fresh, Sizes], Figures]] = {
 
 
 def measured(
-    contender: Contender, python: str, places: Places, chosen: list[str], sizes: Sizes, folder: Path
+    contender: Contender,
+    program: str,
+    places: Places,
+    chosen: list[str],
+    sizes: Sizes,
+    folder: Path,
 ) -> Figures:
     """All figures of one contender; a scenario that fails says so, and the others go on."""
     found: Figures = {}
     for name in chosen:
         try:
             url = places.fresh(contender.place)
-            figures = SCENARIOS[name](Fresh(contender, python, url, folder / "effects"), sizes)
+            figures = SCENARIOS[name](Fresh(contender, program, url, folder / "effects"), sizes)
         except (RuntimeError, ValueError, OSError, subprocess.TimeoutExpired) as error:
             print(f"    {name}: {error}", flush=True)
             continue
@@ -167,7 +172,7 @@ def main() -> None:
     )
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # So that workers end with it, too.
-    own = ROOT / ".venv" / "rivals" / "bin" / "python"
+    own = RIVALS / "bin" / "python"
     rivals = options.rivals or (str(own) if own.exists() else None)
     rows: dict[str, Figures] = {}
     with ExitStack() as stack:
@@ -178,16 +183,16 @@ def main() -> None:
         print(head)
         places = Places(folder, stack)
         for contender in CONTENDERS:
-            python = python_of(contender, rivals)
+            program = program_of(contender, rivals)
             if options.only.lower() not in contender.name.lower():
                 continue
             print(f"{contender.name} ({contender.durability})", flush=True)
-            if python is None:
+            if program is None:
                 print("    not installed: make against")
                 continue
             chosen = options.scenario or [*SCENARIOS]
             sizes = Sizes(quick=options.quick)
-            rows[contender.name] = measured(contender, python, places, chosen, sizes, folder)
+            rows[contender.name] = measured(contender, program, places, chosen, sizes, folder)
     if options.json:
         Path(options.json).write_text(json.dumps({"machine": head, "rows": rows}, indent=1))
     if options.page:

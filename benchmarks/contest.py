@@ -8,6 +8,7 @@ not done by then is told as it stands.
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,6 +21,9 @@ from pathlib import Path
 from benchmarks.rivals.effects import RECORD, Effect, read
 
 ROOT = Path(__file__).parent.parent
+RIVALS = ROOT / ".venv" / "rivals"
+"""Where `make against` installs them."""
+NODE_RIVALS = Path(__file__).parent / "rivals" / "node"
 LIMIT_SECONDS = 120.0
 
 
@@ -34,6 +38,10 @@ class Contender:
     durability: str
     is_ours: bool = False
     url_suffix: str = ""
+
+    @property
+    def is_of_node(self) -> bool:
+        return self.module.startswith("node/")
 
 
 OURS = "leasehold_itself"
@@ -60,6 +68,9 @@ CONTENDERS = (
     Contender(
         "Procrastinate, PostgreSQL", "procrastinate_postgres", "postgres", "each write synced"
     ),
+    Contender("BullMQ, Redis", "node/bullmq", "redis", "none"),
+    Contender("BullMQ, durable Redis", "node/bullmq", "redis-aof", "each write synced"),
+    Contender("graphile-worker, PostgreSQL", "node/graphile", "postgres", "each write synced"),
     Contender("PgQueuer, PostgreSQL", "pgqueuer_postgres", "postgres", "each write synced"),
 )
 
@@ -67,8 +78,12 @@ CONTENDERS = (
 class Fresh:
     """A contender on a fresh, empty store, and the record of what its jobs did."""
 
-    def __init__(self, contender: Contender, python: str, url: str, effects: Path) -> None:
-        self._command = [python, "-m", "benchmarks.rivals.run", contender.module]
+    def __init__(self, contender: Contender, program: str, url: str, effects: Path) -> None:
+        if contender.is_of_node:
+            name = contender.module.removeprefix("node/")
+            self._command = [program, str(NODE_RIVALS / "run.cjs"), name]
+        else:
+            self._command = [program, "-m", "benchmarks.rivals.run", contender.module]
         self._effects = effects
         effects.unlink(missing_ok=True)
         self._environment = {
@@ -76,6 +91,7 @@ class Fresh:
             "BENCH_URL": url + contender.url_suffix,
             "BENCH_EFFECTS": str(effects),
             "PYTHONPATH": str(ROOT),
+            "NODE_PATH": os.environ.get("NODE_PATH") or str(RIVALS / "node_modules"),
         }
         self.has_bulk = self._call("set_up").strip() == "bulk"
 
@@ -155,6 +171,8 @@ def until(condition: Callable[[], bool]) -> bool:
     return True
 
 
-def python_of(contender: Contender, rivals: str | None) -> str | None:
+def program_of(contender: Contender, rivals: str | None) -> str | None:
     """The interpreter that has the contender; None if there is none."""
+    if contender.is_of_node:
+        return shutil.which("node")
     return sys.executable if contender.is_ours else rivals

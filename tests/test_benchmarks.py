@@ -9,8 +9,9 @@ import sys
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-from benchmarks import against, mixed, ours, page, raw
+from benchmarks import against, mixed, ours, page, raw, service, wire
 from benchmarks.contest import CONTENDERS, Fresh
+from benchmarks.served import served
 
 from leasehold.stores.sqlite import SQLiteStore
 
@@ -61,3 +62,12 @@ def test_the_page_is_made_of_figures() -> None:
     assert "submit, jobs/s: huey, SQLite;" in text  # It says where others win.
     drawn = ET.fromstring(page.chart(rows))
     assert len(drawn.findall("{http://www.w3.org/2000/svg}rect")) == 2
+
+
+def test_the_service_answers_what_is_measured(tmp_path: Path) -> None:
+    with served(str(tmp_path / "served.db")) as server:
+        for kind in (service._empty, service._submit, service._look):
+            assert wire.rate(server.port, kind(server), 2) > 0
+        assert wire.rate(server.port, service._submit(server), 4, connections=2) > 0
+        assert server.cpu_seconds() > 0
+        assert server.memory_bytes() > 0

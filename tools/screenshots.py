@@ -22,6 +22,8 @@ PICTURES: tuple[tuple[str, str, str, Any], ...] = (
     ("overview", ".?over=24h", "light", TALL),
     ("failure", "failures?by=new > a", "light", WIDE),
     ("job", "dead-letters > a", "dark", WIDE),
+    ("workflow", "workflows > a", "light", WIDE),
+    ("jobs", "jobs?q=status:dead,failed", "light", WIDE),
     ("phone", ".", "dark", PHONE),
 )
 """Name, page (after `>`, the first such link of a row is followed), colours and size."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from leasehold.core.model.key_limits import KeyInfo
     from leasehold.core.model.lease import Lease, Renewed, Settled
     from leasehold.core.model.outcome import Cancel, JobError, Retry, Snooze
+    from leasehold.core.model.pins import Pin
     from leasehold.core.model.queue_config import QueueConfig, QueueInfo, QueueState
     from leasehold.core.model.queue_retention import QueueRetention
     from leasehold.core.model.reason import Reason, ReasonKind
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
         ForbiddenError,
         IdempotencyConflictError,
         InvalidJobError,
+        InvalidPinError,
         InvalidQueueError,
         InvalidRequestError,
         InvalidRetentionError,
@@ -101,6 +103,7 @@ if TYPE_CHECKING:
         UnknownDependencyError,
         UnknownTaskError,
         UnsupportedError,
+        WorkerNotFoundError,
     )
     from leasehold.queue.facade import TaskQueue
     from leasehold.queue.handle import JobHandle
@@ -163,6 +166,7 @@ __all__ = [
     "PurgeAll",
     "Plan",
     "Operation",
+    "Pin",
     "OperationState",
     # Queues with rules.
     "QueueConfig",
@@ -231,10 +235,12 @@ __all__ = [
     "RequestTooLargeError",
     "UnauthenticatedError",
     "ForbiddenError",
+    "InvalidPinError",
     "InvalidTokenError",
     "TokenExistsError",
     "TokenNotFoundError",
     "OperationNotFoundError",
+    "WorkerNotFoundError",
     "UnknownTaskError",
     "JobFailedError",
     "JobCancelledError",
@@ -276,6 +282,7 @@ _HOMES: Final = {
         "ReplayAll",
         "ReprioritizeAll",
     ),
+    "leasehold.core.model.pins": ("Pin",),
     "leasehold.core.rules.operations": ("Operation", "OperationState", "Plan"),
     "leasehold.core.rules.metrics": ("DayPoint", "MinutePoint", "QueueMetrics"),
     "leasehold.core.rules.timeline": ("Timeline",),

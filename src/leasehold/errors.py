@@ -30,10 +30,12 @@
     │   └── RequestTooLargeError
     ├── UnauthenticatedError           a service was called without a token that is good
     ├── ForbiddenError                 the token does not allow this
+    ├── InvalidPinError                what was given cannot be pinned to a store
     ├── InvalidTokenError              what was given cannot be a token
     ├── TokenExistsError               a token of this name exists already
     ├── TokenNotFoundError
     ├── OperationNotFoundError
+    ├── WorkerNotFoundError            no worker of this id is registered
     ├── UnknownTaskError               no code is registered under the job's task name
     ├── JobFailedError                 raised by result(): the job is dead
     ├── JobCancelledError              raised by result(): the job was cancelled
@@ -251,6 +253,10 @@ class ForbiddenError(LeaseholdError, code="forbidden"):
     """Raised when a token does not allow what was asked; says which role or scope does."""
 
 
+class InvalidPinError(LeaseholdError, ValueError, code="invalid_pin"):
+    """Raised for a deploy mark, a view or a stop whose name or text cannot be one."""
+
+
 class InvalidTokenError(LeaseholdError, ValueError, code="invalid_token"):
     """Raised when a token cannot have such a name, role, scope or lifetime; says which and why."""
 
@@ -261,6 +267,10 @@ class TokenExistsError(LeaseholdError, code="token_exists"):
 
 class TokenNotFoundError(LeaseholdError, LookupError, code="token_not_found"):
     """Raised when no token has this name (any more)."""
+
+
+class WorkerNotFoundError(LeaseholdError, LookupError, code="worker_not_found"):
+    """Raised for a worker that is not in the registry: it has stopped, or its id is another."""
 
 
 class OperationNotFoundError(LeaseholdError, LookupError, code="operation_not_found"):

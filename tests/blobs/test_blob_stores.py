@@ -1,4 +1,4 @@
-"""The three kinds of blob store under one suite, and what is special about each."""
+"""The four kinds of blob store under one suite, and what is special about each."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -21,6 +22,7 @@ from leasehold.blobs.s3 import S3Blobs
 from leasehold.connect import Durability
 from leasehold.errors import BlobError, BlobUnavailableError, UnsupportedError
 from leasehold.testing.conformance.blobs import BlobStoreConformance, key_of
+from support.servers import Schemas
 
 
 class TestFolder(BlobStoreConformance):
@@ -82,6 +84,34 @@ class TestS3WithoutPrefix(TestS3):
     @pytest.fixture
     def blobs(self, new_bucket: Callable[[str], str]) -> BlobStore:
         return S3Blobs(new_bucket(""))
+
+
+class TestPostgres(BlobStoreConformance):
+    @pytest.fixture
+    def blobs(self, schemas: Schemas) -> Iterator[BlobStore]:
+        from leasehold.stores.postgres import PostgresStore
+
+        store = PostgresStore(url := schemas.lend())
+        yield store.blob_store()
+        store.close()
+        schemas.take_back(url)
+
+    @pytest.fixture
+    def unreachable(self, schemas: Schemas) -> BlobStore:
+        from leasehold.stores.postgres import PostgresStore
+
+        store = PostgresStore(url := schemas.lend())
+        store.close()
+        schemas.take_back(url)
+        return store.blob_store()
+
+    def test_a_blob_of_several_parts(self, blobs: BlobStore) -> None:
+        data = Random(7).randbytes(9_000_000)
+        blobs.put(key_of("long"), data)
+        assert blobs.get(key_of("long"), len(data) + 1) == data
+        assert blobs.get(key_of("long"), 5_000_000) == data[:5_000_000]
+        blobs.put(key_of("long"), b"short")
+        assert blobs.get(key_of("long"), len(data)) == b"short"
 
 
 class TestMemory(BlobStoreConformance):

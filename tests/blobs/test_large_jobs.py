@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -225,7 +226,7 @@ def test_neither_is_read_or_written_in_an_event_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads: set[str] = set()
-    fetch, put = Blobs.fetch, Blobs._put
+    fetch, put = Blobs.fetch, Blobs.put
 
     def note_fetch(blobs: Blobs, document: bytes) -> tuple[bytes, str]:
         threads.add(threading.current_thread().name)
@@ -236,7 +237,7 @@ def test_neither_is_read_or_written_in_an_event_loop(
         return put(blobs, *args)
 
     monkeypatch.setattr(Blobs, "fetch", note_fetch)
-    monkeypatch.setattr(Blobs, "_put", note_put)
+    monkeypatch.setattr(Blobs, "put", note_put)
 
     async def main() -> None:
         async with AsyncTaskQueue(tmp_path / "jobs.db", num_workers=1) as queue:
@@ -653,8 +654,12 @@ def test_a_reference_that_leads_elsewhere_is_never_followed(
         b'{"kind":"folder","key":"../secret","size":6,"sha256":'
         b'"2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b","codec":"json"}'
     )
-    queue.store.submit([Draft(id="one", task="t", payload=document, codec=BLOB_CODEC)])
+    with pytest.raises(InvalidJobError, match="not written for it"):
+        queue.store.submit([Draft(id="one", task="t", payload=document, codec=BLOB_CODEC)])
+    queue.store.submit([Draft(id="one", task="t", payload=b"1")])
     lease = queue.lease(wait=0)
     assert isinstance(lease, Lease)
+    # A row that somebody has changed.
+    forged = msgspec.structs.replace(lease, payload=document, codec=BLOB_CODEC)
     with pytest.raises(BlobDamagedError, match="impossible key"):
-        queue.arguments(lease)
+        queue.arguments(forged)

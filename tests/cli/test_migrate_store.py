@@ -30,7 +30,10 @@ def test_from_one_file_to_another_and_reopened(shell: Shell) -> None:
     refused = shell.run("enqueue", "--", "echo", "no")
     assert refused.code == Exit.STORE
     assert "was moved to" in refused.err
+    assert "was moved to" in shell.ok("status").err
+    assert "was moved to" in shell.run("doctor").out
     shell.ok("migrate-store", "--reopen", "--yes", "leasehold.db")
+    assert "was moved" not in shell.ok("status").err
     with TaskQueue(shell.folder / "leasehold.db", num_workers=0) as queue:
         queue.submit("t")
 

@@ -63,21 +63,23 @@ def test_a_revoked_token_ends_its_sessions_at_once(people: People) -> None:
 
 
 @pytest.mark.parametrize(
-    "change", ["digest", "over_at", "good_until", "signature", "a part", "nothing of it"]
+    "change",
+    ["digest", "session", "over_at", "good_until", "signature", "a part", "nothing of it"],
 )
 def test_a_forged_cookie_is_good_for_nothing(people: People, change: str) -> None:
     client = people.somebody("operator")
-    digest, over_at, good_until, signature = client.cookies[COOKIE].split(".")
+    digest, session, over_at, good_until, signature = client.cookies[COOKIE].split(".")
     forged = {
-        "digest": f"{'0' * 64}.{over_at}.{good_until}.{signature}",
-        "over_at": f"{digest}.{int(over_at) + 1}.{good_until}.{signature}",
-        "good_until": f"{digest}.{over_at}.{int(good_until) + 1}.{signature}",
-        "signature": f"{digest}.{over_at}.{good_until}.{'0' * 64}",
-        "a part": f"{digest}.{over_at}.{good_until}.{signature[:-1]}",
-        "nothing of it": "x",
+        "digest": ("0" * 64, session, over_at, good_until, signature),
+        "session": (digest, "0", over_at, good_until, signature),
+        "over_at": (digest, session, str(int(over_at) + 1), good_until, signature),
+        "good_until": (digest, session, over_at, str(int(good_until) + 1), signature),
+        "signature": (digest, session, over_at, good_until, "0" * 64),
+        "a part": (digest, session, over_at, good_until, signature[:-1]),
+        "nothing of it": ("x",),
     }
     nobody = people.nobody()
-    nobody.cookies.set(COOKIE, forged[change])
+    nobody.cookies.set(COOKIE, ".".join(forged[change]))
     assert nobody.get("queues").status_code == 303
 
 
@@ -115,6 +117,24 @@ def test_a_session_ends_with_the_log_out(people: People) -> None:
     client = people.somebody("operator")
     assert client.post("logout").headers["location"] == "login"
     assert client.get("queues").status_code == 303
+
+
+def test_a_log_out_ends_every_copy_of_the_cookie_in_every_process(people: People) -> None:
+    secret = people.service.token("operator")
+    client, elsewhere = people.nobody(), people.nobody()
+    for each in (client, elsewhere):
+        each.post("login", data={"token": secret})
+    copied = {COOKIE: client.cookies[COOKIE]}
+    other = dashboard(people.store)
+    assert asked(other, "/queues", copied).status_code == 200
+    client.post("logout")
+    assert asked(other, "/queues", copied).status_code == 303
+    thief = people.nobody()
+    thief.cookies.update(copied)
+    assert thief.get("queues").status_code == 303
+    assert thief.get("events").status_code == 401
+    assert thief.post("logout").headers["location"] == "login"
+    assert elsewhere.get("queues").status_code == 200, "another session of the same token"
 
 
 def test_an_observer_sees_all_but_the_audit_and_may_order_nothing(people: People) -> None:

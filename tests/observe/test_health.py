@@ -28,6 +28,7 @@ STORE = {
     "wal_bytes": 1024,
     "warning": None,
     "writing": [],
+    "seal": None,
     "redis": {"path": "redis://cache", "is_up": True, "problem": None, "evicted_keys": 0},
 }
 FULL = {"is_up": True, "evicted_keys": 1234, "used_bytes": 95, "max_bytes": 100}
@@ -121,6 +122,7 @@ def test_a_store_in_memory_has_no_disk() -> None:
         ("write_lock", "warning", "process 7 is busy for 6 s", facts({"writing": [held(6)]})),
         ("write_lock", "critical", "is busy for 60 s", facts({"writing": [held(60)]})),
         ("write_lock", "critical", "7 (stopped)", facts({"writing": [held(1, stopped=True)]})),
+        ("seal", "critical", "is being moved", facts({"seal": "it is being moved: run it again"})),
         ("redis", "warning", "refused", facts({"redis": {"path": "redis://cache", **AWAY}})),
         ("redis", "critical", "1,234 key", facts({"redis": {"path": "redis://cache", **FULL}})),
         ("clock", "warning", "3 s", facts(wall_clock=NOW - timedelta(seconds=3))),

@@ -17,6 +17,7 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
 from leasehold.blobs.blobs import Blobs
+from leasehold.blobs.place import BlobPlace
 from leasehold.connect import connect
 from leasehold.core.contract.store import Store
 from leasehold.core.model.tokens import Role, TokenDraft, digest_of, new_token_secret
@@ -94,6 +95,7 @@ def serving(
     grpc_port: int | None = None,
     beside: Callable[[Api], Sequence[BaseRoute]] = lambda _: (),
     wrap: Callable[[ASGIApp], ASGIApp] = lambda app: app,
+    blobs: BlobPlace = None,
 ) -> Iterator[Service]:
     """Serve a store until the block ends; over gRPC, too, on any port if that is 0.
 
@@ -105,7 +107,7 @@ def serving(
 
     def run() -> None:
         async def main() -> None:
-            api = Api(store, blobs=Blobs(store), insecure=insecure)
+            api = Api(store, blobs=Blobs(store, blobs), insecure=insecure)
             grpc_server = None
             if grpc_port is not None:
                 grpc_server = GrpcServer(api, GrpcAddress("127.0.0.1", grpc_port))

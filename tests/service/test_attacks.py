@@ -78,7 +78,7 @@ def test_a_token_for_one_queue_sees_and_touches_no_other(service: Service) -> No
     everybody = service.client("admin")
     foreign = submit(everybody, queue="theirs")
     scoped = service.client("producer", "consumer", "operator", queues=("ours",))
-    submit(scoped, queue="ours", id="ours-1")
+    submit(scoped, queue="ours", id="ours:1")
     assert scoped.post(JOBS, json={"task": "a", "queue": "theirs"}).status_code == 403
     assert scoped.post(JOBS, json={"task": "a"}).status_code == 403
     for path in ("", "/history", "/log", "/result", "/wait"):
@@ -88,7 +88,7 @@ def test_a_token_for_one_queue_sees_and_touches_no_other(service: Service) -> No
     ):  # fmt: skip
         assert scoped.post(f"{JOBS}/{foreign}{path}", json=body).status_code == 404
     assert scoped.delete(f"{JOBS}/{foreign}").status_code == 404
-    assert [each["id"] for each in scoped.get(JOBS).json()["jobs"]] == ["ours-1"]
+    assert [each["id"] for each in scoped.get(JOBS).json()["jobs"]] == ["ours:1"]
     assert scoped.get(JOBS, params={"queue": "theirs"}).status_code == 403
     order = {"order": {"type": "cancel"}, "where": {"ids": [foreign]}}
     assert scoped.post("/api/v1/orders", json=order).json()["changed"] == 0

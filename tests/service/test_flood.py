@@ -1,14 +1,23 @@
-"""Silent and slow connections, more than the server bears with: who behaves well is served.
+"""Silent and slow connections, and more calls than the server bears with: others are served.
 
 `benchmarks/flood.py` is the same with 2,000 connections, and measures.
 """
 
 from __future__ import annotations
 
+import socket
+
+import pytest
 from benchmarks.flood import ask, flooded
 
+from leasehold.connect import connect
+from leasehold.core.contract.wire import VERBS, encode
+from leasehold.service.grpc import server as grpc_server
 from leasehold.service.server import SILENT_CONNECTIONS_MAX, BoundedProtocol
-from service.conftest import WAIT, Service
+from leasehold.stores.remote import address
+from leasehold.stores.remote.carrying import FailedError
+from leasehold.stores.remote.channels import Channels
+from service.conftest import WAIT, Service, serving
 
 
 def test_a_client_is_served_in_a_flood(memory_service: Service) -> None:
@@ -18,3 +27,34 @@ def test_a_client_is_served_in_a_flood(memory_service: Service) -> None:
         assert flood.is_full.wait(WAIT)
         assert len(ask("127.0.0.1", memory_service.port, token, 50)) == 50
         assert len(BoundedProtocol.silent) <= SILENT_CONNECTIONS_MAX + 1
+
+
+def test_calls_beyond_the_limit_are_refused_over_grpc(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grpc_server, "CONNECTIONS_MAX", 4)
+    store = connect("memory://")
+    with serving(store, insecure=True, grpc_port=0) as service:
+        channels = Channels(address.parse(service.grpc_url))
+        silent = [
+            socket.create_connection(("127.0.0.1", int(service.grpc_url.rpartition(":")[2])))
+            for _ in range(50)
+        ]
+        assert channels.call(0, "now", encode({}))  # whoever says nothing hinders nobody
+        cursor = VERBS["hints"].answer.decode(channels.call(0, "hints", encode({}))).cursor
+        wait = encode({"cursor": cursor, "wait_seconds": 20.0})
+        waiting = [channels.begin(0, "hints", wait)[1] for _ in range(4)]
+        refused = None
+        while refused is None:
+            try:
+                channels.call(0, "now", encode({}))
+            except FailedError as error:
+                refused = error
+        assert not refused.was_sent
+        for call in waiting:
+            call.cancel()
+        remote = connect(f"{service.grpc_url}?retry_seconds={WAIT:g}")
+        assert remote.queues() == []  # it asks again until there is room
+        remote.close()
+        channels.close()
+        for each in silent:
+            each.close()
+    store.close()

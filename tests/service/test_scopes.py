@@ -35,10 +35,10 @@ def test_nothing_depends_on_a_job_out_of_sight(service: Service) -> None:
     submit(service.client("producer"), id="theirs", queue="theirs")
     scoped = service.client("producer", queues=("mine",))
     # In the same words as where there is no such job.
-    hidden = told(scoped.post(JOBS, json=draft("x", "theirs")), "theirs")
-    assert hidden == told(scoped.post(JOBS, json=draft("x", "nobody")), "nobody")
+    hidden = told(scoped.post(JOBS, json=draft("mine:x", "theirs")), "theirs")
+    assert hidden == told(scoped.post(JOBS, json=draft("mine:x", "nobody")), "nobody")
     assert hidden[:2] == (422, "unknown_dependency")
-    assert service.store.get("x") is None
+    assert service.store.get("mine:x") is None
 
 
 def test_a_part_of_a_batch_may_depend_on_what_is_in_sight(service: Service) -> None:
@@ -56,15 +56,15 @@ def test_a_part_of_a_batch_may_depend_on_what_is_in_sight(service: Service) -> N
         failed = [(each["index"], each["error"]["message"]) for each in answer["failed"]]
         return [each["index"] for each in answer["successful"]], failed
 
-    stored, failed = partly("theirs", "a")
+    stored, failed = partly("theirs", "mine:a")
     assert stored == [2, 3]
-    stored_too, failed_too = partly("nobody", "b")
-    words = [text.replace("job b", "job a").replace("b1", "a1") for _, text in failed_too]
+    stored_too, failed_too = partly("nobody", "mine:b")
+    words = [text.replace("mine:b", "mine:a") for _, text in failed_too]
     assert [text.replace("theirs", "nobody") for _, text in failed] == words
     assert stored_too == stored
-    whole = {"jobs": [draft("c1"), draft("c2", "theirs")]}
+    whole = {"jobs": [draft("mine:c1"), draft("mine:c2", "theirs")]}
     assert scoped.post(f"{JOBS}/batch", json=whole).status_code == 422
-    assert service.store.get("c1") is None
+    assert service.store.get("mine:c1") is None
 
 
 def test_dependents_out_of_sight_are_not_told(service: Service) -> None:

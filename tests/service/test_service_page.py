@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from leasehold.cli.serve import serve
 from service.conftest import Service
 
 PAGE = (Path(__file__).parent.parent.parent / "docs/service.md").read_text(encoding="utf-8")
@@ -31,3 +32,13 @@ def test_the_examples_work(service: Service) -> None:
     assert done.returncode == 0, done
     assert '"result":{"sent":true}' in done.stdout
     assert service.store.stats().completed == 1
+
+
+@pytest.mark.parametrize("page", ["service.md", "deploying.md", "blobs.md"])
+def test_every_option_of_serve_exists(page: str) -> None:
+    text = (Path(__file__).parent.parent.parent / "docs" / page).read_text(encoding="utf-8")
+    shown = re.findall(r"\bserve\b((?: \\\n|[^\n`])*)", text)
+    known = {option for each in serve.params for option in each.opts} | {"--store"}
+    told = {option for line in shown for option in re.findall(r"--[a-z-]+", line)}
+    assert told
+    assert told <= known

@@ -69,6 +69,7 @@ DOCUMENTS: Final = {
     "queue.config": ("broken document",),
     "queue.state": ("text",),
     "setting.value": ("broken document", "text"),
+    "pin.document": ("broken document", "document"),
     "token.document": ("broken document", "document"),
     "operation.document": ("broken document", "document"),
     "operation_part.document": ("broken document", "document"),

@@ -114,6 +114,7 @@ def told(store: Any) -> dict[str, Any]:
         "schedules": store.schedules(),
         "settings": store.settings(),
         "tokens": store.tokens(),
+        "pins": store.pins("deploy"),
         "archive": store.search_archive(JobFilter()),
         "cleanups": store.cleanups(),
         "audit": [each for each in store.audit_log() if each.action != "migrate_store"],
@@ -244,7 +245,7 @@ class CutRows:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._rows, name)
-        if name not in ("set_seal", "add", "take_over"):
+        if name not in ("change_seal", "add", "take_over"):
             return found
 
         def write(*given: Any, **named: Any) -> Any:
@@ -273,17 +274,79 @@ def test_cut_short_before_and_after_every_write_it_goes_on(
     monkeypatch.setattr(moving, "ROWS_AT_ONCE", 7)
     before, target = told(full), make(kind)
     for cuts in range(1, 500):
-        # One write is made again by each try; then it is cut after a new one, or before the next.
-        fuse = [min(cuts, 2 + 2 * writes + cuts % 2)]
+        # Each try takes up both seals, then it is cut after a new write, or before the next, or
+        # after that. (The last two writes are made in one try, or the last one never.)
+        fuse = [min(cuts, 4 + 2 * writes + cuts % 3)]
         try:
             move(CutStore(full, fuse), CutStore(target, fuse), env)
             break
         except Cut:
             continue
         except StoreMovedError:
-            break  # It was cut short after the last write but one, or the last.
-    assert cuts > 40 // writes
+            break  # It was cut short after the last write.
+    assert cuts > 30 // writes
     assert told(target) == before
+
+
+@pytest.mark.parametrize(("kind", "phase"), [("sqlite", "copy"), ("postgres", "verify")])
+def test_of_two_runs_at_once_one_is_refused(
+    full: SQLiteStore, make: Make, env: Env, kind: str, phase: str
+) -> None:
+    """Whichever is later goes on, and the one it overtook writes nothing more."""
+    before, target = told(full), make(kind)
+    done: list[Moved] = []
+
+    def overtake(now: str, table: str, rows: int) -> None:  # its own names
+        if now == phase and not done:
+            done.append(move(full, target, env))
+
+    with pytest.raises(StoreMovedError, match=r"(?i)another .*migrate-store.* this one stops here"):
+        move(full, target, env, progress=overtake)
+    assert done
+    assert told(target) == before
+    with pytest.raises(StoreMovedError, match="was moved to"):
+        full.submit([Draft(id="no", task="t")])
+    assert target.submit([Draft(id="yes", task="t")])
+
+
+def test_two_sources_do_not_mix_in_one_target(
+    full: SQLiteStore, make: Make, env: Env, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other, target = make("sqlite"), make("postgres")
+    other.submit([Draft(id="theirs", task="t")])
+    seal_source = moving._seal_source
+    first: list[None] = []
+
+    def slowly(*given: Any) -> int:
+        """Between its look at the target and its seal there, another move of it begins."""
+        if not first:
+            first.append(None)
+            fuse = [8]
+            with pytest.raises(Cut):
+                move(CutStore(full, fuse), CutStore(target, fuse), env)
+        return seal_source(*given)
+
+    monkeypatch.setattr(moving, "_seal_source", slowly)
+    with pytest.raises(StoreMovedError, match="is being filled from"):
+        move(other, target, env)
+    other.submit([Draft(id="goes on", task="t")])
+    move(full, target, env)
+    assert target.get("theirs") is None
+
+
+def test_a_move_that_is_given_up_while_it_runs_does_not_go_on(
+    full: SQLiteStore, make: Make, env: Env
+) -> None:
+    target = make("postgres")
+
+    def give_up(phase: str, table: str, rows: int) -> None:  # its own names
+        moving.reopen(full)
+
+    with pytest.raises(StoreMovedError, match="given it up with --reopen"):
+        move(full, target, env, progress=give_up)
+    full.submit([Draft(id="goes on", task="t")])
+    with pytest.raises(StoreMovedError, match="is being filled"):
+        target.submit([Draft(id="no", task="t")])
 
 
 def test_killed_it_goes_on(full: SQLiteStore, make: Make, tmp_path: Path, env: Env) -> None:
@@ -294,7 +357,8 @@ def test_killed_it_goes_on(full: SQLiteStore, make: Make, tmp_path: Path, env: E
     command = [sys.executable, str(script), str(path), target.address(), "25"]
     assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
     again = SQLiteStore(path, env=env, durability="normal")
-    assert again.row_store().seal() is not None
+    assert "is being moved to" in again.describe()["seal"]
+    assert "is being filled from" in target.describe()["seal"]
     move(again, target, env)
     again.close()
     assert told(target)["jobs"] == before["jobs"]

@@ -327,7 +327,7 @@ def test_the_primary_key_drives_leases_and_settlements(
 
 def test_a_write_that_waits_too_long_is_refused(url: str) -> None:
     with closing(PostgresStore(f"{url}&lock_timeout_seconds=0.2")) as store:
-        turn = store._database._turn
+        turn = store._database.turn.key
         with psycopg.connect(url.partition("&schema")[0]) as db:
             db.execute(b"SELECT pg_advisory_lock(%s)", (turn,))
             with pytest.raises(StoreBusyError, match="nothing was written"):

@@ -16,7 +16,7 @@ from leasehold.core.model.retention import RetentionPolicy, Scope
 from leasehold.core.model.status import Status
 from leasehold.env import Env, ManualClock
 from leasehold.stores.sqlite import SQLiteStore
-from leasehold.stores.sqlite.keeping import finding
+from leasehold.stores.tables import finding as walking
 
 FORCE = Scope(force=True)
 SHORT = RetentionPolicy(completed_seconds=60, cancelled_seconds=60)
@@ -79,8 +79,8 @@ def test_what_a_queue_keeps_is_read_past_in_reads_of_bounded_length(
     submit(store, "default", 10)
     complete_all(store, "long", "default")
     clock.advance(60)
-    monkeypatch.setattr(finding, "WALKED_AT_ONCE", 11)
-    monkeypatch.setattr(finding, "WALKED_PER_CALL", 22)
+    monkeypatch.setattr(walking, "WALKED_AT_ONCE", 11)
+    monkeypatch.setattr(walking, "WALKED_PER_CALL", 22)
     run = store.prune(SHORT, scope=FORCE, actor="me").run
     reports = [store.prune(SHORT, run=run, scope=FORCE, actor="me") for _ in range(4)]
     # Sixty rows are looked at by 22 a call; the last eight of those that go are in the third.
@@ -92,8 +92,8 @@ def test_what_a_queue_keeps_is_read_past_in_reads_of_bounded_length(
 def test_many_that_ended_at_one_moment_are_walked_past(
     store: SQLiteStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, limit: int
 ) -> None:
-    monkeypatch.setattr(finding, "WALKED_AT_ONCE", 3)
-    monkeypatch.setattr(finding, "WALKED_PER_CALL", 3)
+    monkeypatch.setattr(walking, "WALKED_AT_ONCE", 3)
+    monkeypatch.setattr(walking, "WALKED_PER_CALL", 3)
     store.create_queue("long", LONG, actor="me")
     for queue in ("one", "long", "two"):
         store.cancel(submit(store, queue, 10), reason="", actor="me")

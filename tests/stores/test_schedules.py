@@ -19,9 +19,9 @@ from leasehold.errors import InvalidScheduleError, StoreFullError
 from leasehold.stores.memory import MemoryStore
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.disk.files import StoreFiles
-from leasehold.stores.sqlite.rules import schedules
 from leasehold.stores.sqlite.schema import schedule_row
 from leasehold.stores.sqlite.writing.step import Step
+from leasehold.stores.tables import schedules
 
 PING = ScheduleDraft(name="ping", timing=Every(60), job=Draft(id="ping", task="work"))
 PONG = ScheduleDraft(name="pong", timing=Every(60), job=Draft(id="pong", task="work"))

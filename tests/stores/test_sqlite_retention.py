@@ -17,6 +17,7 @@ from leasehold.core.model.status import Status
 from leasehold.env import Env, ManualClock, to_micros
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.keeping import finding, removing
+from leasehold.stores.tables import finding as walking
 
 FORCE = Scope(force=True)
 WALK = {
@@ -117,8 +118,8 @@ def test_what_is_too_young_is_not_even_looked_at(
     clock.advance(8 * 24 * 3600)
     submit(store, 50, "young")
     settle_all(store)
-    monkeypatch.setattr(finding, "WALKED_AT_ONCE", 11)
-    monkeypatch.setattr(finding, "WALKED_PER_CALL", 11)
+    monkeypatch.setattr(walking, "WALKED_AT_ONCE", 11)
+    monkeypatch.setattr(walking, "WALKED_PER_CALL", 11)
     run = store.prune(scope=FORCE, actor="me").run
     assert store.prune(run=run, scope=FORCE, actor="me").completed == 10
     # One read of eleven rows saw all there was to see.
@@ -130,8 +131,8 @@ def test_what_is_too_young_is_not_even_looked_at(
 def test_it_walks_past_what_stays(
     store: SQLiteStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, limit: int
 ) -> None:
-    monkeypatch.setattr(finding, "WALKED_AT_ONCE", 3)
-    monkeypatch.setattr(finding, "WALKED_PER_CALL", 6)
+    monkeypatch.setattr(walking, "WALKED_AT_ONCE", 3)
+    monkeypatch.setattr(walking, "WALKED_PER_CALL", 6)
     submit(store, 20, "waiting", delay_seconds=10**7)
     for round_number in range(3):
         submit(store, 5, f"done-{round_number}")

@@ -71,6 +71,7 @@ def make_everything(path: Path, clock: ManualClock) -> None:
         "other", QueueConfig(rate_per_second=1, max_depth=100, aging_factor=60.0), actor="me"
     )
     store.set_setting("max_retries", 2, actor="me")
+    store.pin("deploy", "v1", "first", actor="me")
     store.create_token(TokenDraft(name="ann", roles=("admin",)), "digest", actor="me")
     store.signing_key()
     store.submit([Draft(id="planned", task="t", queue="other")])

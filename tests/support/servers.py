@@ -200,7 +200,8 @@ class Schemas:
     """
 
     def __init__(self, url: str, prefix: str) -> None:
-        self._url = url
+        self.url = url
+        """Of the server itself."""
         self._prefix = prefix
         self._made = 0
         self._free: list[str] = []
@@ -211,7 +212,7 @@ class Schemas:
         if self._free:
             return self._free.pop()
         self._made += 1
-        return f"{self._url}{'&' if '?' in self._url else '?'}schema={self._prefix}_{self._made}"
+        return f"{self.url}{'&' if '?' in self.url else '?'}schema={self._prefix}_{self._made}"
 
     def open_pool(self, address: Address) -> LentPool:
         """Connections that are kept when the store closes them."""

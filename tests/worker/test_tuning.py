@@ -7,12 +7,16 @@ from collections.abc import Callable
 
 import pytest
 
+from leasehold.core.model.lease import Consumer, LeaseRequest
 from leasehold.core.model.retention import PruneReport
 from leasehold.core.model.settings import StoredSettings
 from leasehold.core.model.status import Event, Status
 from leasehold.env import Env, ManualClock
+from leasehold.errors import UnsupportedError, WorkerNotFoundError
+from leasehold.queue.upkeep import Upkeep
 from leasehold.worker.heartbeat import Heartbeat
 from leasehold.worker.pruner import Pruner
+from leasehold.worker.stopping import StopReason
 from leasehold.worker.tuning import Tuning
 from leasehold.worker.worker import Worker
 from support.workers import PATIENCE_SECONDS, MoodyStore, Tasks, submit_to
@@ -117,6 +121,39 @@ def test_a_worker_without_a_free_slot_hears_of_it_with_its_heartbeat(
     put(store, "sweep_interval", 0.1)
     many_more(store, "recover")
     go.set()
+
+
+def test_a_worker_stops_when_the_store_says_so(store: CountingStore, start_worker: Start) -> None:
+    worker, other = start_worker(), start_worker()
+    Upkeep(store, "me").stop_worker(worker.id)
+    assert worker.wait(PATIENCE_SECONDS) is StopReason.STOPPED
+    assert other.is_running
+    assert [each.id for each in store.workers()] == [other.id]
+
+
+def test_a_stop_was_meant_for_the_worker_that_there_was(
+    store: CountingStore, start_worker: Start
+) -> None:
+    first = start_worker(worker_id="the-one")
+    Upkeep(store, "me").stop_worker("the-one")
+    assert first.wait(PATIENCE_SECONDS) is StopReason.STOPPED
+    second = start_worker(worker_id="the-one")
+    put(store, "poll_interval", 0.01)
+    many_more(store, "exchange")
+    assert second.is_running
+    Upkeep(store, "me").stop_worker("the-one")
+    assert second.wait(PATIENCE_SECONDS) is StopReason.STOPPED
+
+
+def test_only_a_worker_that_is_there_and_listens_can_be_asked_to_stop(
+    store: CountingStore,
+) -> None:
+    with pytest.raises(WorkerNotFoundError, match="nobody"):
+        Upkeep(store, "me").stop_worker("nobody")
+    consumer = Consumer(queues=("default",), host="here", pid=1)
+    store.exchange(request=LeaseRequest(worker="loop", queues=("default",), consumer=consumer))
+    with pytest.raises(UnsupportedError, match="loop of its own"):
+        Upkeep(store, "me").stop_worker("loop")
 
 
 def test_what_it_was_given_in_code_stays(store: CountingStore, start_worker: Start) -> None:

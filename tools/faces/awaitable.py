@@ -254,7 +254,7 @@ class AsyncQueueCalls(Awaited):
     """What of an `AsyncTaskQueue` is derived from `TaskQueue`."""
 ''',
     inside="self.queue",
-    derived_from=(*blocking.PARTS, ("facade.py", "TaskQueue")),
+    derived_from=(*blocking.PARTS, ("life.py", "QueueLife"), ("facade.py", "TaskQueue")),
     bodies={
         "submit": "return AsyncJobHandle(\n"
         "    await self.queue.asubmit(func, *args, **kwargs), self._bridge\n)",

@@ -44,6 +44,7 @@ from leasehold.core.model.key_limits import KeyInfo
 from leasehold.core.model.lease import Lease, Renewed, Settled, StuckJob, SweepReport
 from leasehold.core.model.outcome import JobError
 from leasehold.core.model.pages import AuditPage, HistoryPage, LogPage
+from leasehold.core.model.pins import Pin
 from leasehold.core.model.queue_config import QueueConfig, QueueInfo
 from leasehold.core.model.reason import Reason
 from leasehold.core.model.records import AuditRecord, WorkerInfo, WorkerTotals
@@ -64,9 +65,10 @@ from leasehold.queue.archive import Archive
 from leasehold.queue.awaiting import Bridge, wait_for_leases
 from leasehold.queue.consumer import WAIT_SECONDS
 from leasehold.queue.deadletters import DeadLetters
-from leasehold.queue.facade import SHUTDOWN_SECONDS, TaskQueue
+from leasehold.queue.facade import TaskQueue
 from leasehold.queue.filters import FilterFields
 from leasehold.queue.handle import JobHandle
+from leasehold.queue.life import SHUTDOWN_SECONDS
 from leasehold.queue.operations import SAMPLES, Operations
 from leasehold.queue.options import JobOptions, JobRef, NewJob, RetryLike
 from leasehold.queue.orders import Answer
@@ -759,6 +761,10 @@ class AsyncQueueCalls(Awaited):
         """
         await self._call(lambda: self.queue.check_job(job))
 
+    async def own_id(self, queue: str, name: str) -> str:
+        """The id of a job that is named by us."""
+        return await self._call(lambda: self.queue.own_id(queue, name))
+
     async def schedule(
         self,
         name: str,
@@ -1366,6 +1372,29 @@ class AsyncQueueCalls(Awaited):
         See `TaskQueue.sweep`.
         """
         return await self._call(self.queue.sweep)
+
+    async def stop_worker(self, worker: str) -> WorkerInfo:
+        """Ask a worker to stop, on whatever machine it is: it leases no more, finishes what it runs
+                within its grace and hands back the rest.
+
+        See `TaskQueue.stop_worker`.
+        """
+        return await self._call(lambda: self.queue.stop_worker(worker))
+
+    async def mark_deploy(self, version: str, text: str = "") -> Pin:
+        """Say that a version was deployed now: the dashboard marks it, and what fails since then.
+
+        See `TaskQueue.mark_deploy`.
+        """
+        return await self._call(lambda: self.queue.mark_deploy(version, text))
+
+    async def deploys(self) -> list[Pin]:
+        """The deploy marks, the oldest first; the latest 200 are kept."""
+        return await self._call(self.queue.deploys)
+
+    async def forget_deploy(self, version: str) -> bool:
+        """Take a deploy mark away; False if there is none of that version."""
+        return await self._call(lambda: self.queue.forget_deploy(version))
 
     async def stuck(
         self, silent_seconds: Seconds | None = 120.0, running_seconds: Seconds | None = None

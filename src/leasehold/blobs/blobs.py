@@ -11,7 +11,7 @@ from typing import Final, Protocol
 import msgspec
 
 from leasehold.blobs.cleaning import BlobsCleaned, clean_up
-from leasehold.blobs.contract import BlobStore
+from leasehold.blobs.contract import BlobStore, SigningBlobStore
 from leasehold.blobs.memory import MemoryBlobs
 from leasehold.blobs.place import BlobPlace, open_place
 from leasehold.core.contract.store import Store
@@ -101,20 +101,19 @@ class Blobs:
 
     def keep_result(self, lease: HeldLease, data: bytes, codec: str) -> tuple[bytes, str]:
         """Put a result away, before it is settled; answers with the reference and its codec."""
-        return self._put("result", lease.job_id, data, codec, lease.version), BLOB_CODEC
+        return self.put("result", lease.job_id, data, codec, lease.version), BLOB_CODEC
 
     def forget_refused(
         self, drafts: Sequence[Draft], answers: Sequence[Submitted | LeaseholdError]
     ) -> None:
-        """Delete the payloads of jobs that were refused, or are duplicates of earlier ones.
+        """Delete payloads that were kept for jobs which were refused, or are duplicates.
 
         An error of the store itself does not say whether it has the job: those are left alone.
         """
         refused = [
             decode_reference(draft.payload).key
             for draft, answer in zip(drafts, answers, strict=True)
-            if draft.codec == BLOB_CODEC
-            and (
+            if (
                 answer.is_duplicate
                 if isinstance(answer, Submitted)
                 else not isinstance(answer, StoreError)
@@ -129,32 +128,12 @@ class Blobs:
     def _kept(self, draft: Draft, kind: OwnerKind, owner: str) -> Draft:
         # Whatever else is wrong with the job is told before anything is written.
         msgspec.structs.replace(draft, payload=b"").check()
-        reference = self._put(kind, owner, draft.payload, draft.codec)
+        reference = self.put(kind, owner, draft.payload, draft.codec)
         return msgspec.structs.replace(draft, payload=reference, codec=BLOB_CODEC)
 
-    def _put(self, kind: OwnerKind, owner: str, data: bytes, codec: str, version: int = 0) -> bytes:
-        blob_store, store_id = self._open_for(data)
-        key = BlobKey(
-            store_id=store_id,
-            kind=kind,
-            owner=owner,
-            version=version,
-            made_at=to_micros(self._store.now()),
-            nonce=self._env.new_secret(),
-        )
-        blob_store.put(key.text, data)
-        self._clean_memory(blob_store)
-        digest = hashlib.sha256(data).hexdigest()
-        return BlobReference(
-            kind=blob_store.kind, key=key.text, size=len(data), sha256=digest, codec=codec
-        ).encode()
-
-    def _open_for(self, data: bytes) -> tuple[BlobStore, str]:
-        if len(data) > self.bytes_max:
-            raise PayloadTooLargeError(
-                f"{len(data):,} bytes are more than a blob may have, which is {self.bytes_max:,}: "
-                "store the data elsewhere and pass its address"
-            )
+    def put(self, kind: OwnerKind, owner: str, data: bytes, codec: str, version: int = 0) -> bytes:
+        """Keep data for its owner; answers with the reference to it."""
+        self.check_size(len(data))
         opened = self._open()
         if opened is None:
             raise PayloadTooLargeError(
@@ -162,29 +141,95 @@ class Blobs:
                 "inline, and this store has no place of its own for blobs: name one with "
                 "TaskQueue(blobs=...)"
             )
-        return opened
+        blob_store, store_id = opened
+        key = self._new_key(store_id, kind, owner, version)
+        blob_store.put(key, data)
+        self._clean_memory(blob_store)
+        digest = hashlib.sha256(data).hexdigest()
+        return BlobReference(
+            kind=blob_store.kind, key=key, size=len(data), sha256=digest, codec=codec
+        ).encode()
+
+    def check_size(self, size: int) -> None:
+        """Refuse what is larger than any blob."""
+        if size > self.bytes_max:
+            raise PayloadTooLargeError(
+                f"{size:,} bytes are more than a blob may have, which is {self.bytes_max:,}: "
+                "store the data elsewhere and pass its address"
+            )
+
+    def _new_key(self, store_id: str, kind: OwnerKind, owner: str, version: int) -> str:
+        return BlobKey(
+            store_id=store_id,
+            kind=kind,
+            owner=owner,
+            version=version,
+            made_at=to_micros(self._store.now()),
+            nonce=self._env.new_secret(),
+        ).text
+
+    # -- for whoever has no access to the blob store ------------------------------------------
+
+    def sign_put(
+        self, kind: OwnerKind, owner: str, codec: str, *, size: int, sha256: str, version: int = 0
+    ) -> tuple[bytes, str] | None:
+        """The reference to a blob that another may write, and the URL for it; None without S3."""
+        self.check_size(size)
+        opened = self._open()
+        if opened is None:
+            return None
+        blob_store, store_id = opened
+        if not isinstance(blob_store, SigningBlobStore):
+            return None
+        key = self._new_key(store_id, kind, owner, version)
+        reference = BlobReference(
+            kind=blob_store.kind, key=key, size=size, sha256=sha256, codec=codec
+        )
+        return reference.encode(), blob_store.sign("PUT", key)
+
+    def sign_get(self, reference: BlobReference) -> str | None:
+        """The URL by which another may read a blob; None without S3."""
+        blob_store = self._holder_of(reference)
+        if not isinstance(blob_store, SigningBlobStore) or blob_store.kind != reference.kind:
+            return None
+        return blob_store.sign("GET", reference.key)
+
+    def get(self, reference: BlobReference) -> bytes | None:
+        """What is kept of a blob, unchecked; None if it is lost."""
+        blob_store = self._holder_of(reference)
+        data = blob_store.get(reference.key, reference.size + 1)
+        # A store that was moved to a database of another kind has brought its blobs with it.
+        if data is None and blob_store.kind != reference.kind:
+            raise _kept_elsewhere(reference, blob_store.kind)
+        return data
+
+    def is_own(self, key: BlobKey) -> bool:
+        """Whether a key is one of this store's: others may share its place."""
+        opened = self._open()
+        return opened is not None and opened[1] == key.store_id
 
     # -- reading -----------------------------------------------------------------------------
 
     def fetch(self, document: bytes) -> tuple[bytes, str]:
         """The data that a reference stands for, and its codec; whole, or an error."""
         reference = decode_reference(document)
-        opened = self._open()
-        if opened is None or opened[0].kind != reference.kind:
-            here = "none" if opened is None else opened[0].kind
-            raise BlobUnavailableError(
-                f"blob {reference.key} is kept in a blob store of kind {reference.kind!r}, and "
-                f"this queue has {here!r}: give TaskQueue(blobs=...) the place that it was "
-                "written to"
-            )
-        blob_store = opened[0]
-        data = blob_store.get(reference.key, reference.size + 1)
+        data, place = self._read(reference, document)
         if data is None:
             raise BlobLostError(
-                f"blob {reference.key} is not in {blob_store.place} (any more). Restore it from a "
+                f"blob {reference.key} is not in {place} (any more). Restore it from a "
                 "copy and replay the job, or discard the job and submit it again."
             )
-        return reference.check(data, blob_store.place), reference.codec
+        return reference.check(data, place), reference.codec
+
+    def _read(self, reference: BlobReference, _document: bytes) -> tuple[bytes | None, str]:
+        """The data as it is kept, and where."""
+        return self.get(reference), self._holder_of(reference).place
+
+    def _holder_of(self, reference: BlobReference) -> BlobStore:
+        opened = self._open()
+        if opened is None:
+            raise _kept_elsewhere(reference, "none")
+        return opened[0]
 
     # -- cleaning up -------------------------------------------------------------------------
 
@@ -218,6 +263,13 @@ class Blobs:
             with self._lock:
                 self._opened = self._opened or open_place(place, self._store)
         return self._opened
+
+
+def _kept_elsewhere(reference: BlobReference, here: str) -> BlobUnavailableError:
+    return BlobUnavailableError(
+        f"blob {reference.key} is kept in a blob store of kind {reference.kind!r}, and this queue "
+        f"has {here!r}: give TaskQueue(blobs=...) the place that it was written to"
+    )
 
 
 def _identity(data: bytes, codec: str) -> bytes:

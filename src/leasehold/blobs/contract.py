@@ -15,7 +15,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 
 class BlobStore(Protocol):
@@ -23,7 +23,7 @@ class BlobStore(Protocol):
 
     @property
     def kind(self) -> str:
-        """The word for it in references: `folder`, `s3` or `memory`."""
+        """The word for it in references: `folder`, `s3`, `postgres` or `memory`."""
 
     @property
     def place(self) -> str:
@@ -40,3 +40,18 @@ class BlobStore(Protocol):
 
     def delete(self, keys: Sequence[str]) -> None:
         """Forget these blobs."""
+
+
+@runtime_checkable
+class KeepsOwnBlobs(Protocol):
+    """A store that keeps its blobs itself, where nobody names another place for them."""
+
+    def blob_store(self) -> BlobStore: ...
+
+
+@runtime_checkable
+class SigningBlobStore(BlobStore, Protocol):
+    """One that others may be let into, a blob at a time."""
+
+    def sign(self, method: Literal["GET", "PUT"], key: str) -> str:
+        """A URL by which whoever has it may read, or write, what is under a key, for a while."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Literal
 
-from leasehold.blobs.contract import BlobStore
+from leasehold.blobs.contract import BlobStore, KeepsOwnBlobs
 from leasehold.core.contract.store import Store
 from leasehold.errors import UnsupportedError
 
@@ -50,6 +50,8 @@ def open_place(place: str | os.PathLike[str] | None, store: Store) -> tuple[Blob
         from leasehold.blobs.s3 import S3Blobs
 
         return S3Blobs(os.fspath(place)), str(store_id)
+    if place is None and isinstance(store, KeepsOwnBlobs):
+        return store.blob_store(), str(store_id)
     folder = f"{about['path']}-blobs" if place is None and "path" in about else place
     if folder is None:
         return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from leasehold.errors import BlobError, BlobUnavailableError, UnsupportedError
@@ -26,6 +26,8 @@ KEY_BYTES_MAX: Final = 1024
 _CONNECT: Final = timedelta(seconds=10)
 _REQUEST: Final = timedelta(minutes=10)
 """A gigabyte through a slow line."""
+_SIGNED: Final = timedelta(minutes=15)
+"""How long a signed URL lets somebody in: it is used at once, but a machine's clock may be off."""
 _RETRY: Final = timedelta(seconds=30)
 """Then the job's own backoff is the better way to wait."""
 
@@ -46,12 +48,7 @@ class S3Blobs:
         return self._place
 
     def put(self, key: str, data: bytes) -> None:
-        path = self._path(key)
-        if len(path) > KEY_BYTES_MAX:
-            raise BlobError(
-                f"blob {key} cannot be kept in {self.place}: its key has {len(path)} characters, "
-                f"and S3 takes {KEY_BYTES_MAX}. Use shorter job ids, of plain letters and digits."
-            )
+        path = self._path_for_writing(key)
         try:
             # Not in parts, whatever its size: an upload that was given up would stay for ever.
             self._store.put(path, data, use_multipart=False)
@@ -96,6 +93,24 @@ class S3Blobs:
             return
         except Exception as error:
             raise self._unavailable("deleted", keys[0], error) from error
+
+    def sign(self, method: Literal["GET", "PUT"], key: str) -> str:
+        from obstore import sign
+
+        path = self._path_for_writing(key)
+        try:
+            return sign(self._store, method, path, _SIGNED)
+        except Exception as error:
+            raise self._unavailable("signed", key, error) from error
+
+    def _path_for_writing(self, key: str) -> str:
+        path = self._path(key)
+        if len(path) > KEY_BYTES_MAX:
+            raise BlobError(
+                f"blob {key} cannot be kept in {self.place}: its key has {len(path)} characters, "
+                f"and S3 takes {KEY_BYTES_MAX}. Use shorter job ids, of plain letters and digits."
+            )
+        return path
 
     def _path(self, key: str) -> str:
         return f"{self._prefix}/{key}" if self._prefix else key

@@ -22,7 +22,17 @@ SECTIONS: Final[dict[str, tuple[str, ...]]] = {
         *("status", "list", "show", "logs", "history", "why"),
         *("stats", "top", "metrics", "stuck", "audit"),
     ),
-    "Change": ("cancel", "retry", "reprioritize", "queue", "dlq", "operations", "config", "token"),
+    "Change": (
+        "cancel",
+        "retry",
+        "reprioritize",
+        "queue",
+        "dlq",
+        "operations",
+        "config",
+        "token",
+        "deploy",
+    ),
     "Operate": ("init", "doctor", "check", "sweep", "prune", "backup", "migrate-store"),
     "Try": ("demo", "bench", "completion"),
 }
@@ -63,6 +73,9 @@ COMMANDS: Final[dict[str, Entry]] = {
         "leasehold.cli.serve",
         "serve",
         "Serve the store over HTTP, and gRPC if told so, until Ctrl-C or SIGTERM.",
+    ),
+    "deploy": Entry(
+        "leasehold.cli.deploy", "deploy", "Deploy marks: since when a version is there."
     ),
     "token": Entry("leasehold.cli.token", "token", "Tokens: who may do what over the network."),
     "stats": Entry(

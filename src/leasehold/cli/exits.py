@@ -39,6 +39,7 @@ _CODES: Final[tuple[tuple[type[errors.LeaseholdError], Exit], ...]] = (
     (errors.ScheduleNotFoundError, Exit.NOT_FOUND),
     (errors.TokenNotFoundError, Exit.NOT_FOUND),
     (errors.OperationNotFoundError, Exit.NOT_FOUND),
+    (errors.WorkerNotFoundError, Exit.NOT_FOUND),
     (errors.ResultTimeoutError, Exit.TIMEOUT),
     (errors.JobFailedError, Exit.JOB_FAILED),
     (errors.JobCancelledError, Exit.JOB_FAILED),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -48,6 +49,10 @@ def migrate_store(
     keeps all its data, and can still be read. TARGET must be empty; it takes writes when all of
     it was copied, read again, and found to be the same.
 
+    Large payloads and results go with it, from the place that is SOURCE's own (the folder beside a
+    SQLite file, the database of PostgreSQL) to the place that is TARGET's. What is kept in a place
+    that you name (blobs=...) stays there: go on naming it.
+
     If this is killed, run it again: it goes on where it was.
 
     Jobs that run when their workers are stopped the hard way are refused; with --running copy
@@ -58,6 +63,7 @@ def migrate_store(
               queuectl migrate-store postgresql://me@db/jobs sqlite:///jobs.db
               queuectl migrate-store --reopen jobs.db
     """
+    from leasehold.blobs.moving import move_blobs
     from leasehold.core.rules import moving
 
     check_there(source)
@@ -69,8 +75,15 @@ def migrate_store(
     if target is None:
         raise click.UsageError("name two stores: migrate-store SOURCE TARGET")
     with _opened(source) as old, _opened(target) as new:
+        progress = _progress()
         moved = moving.move(
-            old, new, env=SYSTEM, actor=actor(), running=running, progress=_progress()
+            old,
+            new,
+            env=SYSTEM,
+            actor=actor(),
+            running=running,
+            progress=progress,
+            besides=lambda: move_blobs(old, new, partial(progress, "copy", "blobs")),
         )
 
     def show() -> None:
@@ -82,6 +95,8 @@ def migrate_store(
 
     emit_one(session, document_of(moved), show=show)
     session.tell(f"moved to {moved.target}; {moved.source} takes no more writes")
+    if moved.blobs:
+        session.tell(f"{moved.blobs:,} large payloads and results were copied, too")
     if moved.running:
         session.tell(f"{moved.running} running job(s) will run again when their leases end")
     session.tell("now change the URL of the store wherever it is used, and start the workers")

@@ -45,6 +45,8 @@ class Overview(NamedTuple):
     """Jobs that run, the longest first."""
     failures: Sequence[Mapping[str, Any]] = ()
     """What failed most of what failed in the window; within a day where there is none."""
+    seal: str | None = None
+    """Why the store takes no writes, if it does not."""
 
     def document(self) -> dict[str, Any]:
         """For programs."""
@@ -90,6 +92,7 @@ def look(session: Session, *, window_seconds: float | None = None) -> Overview:
             for failure in queue.failures(limit=FAILURES_MAX)
             if now - failure.last_at < back
         ][:FAILURES_SHOWN],
+        seal=queue.describe().get("seal"),
         window_seconds=window_seconds,
         rates={} if window_seconds is None else _rates(queue, window_seconds),
         running=() if window_seconds is None else _running(queue, now),
@@ -128,6 +131,8 @@ def _lately(queue: TaskQueue, name: str, window_seconds: float) -> dict[str, Any
 
 def warnings_of(overview: Overview) -> Iterator[str]:
     """What a person should know of without having asked."""
+    if overview.seal is not None:
+        yield overview.seal
     served = {name for worker in overview.workers for name in worker["queues"]}
     for queue in overview.queues:
         name, pending = queue["queue"], queue[Status.PENDING]

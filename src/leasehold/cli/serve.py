@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -34,6 +35,17 @@ PORT: Final = 8700
     type=click.Path(exists=True, dir_okay=False),
     help="PEM; only clients with a certificate of this authority are let in.",
 )
+@click.option(
+    "--blobs",
+    metavar="PLACE",
+    help="Where payloads and results over 256 KiB are kept: a folder, or s3://bucket/prefix.  "
+    "[default: a folder beside the database]",
+)
+@click.option(
+    "--backup-dir",
+    type=click.Path(exists=True, file_okay=False),
+    help="Let admins write backups of a SQLite store into this folder.",
+)
 @click.option("--log-format", type=click.Choice(["plain", "json"]), default="plain",
               show_default=True, help="Log lines for people, or JSON.")  # fmt: skip
 def serve(
@@ -45,6 +57,8 @@ def serve(
     tls_cert: str | None,
     tls_key: str | None,
     tls_client_ca: str | None,
+    blobs: str | None,
+    backup_dir: str | None,
     log_format: LogFormat,
     *,
     insecure: bool,
@@ -92,6 +106,8 @@ def serve(
         server.serve(
             store,
             listener,
+            blob_place=blobs,
+            backup_folder=None if backup_dir is None else Path(backup_dir),
             insecure=insecure,
             hosts=(host, *allow_host),
             beside=_dashboard(session),

@@ -96,6 +96,8 @@ def worker() -> None:
 @click.option("--quiet", is_flag=True, help="Log only what goes wrong.")
 @click.option("--log-format", type=click.Choice(["plain", "json"]), default="plain",
               show_default=True, help="Log lines for people, or JSON.")  # fmt: skip
+@click.option("--app-version", envvar="LEASEHOLD_APP_VERSION", metavar="VERSION",
+              help="The version of your code: its first worker marks the deploy.")  # fmt: skip
 @click.option("--metrics-port", type=click.IntRange(0, 65535),
               help="Let Prometheus read the store's figures there; 0 for any.")  # fmt: skip
 @click.option("--metrics-host", default=METRICS_HOST, show_default=True,
@@ -197,7 +199,10 @@ def _start_in_background(session: Session, plan: Plan, log_path: str | None) -> 
 def stop(
     session: Session, /, *, ids: tuple[str, ...], everything: bool, timeout: float, force: bool
 ) -> None:
-    """Stop workers that were started on this machine.
+    """Stop workers.
+
+    Without ID, all that were started on this machine. A worker elsewhere is named by its id: it is
+    asked through the store, and hears of it when it next speaks to it; nobody waits for its end.
 
     They finish what they run within their grace, and hand back the rest; stopped a second time,
     they hand it back at once, with no attempt spent. ID is the pid that `worker start` printed, or
@@ -214,7 +219,13 @@ def stop(
         raise click.UsageError("name workers, or say --all, not both")
     files = pid_files(workers_folder(session.store_url))
     live = [file for file in files if not file.is_stale]
-    targets = _named(session, live, ids) if ids else [f for f in live if f.record.role == "crew"]
+    here, elsewhere = _named(session, live, ids)
+    targets = here if ids else [file for file in live if file.record.role == "crew"]
+    for worker_id in elsewhere:
+        known = session.queue.stop_worker(worker_id)
+        session.tell(f"asked {worker_id} on {known.host or 'another machine'} to stop")
+    if elsewhere and not targets:
+        return
     if not targets:
         session.tell("no worker of this store was started here")
     results = stop_processes(targets, live, timeout_seconds=timeout, force=force)
@@ -250,7 +261,7 @@ def restart(session: Session, /, *, ids: tuple[str, ...], timeout: float) -> Non
     live = [file for file in pid_files(folder) if not file.is_stale]
     crews = [file for file in live if file.record.role == "crew"]
     if ids:
-        pids = {file.record.crew_pid for file in _named(session, live, ids)}
+        pids = {file.record.crew_pid for file in _named(session, live, ids)[0]}
         crews = [file for file in crews if file.record.pid in pids]
     if not crews:
         session.tell("no worker of this store was started here")
@@ -266,15 +277,22 @@ def restart(session: Session, /, *, ids: tuple[str, ...], timeout: float) -> Non
         raise click.exceptions.Exit(Exit.FAILURE)
 
 
-def _named(session: Session, live: list[PidFile], ids: tuple[str, ...]) -> list[PidFile]:
-    found = []
+def _named(
+    session: Session, live: list[PidFile], ids: tuple[str, ...]
+) -> tuple[list[PidFile], list[str]]:
+    """The processes of this machine that are meant, and the workers elsewhere."""
+    here: list[PidFile] = []
+    elsewhere: list[str] = []
+    registered = {each.id for each in session.queue.workers()} if ids else set()
     for wanted in dict.fromkeys(ids):
         matching = [f for f in live if wanted in (str(f.record.pid), f.record.worker_id)]
-        if not matching:
-            session.tell(f"no worker {wanted} of this store runs here: see `worker status`")
+        if not matching and wanted not in registered:
+            session.tell(f"no worker {wanted} of this store is known: see `worker status`")
             raise click.exceptions.Exit(Exit.NOT_FOUND)
-        found += matching
-    return found
+        here += matching
+        if not matching:
+            elsewhere.append(wanted)
+    return here, elsewhere
 
 
 @command(of=worker)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import mimetypes
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import replace
 from importlib.resources import files
 from typing import Any, Final
@@ -241,6 +242,11 @@ class _Face:
 
     async def logout(self, request: Request) -> Response:
         await self._form(request)
+        cookie = request.cookies.get(COOKIE)
+        if cookie is not None:
+            # Who is not in any more has nothing to leave.
+            with suppress(UnauthenticatedError):
+                await self.api.on_thread(lambda: self.sessions.end(cookie))
         response = _see("login")
         forget(response)
         return response

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, Literal, TypeVar
 
+from leasehold.core.model.pins import Pin
 from leasehold.core.rules.timeline import Timeline
+from leasehold.dashboard.deploys import places
 from leasehold.dashboard.shown import compact
 from leasehold.documents.spans import took
 from leasehold.queue.facade import TaskQueue
@@ -52,6 +54,8 @@ class Chart:
     top: float
     show: Callable[[Value], str]
     by_day: bool
+    marks: Sequence[tuple[float, Pin]] = ()
+    """Deploys, each with its place."""
 
     @property
     def width(self) -> int:
@@ -123,17 +127,20 @@ WANTED: Final = (
 def charts(queue: TaskQueue, over: Range, name: str | None = None) -> list[Chart]:
     """The four charts of a queue, or of the whole store."""
     metrics = [metric for wanted in WANTED for metric in wanted.metrics]
+    marks = queue.deploys()
     if over == "30d":
         since = timedelta(days=29)
         line = queue.timeline(metrics, name, since=since, resolution="day")
-        return [_chart(wanted, line, 1, by_day=True) for wanted in WANTED]
+        return [_chart(wanted, line, 1, marks, by_day=True) for wanted in WANTED]
     step = MINUTES_IN_A_STEP[over]
     since = timedelta(minutes=59) if over == "1h" else timedelta(minutes=24 * 60 - 1)
     line = queue.timeline(metrics, name, since=since)
-    return [_chart(wanted, line, step, by_day=False) for wanted in WANTED]
+    return [_chart(wanted, line, step, marks, by_day=False) for wanted in WANTED]
 
 
-def _chart(wanted: Wanted, timeline: Timeline, step: int, *, by_day: bool) -> Chart:
+def _chart(
+    wanted: Wanted, timeline: Timeline, step: int, marks: Sequence[Pin], *, by_day: bool
+) -> Chart:
     at = [part[0] for part in _parts(timeline.at, step)]
     values = {
         metric: [_one(part, wanted.together) for part in _parts(timeline.values[metric], step)]
@@ -144,7 +151,7 @@ def _chart(wanted: Wanted, timeline: Timeline, step: int, *, by_day: bool) -> Ch
         Line(name, colour, values[metric], *_paths(values[metric], top))
         for metric, (name, colour) in wanted.metrics.items()
     ]
-    return Chart(wanted.title, wanted.note, lines, at, top, wanted.show, by_day)
+    return Chart(wanted.title, wanted.note, lines, at, top, wanted.show, by_day, places(marks, at))
 
 
 def _parts(values: Sequence[T], step: int) -> list[Sequence[T]]:

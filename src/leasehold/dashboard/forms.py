@@ -41,6 +41,10 @@ _FIELDS: Final = {
     "update-queue": f"queue shown {' '.join(RULE_NAMES)}",
     "set-setting": "name value",
     "unset-setting": "name",
+    "keep-view": "name q show",
+    "forget-view": "name",
+    "mark-deploy": "name",
+    "stop-worker": "worker",
     "replay-graph": "job_id workflow reset",
 }
 """By order, what its forms may say beside its name."""

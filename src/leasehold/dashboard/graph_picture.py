@@ -36,8 +36,8 @@ class Picture:
     left_out: int
 
 
-def picture(graph: Graph, job_id: str) -> Picture | None:
-    """The picture; None for a job that neither waits for another nor is waited for."""
+def picture(graph: Graph, job_id: str, *, marked: bool = True) -> Picture | None:
+    """The picture around a job, which is marked in it; None if nothing is linked with it."""
     if len(graph.nodes) < 2:
         return None
     chosen = _near(graph, job_id)
@@ -51,7 +51,7 @@ def picture(graph: Graph, job_id: str) -> Picture | None:
         row = rows.get(column[name], 0)
         rows[column[name]] = row + 1
         x, y = column[name] * (WIDTH + GAP_X), row * (HEIGHT + GAP_Y)
-        boxes[name] = Placed(graph.nodes[name], x, y, name == job_id)
+        boxes[name] = Placed(graph.nodes[name], x, y, marked and name == job_id)
     lines = [
         _line(boxes[before], boxes[after])
         for before, after in graph.edges

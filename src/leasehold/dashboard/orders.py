@@ -16,6 +16,7 @@ from leasehold.dashboard.action import OPERATOR, Action, Fields, Question, given
 from leasehold.dashboard.bulk import BULK
 from leasehold.dashboard.graph_orders import GRAPH_ORDERS
 from leasehold.dashboard.pages.rules import RULE_ORDERS
+from leasehold.dashboard.pin_orders import PIN_ORDERS
 from leasehold.dashboard.shown import link
 from leasehold.dashboard.visit import Desk
 from leasehold.documents.operations import done_of, undo_of, verb_of, why_skipped
@@ -200,6 +201,7 @@ ORDERS: Final[dict[str, Action]] = {
     ),
     **RULE_ORDERS,
     **GRAPH_ORDERS,
+    **PIN_ORDERS,
 }  # fmt: skip
 """Every order, by the name that forms have for it."""
 

@@ -1,9 +1,10 @@
 """Sessions: who logged in with a token stays in by a cookie that every server process understands.
 
-The cookie holds the token's hash and an end, signed with a key of the store: no process keeps
-anything, and whoever steals a cookie has not got the token. The token itself is looked up for each
-request, so one that was revoked ends its sessions at once. Since nobody keeps a list of those who
-logged out, a cookie is good for a short time only, and pages renew it while they are looked at.
+The cookie holds the token's hash, the session's id and an end, signed with a key of the store: no
+process keeps anything, and whoever steals a cookie has not got the token. At each request the store
+is asked whether the token is good and the session not over: who revokes a token, or logs out, ends
+it at once, for every process and every copy of the cookie. A cookie is good for a short time only,
+and pages renew it while they are looked at.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ class _Session(NamedTuple):
     """What a cookie says. Moments are whole seconds since 1970."""
 
     digest: str
+    id: str
     over_at: int
     """When the session is over, however often its cookie is renewed."""
     good_until: int
@@ -49,13 +51,23 @@ class Sessions:
         """The cookie of who shows this secret; raises UnauthenticatedError if it is not good."""
         digest = digest_of(secret)
         self._api.caller_of(digest)
-        return self._cookie(digest, self._now() + SESSION_SECONDS)
+        return self._cookie(digest, self._api.env.new_id(), self._now() + SESSION_SECONDS)
 
     def caller_of(self, cookie: str | None) -> Caller:
         """Who came with this cookie; raises UnauthenticatedError for nobody."""
         if cookie is None:
             return self._api.authenticate(None)
-        return self._api.caller_of(self._read(cookie).digest)
+        session = self._read(cookie)
+        caller = self._api.caller_of(session.digest)
+        store = self._api.store
+        if self._api.guarded(lambda: store.is_session_over(caller.name, session.id)):
+            raise _over()
+        return caller
+
+    def end(self, cookie: str) -> None:
+        """Log out: whatever copies there are of the cookie, they are good for nothing."""
+        caller, session = self.caller_of(cookie), self._read(cookie)
+        self._api.guarded(lambda: self._api.store.end_session(caller.name, session.id))
 
     def renewed(self, cookie: str) -> str | None:
         """The next cookie of a session that is used; None while this one is good for long."""
@@ -64,33 +76,43 @@ class Sessions:
             return None
         if session.good_until - self._now() > UNUSED_SECONDS / 2:
             return None
-        return self._cookie(session.digest, session.over_at)
+        return self._cookie(session.digest, session.id, session.over_at)
 
-    def _cookie(self, digest: str, over_at: int) -> str:
-        session = _Session(digest, over_at, min(over_at, self._now() + UNUSED_SECONDS))
-        return f"{digest}.{over_at}.{session.good_until}.{self._signature(session)}"
+    def _cookie(self, digest: str, session_id: str, over_at: int) -> str:
+        good_until = min(over_at, self._now() + UNUSED_SECONDS)
+        session = _Session(digest, session_id, over_at, good_until)
+        return f"{_text(session)}.{self._signature(session)}"
 
     def _read(self, cookie: str) -> _Session:
-        digest, over_at, good_until, signature = (*cookie.split(".", 3), "", "", "")[:4]
+        parts = (*cookie.split(".", 4), *[""] * 4)[:5]
+        digest, session_id, over_at, good_until, signature = parts
         if len(cookie) > COOKIE_LENGTH_MAX or not all(
             moment.isascii() and moment.isdecimal() for moment in (over_at, good_until)
         ):
             raise _not_ours()
-        session = _Session(digest, int(over_at), int(good_until))
+        session = _Session(digest, session_id, int(over_at), int(good_until))
         if not hmac.compare_digest(
             signature.encode(errors="replace"), self._signature(session).encode()
         ):
             raise _not_ours()
         if session.good_until <= self._now():
-            raise UnauthenticatedError("this session has ended: log in again")
+            raise _over()
         return session
 
     def _signature(self, session: _Session) -> str:
-        said = f"{session.digest}.{session.over_at}.{session.good_until}"
-        return hmac.new(self._key, said.encode(errors="replace"), hashlib.sha256).hexdigest()
+        said = _text(session).encode(errors="replace")
+        return hmac.new(self._key, said, hashlib.sha256).hexdigest()
 
     def _now(self) -> int:
         return int(self._api.env.now().timestamp())
+
+
+def _text(session: _Session) -> str:
+    return f"{session.digest}.{session.id}.{session.over_at}.{session.good_until}"
+
+
+def _over() -> UnauthenticatedError:
+    return UnauthenticatedError("this session has ended: log in again")
 
 
 def _not_ours() -> UnauthenticatedError:

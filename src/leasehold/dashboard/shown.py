@@ -148,16 +148,26 @@ def short(job_id: str) -> str:
 
 
 def with_moments(sentence: str) -> list[tuple[str, datetime | None]]:
-    """A sentence in parts: words, and the moments in it, which pages show as times.
+    """A sentence in parts: words, and the moments in it that pages show as "2m ago" or "in 5m".
 
-    >>> [moment for _, moment in with_moments("due at 2030-01-31T12:00:00+00:00, in 5 s.")]
-    [None, datetime.datetime(2030, 1, 31, 12, 0, tzinfo=datetime.timezone.utc), None]
+    >>> [part for part, _ in with_moments("due at 2030-01-31T12:00:00+00:00, not before.")]
+    ['due ', '2030-01-31T12:00:00+00:00', ', not before.']
+    >>> [part for part, _ in with_moments("held until 2030-01-31T12:00:00+00:00.")]
+    ['held until ', '2030-01-31 12:00:00 UTC', '.']
     """
-    return [
-        (part, datetime.fromisoformat(part) if _MOMENT.fullmatch(part) else None)
-        for part in _MOMENT.split(sentence)
-        if part
-    ]
+    parts: list[tuple[str, datetime | None]] = []
+    for part in filter(None, _MOMENT.split(sentence)):
+        moment = datetime.fromisoformat(part) if _MOMENT.fullmatch(part) else None
+        before = parts[-1][0] if parts else ""
+        if moment is None or before.endswith("since "):
+            parts.append((part, moment))
+        elif before.endswith(" at "):
+            parts[-1] = (before.removesuffix("at "), None)
+            parts.append((part, moment))
+        else:
+            # "Until 5m ago" would be no English.
+            parts.append((utc(moment), None))
+    return parts
 
 
 def stored(name: str, value: object) -> str | None:

@@ -18,14 +18,13 @@ from leasehold.core.model.retention import CleanUp
 from leasehold.core.model.schedule import Schedule
 from leasehold.observe.findings import Finding, Level
 from leasehold.observe.redis_health import redis
+from leasehold.observe.writing_health import seal, write_lock
 
 SKEW_SECONDS_WARNING: Final = 2.0
 SKEW_SECONDS_CRITICAL: Final = 60.0
 FREE_BYTES_WARNING: Final = 1024**3
 FREE_BYTES_CRITICAL: Final = 64 * 1024**2
 WAL_BYTES_WARNING: Final = 256 * 1024**2
-WRITE_SECONDS_WARNING: Final = 5.0
-WRITE_SECONDS_CRITICAL: Final = 30.0
 WORKER_SILENT_SECONDS: Final = 120.0
 LOST_WITH_THE_MACHINE: Final = frozenset({"tmpfs", "ramfs"})
 LOST_WITH_THE_CONTAINER: Final = frozenset({"overlay", "aufs"})
@@ -158,30 +157,6 @@ def write_ahead_log(facts: Facts) -> Finding | None:
         meaning="some program keeps a read transaction open, so that the log cannot be emptied",
         advice="find who has the file open (lsof) and let it close its transaction",
     )
-
-
-def write_lock(facts: Facts) -> Finding | None:
-    """A write takes milliseconds: whoever keeps the others waiting for seconds is stuck."""
-    if "writing" not in facts.store:
-        return None
-    for held in facts.store["writing"]:
-        seconds = (facts.wall_clock - datetime.fromisoformat(held["since"])).total_seconds()
-        if seconds < WRITE_SECONDS_WARNING and not held["stopped"]:
-            continue
-        pid = held["pid"]
-        stopped = " (stopped)" if held["stopped"] else ""
-        return Finding(
-            check="write_lock",
-            level=Level.CRITICAL
-            if held["stopped"] or seconds >= WRITE_SECONDS_CRITICAL
-            else Level.WARNING,
-            found=f"process {pid}{stopped} {held['what']} for {max(0.0, seconds):,.0f} s",
-            meaning="nobody else can submit, lease or settle until it goes on or ends",
-            advice=f"resume it: kill -CONT {pid}; or end it: kill -KILL {pid}"
-            if held["stopped"]
-            else f"look at process {pid}; if it is stuck, end it",
-        )
-    return _ok("write_lock", "nobody keeps the others waiting")
 
 
 # -- time --------------------------------------------------------------------------------------
@@ -379,6 +354,7 @@ CHECKS: Final[tuple[Callable[[Facts], Finding | None], ...]] = (
     disk,
     write_ahead_log,
     write_lock,
+    seal,
     redis,
     clock,
     workers,

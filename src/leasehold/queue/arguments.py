@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from leasehold.blobs.blobs import Blobs
 from leasehold.blobs.place import BlobPlace
+from leasehold.core.contract.blob_calls import BlobCarrier
 from leasehold.core.contract.store import Store
 from leasehold.core.model.durations import given_seconds
 from leasehold.core.model.job import DEFAULT_QUEUE
@@ -19,6 +20,10 @@ from leasehold.env import Env
 def names(given_names: str | Iterable[str]) -> tuple[str, ...]:
     """One name, or several."""
     return (given_names,) if isinstance(given_names, str) else tuple(given_names)
+
+
+OUTPUT_FOLDER: Final = "leasehold-output"
+"""In the folder in which a worker was started."""
 
 
 def default_queue(queues: Sequence[str]) -> str:
@@ -36,13 +41,24 @@ def given(**options: Any) -> Mapping[str, Any]:
 
 
 def folder_for_output(store: Store, path: str | os.PathLike[str] | None) -> str:
-    """Where the output of commands is kept: beside the database, unless told otherwise."""
+    """Where the output of commands is kept, unless told otherwise.
+
+    Beside the database, or, if that is on a server, where the worker was started.
+    """
     if path is not None:
         return os.fspath(path)
-    own = store.describe().get("path")
-    if own is None:
+    folder = own_output_folder(store)
+    if folder is None:
         raise ValueError("this store has no folder: allow_commands needs an output_dir beside it")
-    return f"{own}-output"
+    return folder
+
+
+def own_output_folder(store: Store) -> str | None:
+    """Where a store's workers keep the output of commands by default; None for one in memory."""
+    about = store.describe()
+    if about["kind"] == "sqlite":
+        return f"{about['path']}-output"
+    return None if about["kind"] == "memory" else OUTPUT_FOLDER
 
 
 def open_blobs(store: Store, place: BlobPlace, env: Env, *, close: bool) -> Blobs | None:
@@ -50,6 +66,10 @@ def open_blobs(store: Store, place: BlobPlace, env: Env, *, close: bool) -> Blob
     if place is False:
         return None
     try:
+        if place is None and isinstance(store, BlobCarrier):
+            from leasehold.blobs.carried import CarriedBlobs
+
+            return CarriedBlobs(store, store, env=env)
         return Blobs(store, place, env=env)
     except BaseException:
         # Nobody else knows of a store that was opened a moment ago.

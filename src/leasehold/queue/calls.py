@@ -36,6 +36,7 @@ from leasehold.core.model.lease import (
     SweepReport,
 )
 from leasehold.core.model.pages import AuditPage, HistoryPage, LogPage
+from leasehold.core.model.pins import Pin
 from leasehold.core.model.queue_config import QueueConfig, QueueInfo
 from leasehold.core.model.reason import Reason
 from leasehold.core.model.records import AuditRecord, WorkerInfo, WorkerTotals
@@ -384,6 +385,10 @@ class QueueCalls:
     ) -> list[JobHandle[Any]]:
         """`submit_many`, all or nothing, to be awaited; while it waits for room, no thread does."""
         return await self._submitting.asubmit_many(jobs, block=block, connection=connection)
+
+    def own_id(self, queue: str, name: str) -> str:
+        """The id of a job that is named by us."""
+        return self._submitting.own_id(queue, name)
 
     def schedule(
         self,
@@ -1101,6 +1106,38 @@ class QueueCalls:
         0
         """
         return self._upkeep.sweep()
+
+    def stop_worker(self, worker: str) -> WorkerInfo:
+        """Ask a worker to stop, on whatever machine it is: it leases no more, finishes what it runs
+        within its grace and hands back the rest.
+
+        It hears of it when it speaks to the store: at once if it waits for jobs, with its next
+        heartbeat if all its slots are taken. Raises WorkerNotFoundError if no such worker is
+        registered, UnsupportedError for a consumer, which leases in a loop of its own.
+        """
+        return self._upkeep.stop_worker(worker)
+
+    def mark_deploy(self, version: str, text: str = "") -> Pin:
+        """Say that a version was deployed now: the dashboard marks it, and what fails since then.
+
+        The same again changes nothing: every process that comes with the version may say it.
+
+        >>> from leasehold import TaskQueue
+        >>> queue = TaskQueue("memory://", num_workers=0)
+        >>> queue.mark_deploy("v1.2", "new checkout").name
+        'v1.2'
+        >>> [mark.name for mark in queue.deploys()]
+        ['v1.2']
+        """
+        return self._upkeep.mark_deploy(version, text)
+
+    def deploys(self) -> list[Pin]:
+        """The deploy marks, the oldest first; the latest 200 are kept."""
+        return self._upkeep.deploys()
+
+    def forget_deploy(self, version: str) -> bool:
+        """Take a deploy mark away; False if there is none of that version."""
+        return self._upkeep.forget_deploy(version)
 
     def stuck(
         self, silent_seconds: Seconds | None = 120.0, running_seconds: Seconds | None = None

@@ -14,7 +14,6 @@
 
 from __future__ import annotations
 
-import heapq
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -30,19 +29,16 @@ from leasehold.core.model.job import Job
 from leasehold.core.model.lease import Exchange, Lease, LeaseRequest, Renewal, Renewed, Settled
 from leasehold.core.model.limits import PAYLOAD_BYTES_MAX, SECONDS_MAX
 from leasehold.core.model.outcome import JobError
-from leasehold.core.model.priority import service_order
-from leasehold.core.model.search import JobFilter
 from leasehold.core.model.settings import SettingValue
-from leasehold.core.model.status import Status
 from leasehold.env import Env
 from leasehold.errors import LeaseholdError, LeaseLostError, UnknownTaskError
 from leasehold.interrupts import import_whole
 from leasehold.queue.codecs import Codecs
-from leasehold.queue.filters import found
 from leasehold.queue.large import inline
 from leasehold.queue.lifecycle import Lifecycle
 from leasehold.queue.options import JobRef, id_of
 from leasehold.queue.orders import Orders
+from leasehold.queue.peeking import next_jobs
 from leasehold.queue.presence import Presence, name_of_this_process
 from leasehold.queue.ready import Ready
 from leasehold.queue.task import TaskLike, name_of
@@ -249,17 +245,7 @@ class Consuming:
         It looks through all that is pending: for people and tests, not for loops.
         """
         queues = self._queues if queue is None else (queue,)
-        infos = {name: self.store.queue_info(name) for name in queues}
-        scoring = {name: info.config.scoring for name, info in infos.items() if info is not None}
-        now = self.store.now()
-        pending = found(self.store, JobFilter(queues=queues, statuses=(Status.PENDING,)))
-        # A search starts with the job submitted last, which is served last among equals.
-        ordered = [
-            (*service_order(job, now, scoring[job.queue]), -number, job)
-            for number, job in enumerate(pending)
-            if job.queue in scoring
-        ]
-        return [job for *_, job in heapq.nsmallest(limit, ordered)]
+        return next_jobs(self.store, queues, limit)
 
     def requeue(self, job: Lease | JobRef, *, delay: Seconds = 0.0, reason: str = "") -> None:
         """Hand a leased job back, with no attempt spent; or replay a dead or cancelled one."""

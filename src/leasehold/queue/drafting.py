@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from leasehold.codec import Passes, encode_document
-from leasehold.core.model.job import Draft
+from leasehold.core.model.job import DEFAULT_QUEUE, Draft
 from leasehold.env import Env
 from leasehold.errors import InvalidJobError
 from leasehold.queue.options import (
@@ -25,9 +25,17 @@ from leasehold.queue.tasks import Tasks
 class Drafting:
     """Makes drafts; nothing is stored."""
 
-    def __init__(self, tasks: Tasks, env: Env, bytes_max: int) -> None:
+    def __init__(
+        self,
+        tasks: Tasks,
+        env: Env,
+        bytes_max: int,
+        id_prefix: Callable[[str], str] | None = None,
+    ) -> None:
+        """`id_prefix` is what ids of a queue's jobs begin with, where the store asks for it."""
         self._tasks = tasks
         self._new_id = env.new_id
+        self._id_prefix = id_prefix
         self.bytes_max = bytes_max
 
     def draft(
@@ -68,6 +76,10 @@ class Drafting:
         both = [self.draft_of(job) for job in jobs]
         return [task for task, _ in both], [draft for _, draft in both]
 
+    def own_id(self, queue: str, name: str) -> str:
+        """The id of a job that is named by us, as the store takes it."""
+        return name if self._id_prefix is None else self._id_prefix(queue) + name
+
     def _make(
         self,
         task: str,
@@ -79,7 +91,10 @@ class Drafting:
         if options:
             fields = merged(fields, draft_fields(options))
         if "id" not in fields:
-            return Draft(id=self._new_id(), task=task, payload=payload, codec=codec, **fields)
+            job_id = self._new_id()
+            if self._id_prefix is not None:
+                job_id = self.own_id(fields.get("queue", DEFAULT_QUEUE), job_id)
+            return Draft(id=job_id, task=task, payload=payload, codec=codec, **fields)
         return Draft(task=task, payload=payload, codec=codec, **fields)
 
 

@@ -31,7 +31,8 @@ def findings_of(queue: TaskQueue, stale_pids: Sequence[int] = ()) -> list[Findin
     """
     try:
         findings = examine(gather(queue, stale_pids))
-        workers = queue.workers()
+        lost = set(queue.lost_workers())
+        workers = [each for each in queue.workers() if each.id not in lost]
         for info in queue.list_queues():
             findings += alerts(figures_of(info, workers, queue))
     except StoreError as error:
@@ -78,16 +79,16 @@ def gather(queue: TaskQueue, stale_pids: Sequence[int]) -> Facts:
 
 
 def figures_of(info: QueueInfo, workers: Sequence[WorkerInfo], queue: TaskQueue) -> QueueFigures:
-    """The figures of one queue that the alert rules judge: as it stands, and of the time before."""
-    lost = set(queue.lost_workers())
+    """The figures of one queue that the alert rules judge: as it stands, and of the time before.
+
+    `workers` are those that are not proved dead.
+    """
     lately = queue.metrics(info.name, window_seconds=ALERT_SECONDS)
     minutes = (lately.at - lately.since).total_seconds() / 60
     return QueueFigures(
         queue=info.name,
         pending=info.pending,
-        workers=sum(
-            serves(worker.queues, info.name) and worker.id not in lost for worker in workers
-        ),
+        workers=sum(serves(worker.queues, info.name) for worker in workers),
         paused=info.state is QueueState.PAUSED,
         max_depth=info.config.max_depth,
         oldest_pending_seconds=lately.oldest_pending_age_seconds,

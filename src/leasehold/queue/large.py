@@ -44,10 +44,25 @@ def submit_large(
             kept.append(_kept(blobs, draft))  # noqa: PERF401 - one by one: any may fail.
         answers = submit(kept)
     except LeaseholdError as error:
-        blobs.forget_refused(kept, [error] * len(kept))
+        _forget_refused(blobs, drafts, kept, [error] * len(kept))
         raise
-    blobs.forget_refused(kept, answers)
+    _forget_refused(blobs, drafts, kept, answers)
     return kept, answers
+
+
+def _forget_refused(
+    blobs: Blobs,
+    drafts: Sequence[Draft],
+    kept: Sequence[Draft],
+    answers: Sequence[Submitted | LeaseholdError],
+) -> None:
+    """Delete what was put away in vain: by this call, not what a draft came with."""
+    put_away = [
+        (draft, answer)
+        for given, draft, answer in zip(drafts, kept, answers, strict=False)
+        if draft is not given and draft.codec == BLOB_CODEC
+    ]
+    blobs.forget_refused([draft for draft, _ in put_away], [answer for _, answer in put_away])
 
 
 def _kept(blobs: Blobs, draft: Draft) -> Draft:

@@ -19,6 +19,7 @@ from leasehold.core.model.pages import AuditPage, HistoryPage, LogPage
 from leasehold.core.model.records import AuditRecord, WorkerInfo
 from leasehold.core.model.search import Count, HeavyField, JobFilter, Page
 from leasehold.core.model.status import Status
+from leasehold.queue.arguments import own_output_folder
 from leasehold.queue.filters import FilterFields, filter_of, found
 from leasehold.queue.large import inline
 from leasehold.queue.missing import check_queue, not_found
@@ -234,5 +235,4 @@ class Looking:
     def _output_folder(self, job: Job) -> str | None:
         if job.stdout_path is not None:
             return os.path.dirname(os.path.dirname(job.stdout_path))
-        path = self.store.describe().get("path")
-        return None if path is None else f"{path}-output"
+        return own_output_folder(self.store)

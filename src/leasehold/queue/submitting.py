@@ -332,6 +332,10 @@ class Submitting:
 
     # -- inside ------------------------------------------------------------------------------
 
+    def own_id(self, queue: str, name: str) -> str:
+        """The id of a job that is named by us."""
+        return self._drafting.own_id(queue, name)
+
     def draft_of(
         self, job: NewJob, passes: Passes | None = None
     ) -> tuple[BaseTask[..., Any], Draft]:

@@ -12,6 +12,9 @@ from leasehold.core.contract.local_store import local_part
 from leasehold.core.contract.store import Store
 from leasehold.core.model.durations import Seconds, seconds_or_none
 from leasehold.core.model.lease import StuckJob, SweepReport
+from leasehold.core.model.pins import Pin
+from leasehold.core.model.records import WorkerInfo
+from leasehold.errors import UnsupportedError, WorkerNotFoundError
 from leasehold.interrupts import import_whole
 
 if TYPE_CHECKING:
@@ -41,6 +44,47 @@ class Upkeep:
         0
         """
         return self.store.recover()
+
+    def stop_worker(self, worker: str) -> WorkerInfo:
+        """Ask a worker to stop, on whatever machine it is: it leases no more, finishes what it runs
+        within its grace and hands back the rest.
+
+        It hears of it when it speaks to the store: at once if it waits for jobs, with its next
+        heartbeat if all its slots are taken. Raises WorkerNotFoundError if no such worker is
+        registered, UnsupportedError for a consumer, which leases in a loop of its own.
+        """
+        known = next((each for each in self.store.workers() if each.id == worker), None)
+        if known is None:
+            raise WorkerNotFoundError(f"no worker {worker!r} is registered: it may have stopped")
+        if known.is_consumer:
+            raise UnsupportedError(
+                f"{worker!r} leases in a loop of its own and hears no stop: end its program"
+            )
+        # Another worker of the same id may come later, and is not meant.
+        self.store.pin("stop", worker, known.started_at.isoformat(), actor=self._actor)
+        return known
+
+    def mark_deploy(self, version: str, text: str = "") -> Pin:
+        """Say that a version was deployed now: the dashboard marks it, and what fails since then.
+
+        The same again changes nothing: every process that comes with the version may say it.
+
+        >>> from leasehold import TaskQueue
+        >>> queue = TaskQueue("memory://", num_workers=0)
+        >>> queue.mark_deploy("v1.2", "new checkout").name
+        'v1.2'
+        >>> [mark.name for mark in queue.deploys()]
+        ['v1.2']
+        """
+        return self.store.pin("deploy", version, text, actor=self._actor)
+
+    def deploys(self) -> list[Pin]:
+        """The deploy marks, the oldest first; the latest 200 are kept."""
+        return self.store.pins("deploy")
+
+    def forget_deploy(self, version: str) -> bool:
+        """Take a deploy mark away; False if there is none of that version."""
+        return self.store.unpin("deploy", version, actor=self._actor) is not None
 
     def stuck(
         self, silent_seconds: Seconds | None = 120.0, running_seconds: Seconds | None = None

@@ -36,7 +36,8 @@ def refuse_join(lease: Lease | None, store: Store, queues: tuple[str, ...]) -> N
 
 def refuse_shutdown(lease: Lease | None, worker: str) -> None:
     """Raise UnsupportedError if it is this worker that runs the job under this lease."""
-    if lease is not None and lease.worker == worker:
+    # Over a service, the name of its token may stand before it.
+    if lease is not None and (lease.worker == worker or lease.worker.endswith(f":{worker}")):
         raise UnsupportedError(
             f"queue.shutdown() in job {lease.job_id} would wait for that job itself: call it where "
             "the queue was started, or send SIGTERM to the process, which lets the job finish"

@@ -111,7 +111,8 @@ class Workflows:
                 f"{name!r} has the parent_id {draft.parent_id!r}, but belongs to a workflow"
             )
         has_own_id = "job_id" in job.options or "id" in task.draft_fields
-        job_id = draft.id if has_own_id else f"{workflow_id}:{name}"
+        named = f"{workflow_id}:{name}"
+        job_id = draft.id if has_own_id else self._submitting.own_id(draft.queue, named)
         return task, msgspec.structs.replace(draft, id=job_id, parent_id=workflow_id)
 
     def graph(self, *jobs: JobRef) -> Graph:

@@ -22,6 +22,7 @@ from leasehold.queue.looking import Looking
 from leasehold.queue.metrics import Metrics
 from leasehold.queue.waiters import Waiters
 from leasehold.service.admins import Admins
+from leasehold.service.backups import Backups
 from leasehold.service.base import token_has_ended
 from leasehold.service.caller import ANYBODY, Caller
 from leasehold.service.consumers import Consumers
@@ -31,6 +32,7 @@ from leasehold.service.lease_secret import LeaseSecrets
 from leasehold.service.measures import Measures
 from leasehold.service.operation import Operation, Request, operations_of
 from leasehold.service.operators import Operators
+from leasehold.service.peeking import Peeking
 from leasehold.service.producers import Producers
 from leasehold.service.queue_operators import QueueOperators
 from leasehold.service.request_figures import RequestFigures
@@ -43,7 +45,7 @@ THREADS: Final = 32
 """Calls of the store at the same time: those that write share their syncs."""
 
 
-class Api(Producers, Consumers, Operators, Measures, QueueOperators, Admins):
+class Api(Producers, Consumers, Peeking, Operators, Backups, Measures, QueueOperators, Admins):
     """Every operation, on one store."""
 
     def __init__(
@@ -158,9 +160,8 @@ def _nothing() -> None:
     """A service runs no jobs itself: there are no workers to start."""
 
 
-OPERATIONS: Final = tuple(
-    each
-    for part in (Producers, Consumers, Operators, Measures, QueueOperators, Admins)
-    for each in operations_of(part)
+_PARTS: Final = (
+    *(Producers, Consumers, Peeking, Operators, Backups, Measures, QueueOperators, Admins),
 )
+OPERATIONS: Final = tuple(each for part in _PARTS for each in operations_of(part))
 """Every operation, in the order of the table in the documentation."""

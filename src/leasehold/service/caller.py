@@ -10,6 +10,7 @@ import msgspec
 
 from leasehold.core.model.graph import GraphNode
 from leasehold.core.model.job import Job
+from leasehold.core.model.own_names import own_prefix
 from leasehold.core.model.refusals import no_job
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.tokens import ROLES, Role, Token
@@ -100,6 +101,29 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
             raise ForbiddenError(
                 f"token {self.name!r} may not submit command jobs: create one with --commands"
             )
+
+    def check_new_name(self, what: str, name: str, queue: str) -> None:
+        """Refuse the name of something new that could be taken in another queue.
+
+        It is refused whether it is taken or not: who is told that it is would learn of the other.
+        """
+        prefix = own_prefix(queue)
+        if self.queues is not None and not name.startswith(prefix):
+            raise ForbiddenError(
+                f"token {self.name!r} is good for some queues only: {what} that it chooses for "
+                f"queue {queue!r} begins with {prefix!r}"
+            )
+
+    def worker_name(self, given: str) -> str:
+        """The name under which a worker of this caller is known.
+
+        A token for some queues has names of its own: it touches no worker of others, whatever it
+        calls itself, and does not learn that there is one.
+        """
+        prefix = own_prefix(self.name)
+        if self.queues is None or not given or given.startswith(prefix):
+            return given
+        return prefix + given
 
     def check_job(self, job: Job | None, job_id: str) -> Job:
         """The job; one that the token is not good for is as unknown as one that is not there."""

@@ -50,7 +50,7 @@ class Wanted(Request):
         """What the store is asked; raises ForbiddenError for queues that are not the caller's."""
         caller.check_queue(*self.queues)
         return LeaseRequest(
-            worker=self.worker,
+            worker=caller.worker_name(self.worker),
             queues=self.queues,
             limit=self.limit,
             lease_seconds=self.lease_seconds,

@@ -133,7 +133,8 @@ class Consumers(Part):
     def renew(self, caller: Caller, request: RenewLease) -> Renewed:
         """Keep a lease (extend): the answer says until when, and when to do it again."""
         self._check(caller, request)
-        worker = request.worker or self._last_grant(request).worker
+        given = None if request.worker is None else caller.worker_name(request.worker)
+        worker = given or self._last_grant(request).worker
         [answer] = self.store.renew(worker, [self._renewal(request)])
         if isinstance(answer, LeaseholdError):
             raise answer
@@ -148,7 +149,7 @@ class Consumers(Part):
             for each, refusal in zip(request.leases, checked, strict=True)
             if refusal is None
         ]
-        answers = iter(self.store.renew(request.worker, renewals))
+        answers = iter(self.store.renew(caller.worker_name(request.worker), renewals))
         return Renewals(
             renewals=[
                 _renewal(next(answers) if refusal is None else refusal) for refusal in checked

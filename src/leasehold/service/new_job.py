@@ -69,6 +69,8 @@ class NewJob(Request):
         task, payload = self._work()
         caller.check_task(task)
         caller.check_queue(self.queue)
+        if self.id is not None:
+            caller.check_new_name("the id of a job", self.id, self.queue)
         return Draft(
             id=self.id or made_id or env.new_id(),
             task=task,

@@ -20,6 +20,7 @@ STATUSES: Final[tuple[tuple[type[CodedError], int], ...]] = (
     (errors.ScheduleNotFoundError, 404),
     (errors.TokenNotFoundError, 404),
     (errors.OperationNotFoundError, 404),
+    (errors.WorkerNotFoundError, 404),
     (errors.DuplicateJobError, 409),
     (errors.IdempotencyConflictError, 409),
     (errors.InvalidTransitionError, 409),

@@ -23,6 +23,7 @@ from leasehold.service.new_job import Name, NewJob
 from leasehold.service.operation import Answer, Request, operation
 from leasehold.service.operators import GivenFilter, Nothing
 from leasehold.service.producers import JobAnswer
+from leasehold.service.scope import check_schedule_name
 
 
 class NamedQueue(Request):
@@ -220,7 +221,7 @@ class QueueOperators(Part):
     @operation("PUT", "/schedules/{name}", "operator")
     def set_schedule(self, caller: Caller, request: SetSchedule) -> ScheduleAnswer:
         """Add a schedule, or change the one of that name."""
-        self._check_schedule(caller, request.name, must_exist=False)
+        check_schedule_name(caller, self.store, request.name, request.job.queue)
         draft = ScheduleDraft(
             name=request.name,
             timing=request.timing,
@@ -262,13 +263,11 @@ class QueueOperators(Part):
         known = self.store.pause_schedule(name, paused=paused, actor=caller.actor)
         return ScheduleAnswer(schedule=schedule_document(known, self.store.now()))
 
-    def _check_schedule(self, caller: Caller, name: str, *, must_exist: bool = True) -> None:
+    def _check_schedule(self, caller: Caller, name: str) -> None:
         """Refuse a schedule of another queue than the caller's, as if it was not there."""
         if caller.queues is None:
             return
         known = self.store.get_schedule(name)
-        if known is None and not must_exist:
-            return
         if known is None or known.queue not in caller.queues:
             raise not_found(name)
 

@@ -6,6 +6,7 @@ import asyncio
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import uvicorn
@@ -13,6 +14,7 @@ from starlette.routing import BaseRoute
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from leasehold.blobs.blobs import Blobs
+from leasehold.blobs.place import BlobPlace
 from leasehold.core.contract.store import Store
 from leasehold.env import SYSTEM, Env
 from leasehold.service.api import Api
@@ -171,6 +173,8 @@ def serve(
     listener: socket.socket,
     *,
     env: Env = SYSTEM,
+    blob_place: BlobPlace = None,
+    backup_folder: Path | None = None,
     insecure: bool = False,
     hosts: tuple[str, ...] = (),
     beside: Callable[[Api], Sequence[BaseRoute]] = lambda _: (),
@@ -183,10 +187,11 @@ def serve(
     `beside` makes the routes that are served beside the API, such as the dashboard's.
     `on_started` is told the port of the gRPC face; raises OSError if that cannot be had.
     """
-    blobs = Blobs(store, env=env)
+    blobs = Blobs(store, blob_place, env=env)
 
     async def run() -> None:
         api = Api(store, env=env, blobs=blobs, insecure=insecure)
+        api.backup_folder = backup_folder
         try:
             grpc_server = None if grpc_address is None else _grpc_server(api, grpc_address)
             port = None if grpc_server is None else grpc_server.port

@@ -1,5 +1,8 @@
 """Who may call which verb of the store from afar, and what is left of it for whom.
 
+To a caller with a scope, jobs of other queues are not there. So that it looks the same in every
+verb, the store is asked for a job that nobody can have in their place (`hidden`), and answers.
+
 A verb that is not named in ROLES_OF is nobody's, and one that says nothing here about queues is not
 for tokens that are good for some queues only: what is forgotten is refused.
 """
@@ -12,34 +15,36 @@ from typing import Any, Final
 import msgspec
 
 from leasehold.core.contract.store import Store
+from leasehold.core.model.blob import BLOB_CODEC, names_blob_in
+from leasehold.core.model.error_documents import error_document, error_from
 from leasehold.core.model.job import Draft
 from leasehold.core.model.lease import Settlement
 from leasehold.core.model.limits import PAYLOAD_BYTES_MAX
 from leasehold.core.model.outcome import Complete, Fail, JobError
-from leasehold.core.model.refusals import no_job
 from leasehold.core.model.retention import DAILY
-from leasehold.core.model.schedule import not_found
+from leasehold.core.model.schedule import ScheduleDraft, not_found
 from leasehold.core.model.tokens import LOOKING, Role
-from leasehold.errors import ForbiddenError, InvalidJobError, InvalidRequestError
+from leasehold.errors import InvalidJobError, InvalidRequestError, LeaseholdError
 from leasehold.service.caller import Caller
 from leasehold.service.json_in import check_json
-from leasehold.service.scope import refusals
+from leasehold.service.scope import check_schedule_name, refusals
 
 _ROLES: Final[dict[tuple[Role, ...], str]] = {
     LOOKING: """
         now describe hints settings get position graph search count find_ids attempts history log
         history_page log_page stats queues list_queues queue_info key_info metrics series daily
-        timeline archived search_archive
+        timeline archived search_archive get_blob
     """,
     ("producer",): "submit submit_once",
     ("producer", "operator"): "cancel reprioritize",
+    ("producer", "consumer", "operator"): "put_blob",
     ("consumer",): """
         exchange exchange_once renew report_progress append_log tell enter_worker leave_worker
     """,
-    ("consumer", "operator"): "recover promote fire_schedules prune cleanups",
+    ("consumer", "operator"): "recover promote fire_schedules prune cleanups pin",
     ("consumer", "operator", "observer"): "workers",
     ("operator", "observer"): """
-        operations operation
+        pins operations operation
         stuck check changes failures worker_totals lifetimes schedules get_schedule
     """,
     ("operator",): """
@@ -47,21 +52,26 @@ _ROLES: Final[dict[tuple[Role, ...], str]] = {
         stop_operation
         create_queue update_queue set_queue_state purge_queue delete_queue
         set_schedule remove_schedule pause_schedule run_schedule
-        set_setting unset_setting
+        set_setting unset_setting unpin
     """,
-    ("admin",): "tokens find_token create_token revoke_token audit_log audit_page",
+    ("admin",): """
+        tokens find_token create_token revoke_token audit_log audit_page end_session is_session_over
+    """,
 }
 ROLES_OF: Final = {verb: roles for roles, verbs in _ROLES.items() for verb in verbs.split()}
 """The roles of which a caller must have one, by verb."""
 
 _HARMLESS: Final = frozenset(
-    {"now", "hints", "settings", "describe", "cleanups"}
-    | {"recover", "promote", "fire_schedules", "prune"}
+    {"now", "hints", "settings", "cleanups"} | {"recover", "promote", "fire_schedules", "prune"}
 )
 """About no queue in particular, and nothing that a token for some queues may not know or do."""
 
-_WHOLE_STORE: Final = frozenset(["graph", "set_setting", "unset_setting", "begin_operation"])
+_WHOLE_STORE: Final = frozenset(
+    ["graph", "set_setting", "unset_setting", "begin_operation", "pin", "unpin"]
+)
 """Never for a token with a scope, although an argument could be taken for one of `_SCOPED`."""
+
+_HIDDEN: Final = "\x01"
 
 Arguments = dict[str, Any]
 
@@ -80,11 +90,14 @@ def allowed(store: Store, caller: Caller, verb: str, given: Arguments) -> Argume
         if verb == "prune" and not _is_daily(arguments):
             # A worker sees to it that the daily clean-up is made; what else goes is an order.
             caller.check_role(("operator",))
+        if verb == "pin" and arguments["kind"] != "deploy":
+            # A worker marks its own version; what else is pinned is an order.
+            caller.check_role(("operator",))
     for draft in _drafts_in(arguments):
         caller.check_task(draft.task)
-        _check_payload(draft)
+        _check_payload(store, draft, arguments.get("draft"))
     if "settlements" in arguments:
-        arguments["settlements"] = [_readable(each) for each in arguments["settlements"]]
+        arguments["settlements"] = [_readable(store, each) for each in arguments["settlements"]]
     if verb == "create_token":
         caller.check_hands_on(commands=arguments["draft"].commands)
     if caller.queues is not None:
@@ -94,9 +107,28 @@ def allowed(store: Store, caller: Caller, verb: str, given: Arguments) -> Argume
 
 def visible(caller: Caller, verb: str, answer: Any) -> Any:
     """What a caller may see of the answer."""
-    if caller.queues is None or (rest := _VISIBLE.get(verb)) is None:
+    if caller.queues is None:
         return answer
-    return rest(caller.queues, answer)
+    if isinstance(answer, list):
+        answer = [told(each) if isinstance(each, LeaseholdError) else each for each in answer]
+    rest = _VISIBLE.get(verb)
+    return answer if rest is None else rest(caller.queues, answer)
+
+
+def hidden(job_id: str) -> str:
+    """An id that no job has, as it has a control character in it."""
+    return _HIDDEN + job_id
+
+
+def told(error: LeaseholdError) -> LeaseholdError:
+    """An error about a hidden job, as it is told of a job that is not there."""
+    if _HIDDEN not in str(error) and repr(_HIDDEN)[1:-1] not in str(error):
+        return error
+    document = error_document(error)
+    message = document["message"].replace(_HIDDEN, "").replace(repr(_HIDDEN)[1:-1], "")
+    hiding = error_from({**document, "message": message})
+    assert isinstance(hiding, LeaseholdError)
+    return hiding
 
 
 def _is_daily(arguments: Arguments) -> bool:
@@ -104,13 +136,24 @@ def _is_daily(arguments: Arguments) -> bool:
     return arguments["policy"] is None and arguments["scope"] == DAILY
 
 
-def _check_payload(draft: Draft) -> None:
+def _check_payload(store: Store, draft: Draft, schedule: ScheduleDraft | None) -> None:
     """Refuse what the next reader could not read: it would be in everybody's lists."""
     if draft.codec == "json":
         _check_readable(draft.id, "payload", draft.payload)
+    elif draft.codec == BLOB_CODEC:
+        known = None if schedule is None else store.get_schedule(schedule.name)
+        # What a schedule has may have come from the store that this one was moved from.
+        if known is None or known.draft.job.payload != draft.payload:
+            _check_blob(store, draft.id, "payload", draft.payload)
 
 
-def _readable(settlement: Settlement) -> Settlement:
+def _check_blob(store: Store, job_id: str, what: str, reference: bytes) -> None:
+    """Refuse a blob of another store: several may share one bucket."""
+    if not names_blob_in(reference, store.describe().get("store_id", "memory")):
+        raise InvalidJobError(f"the {what} of job {job_id} names a blob that is not this store's")
+
+
+def _readable(store: Store, settlement: Settlement) -> Settlement:
     """The settlement; a result that nobody could read is a permanent failure, as one that is too
     large (SET-6): it hinders no other settlement, and whoever runs the job again gets no other.
     """
@@ -120,6 +163,8 @@ def _readable(settlement: Settlement) -> Settlement:
     try:
         if outcome.result is not None and outcome.codec == "json":
             _check_readable(settlement.job_id, "result", outcome.result)
+        if outcome.result is not None and outcome.codec == BLOB_CODEC:
+            _check_blob(store, settlement.job_id, "result", outcome.result)
         if outcome.note is not None:
             _check_readable(settlement.job_id, "note", outcome.note)
     except InvalidJobError as error:
@@ -157,6 +202,11 @@ def _narrow(store: Store, caller: Caller, verb: str, arguments: Arguments) -> No
         return
     if verb in _WHOLE_STORE:
         caller.check_unscoped()
+    if verb == "run_schedule":
+        # An id of the caller's own, which can be taken by nobody else.
+        arguments["job_id"] = caller.request_id(arguments["job_id"])
+    if arguments.get("worker") is not None:
+        arguments["worker"] = caller.worker_name(arguments["worker"])
     is_scoped = False
     for name, check in _SCOPED.items():
         if arguments.get(name) is not None:
@@ -176,39 +226,41 @@ def _check_filter(_: Store, caller: Caller, arguments: Arguments, name: str) -> 
 
 def _check_jobs(store: Store, caller: Caller, arguments: Arguments, name: str) -> None:
     """Jobs of other queues are not there; what becomes of unknown ones is for the store to say."""
-    assert caller.queues is not None
     named = arguments[name]
-    for job_id in (named,) if isinstance(named, str) else named:
-        job = store.get(job_id)
-        if job is not None and job.queue not in caller.queues:
-            raise no_job(job_id)
+    if isinstance(named, str):
+        arguments[name] = _in_sight(store, caller, named)
+    else:
+        arguments[name] = [_in_sight(store, caller, job_id) for job_id in named]
+
+
+def _in_sight(store: Store, caller: Caller, job_id: str) -> str:
+    """The id, or one that no job has in place of a job that the caller may not see."""
+    job = store.get(job_id)
+    return job_id if job is None or caller.may_see(job) else hidden(job_id)
 
 
 def _check_drafts(store: Store, caller: Caller, arguments: Arguments, name: str) -> None:
     drafts = _drafts_in(arguments)
     for draft in drafts:
         caller.check_queue(draft.queue)
+        if name == "drafts":
+            caller.check_new_name("the id of a job", draft.id, draft.queue)
     for refusal in refusals(caller, drafts, store.get).values():
         raise refusal
     if name == "draft":
-        _check_schedule(store, caller, {"name": arguments["draft"].name}, "name")
+        check_schedule_name(caller, store, arguments["draft"].name, arguments["draft"].job.queue)
 
 
 def _check_request(_: Store, caller: Caller, arguments: Arguments, name: str) -> None:
     caller.check_queue(*arguments[name].queues)
+    worker = caller.worker_name(arguments[name].worker)
+    arguments[name] = msgspec.structs.replace(arguments[name], worker=worker)
 
 
-def _check_entry(store: Store, caller: Caller, arguments: Arguments, name: str) -> None:
-    """A worker that enters or leaves touches no entry of one that serves other queues."""
-    assert caller.queues is not None
-    _check_request(store, caller, arguments, name)
-    worker = arguments[name].id
-    if any(
-        each.id == worker and not caller.queues.issuperset(each.queues) for each in store.workers()
-    ):
-        raise ForbiddenError(
-            f"token {caller.name!r} cannot use the worker name {worker!r}: choose another one"
-        )
+def _check_entry(_: Store, caller: Caller, arguments: Arguments, name: str) -> None:
+    caller.check_queue(*arguments[name].queues)
+    worker = caller.worker_name(arguments[name].id)
+    arguments[name] = msgspec.structs.replace(arguments[name], id=worker)
 
 
 def _check_schedule(store: Store, caller: Caller, arguments: Arguments, name: str) -> None:
@@ -220,8 +272,10 @@ def _check_schedule(store: Store, caller: Caller, arguments: Arguments, name: st
 
 def _check_held(store: Store, caller: Caller, arguments: Arguments, name: str) -> None:
     """A lease's secret does not widen a scope."""
-    held = {"job_ids": [each.job_id for each in arguments[name]]}
-    _check_jobs(store, caller, held, "job_ids")
+    arguments[name] = [
+        msgspec.structs.replace(each, job_id=_in_sight(store, caller, each.job_id))
+        for each in arguments[name]
+    ]
 
 
 _SCOPED: Final[dict[str, Callable[[Store, Caller, Arguments, str], None]]] = {
@@ -245,5 +299,7 @@ _VISIBLE: Final[dict[str, Callable[[frozenset[str], Any], Any]]] = {
     "schedules": lambda queues, known: [each for each in known if each.queue in queues],
     "get": lambda queues, job: job if job is not None and job.queue in queues else None,
     "archived": lambda queues, job: job if job is not None and job.queue in queues else None,
+    "get_schedule": lambda queues, known: known if known and known.queue in queues else None,
+    "describe": lambda queues, about: {**about, "queues": sorted(queues)},
 }
 """Verbs of which a caller with a scope sees the part that is theirs."""

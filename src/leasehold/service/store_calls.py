@@ -27,11 +27,12 @@ from leasehold.core.model.refusals import stale_lease
 from leasehold.core.model.status import Event, Status
 from leasehold.core.rules.messages import refused_as_stale
 from leasehold.core.rules.replies import check_request_id
-from leasehold.errors import InvalidRequestError, LeaseLostError
+from leasehold.errors import InvalidRequestError, LeaseholdError, LeaseLostError
+from leasehold.service.blob_calls import BLOB_VERBS, BlobCalls
 from leasehold.service.caller import Caller
 from leasehold.service.hints import HintLine
 from leasehold.service.lease_secret import LeaseSecrets
-from leasehold.service.store_access import ROLES_OF, allowed, visible
+from leasehold.service.store_access import ROLES_OF, allowed, told, visible
 
 
 class StoreCalls:
@@ -44,17 +45,23 @@ class StoreCalls:
         self._secrets = secrets
         self._hints = hints
         self._blobs = blobs
+        self._blob_calls = BlobCalls(store, secrets, blobs)
 
     def call(self, verb: Verb, caller: Caller, body: bytes) -> bytes:
         """Carry out a verb, but for `hints`."""
         asked = arguments_of(verb, caller, body)
         secrets: list[str] = asked.pop("lease_secrets")
+        if verb.name in BLOB_VERBS:
+            return encode(self._blob_calls.call(verb.name, caller, asked, secrets))
         arguments = allowed(self._store, caller, verb.name, asked)
         if "request_id" in arguments:
             check_request_id(arguments["request_id"])
             arguments["request_id"] = caller.request_id(arguments["request_id"])
         refusals = self._refusals(leases_in(verb.name, arguments), secrets)
-        answer = self._carry_out(verb.name, arguments, refusals)
+        try:
+            answer = self._carry_out(verb.name, arguments, refusals)
+        except LeaseholdError as error:
+            raise told(error) from error
         return encode(visible(caller, verb.name, answer))
 
     async def hints(self, caller: Caller, body: bytes) -> bytes:
@@ -74,7 +81,10 @@ class StoreCalls:
                 arguments["settlements"] = _good(arguments["settlements"], refusals)
                 done: Exchange = getattr(store, verb)(**arguments)
                 secrets = [self._secrets.of(each.job_id, each.version) for each in done.leases]
-                settled = _with_refusals(done.settled, refusals)
+                settled = [
+                    told(each) if isinstance(each, LeaseholdError) else each
+                    for each in _with_refusals(done.settled, refusals)
+                ]
                 return crossing_exchange(msgspec.structs.replace(done, settled=settled), secrets)
             case "renew":
                 arguments["renewals"] = _good(arguments["renewals"], refusals)

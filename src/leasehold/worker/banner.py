@@ -12,8 +12,8 @@ from leasehold.worker.safelog import safe_logger
 
 if TYPE_CHECKING:
     from leasehold.core.contract.store import Store
+    from leasehold.worker.statistics import WorkerStatistics
     from leasehold.worker.stopping import StopReason
-    from leasehold.worker.worker import WorkerStatistics
 
 logger = safe_logger("leasehold.worker")
 

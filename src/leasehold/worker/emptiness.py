@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from leasehold.core.contract.store import Store
 from leasehold.core.model.queue_config import QueueState
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import Status
+from leasehold.worker.safelog import safe_logger
 from leasehold.worker.served import served_queues
+from leasehold.worker.stopping import StopReason
 from leasehold.worker.unrunnable import is_handed_back
+
+logger = safe_logger("leasehold.worker")
 
 LEFT_TO_DO: Final = (Status.PENDING, Status.RUNNING, Status.FAILED)
 """What is worth waiting for. What others hold may come back; what is due later, or waits for a job
@@ -34,6 +38,26 @@ class Emptiness:
         self._store = store
         self._queues = queues
         self._tasks = tasks
+
+    def reason(self, unrunnable: Mapping[str, str], worker: str) -> StopReason | None:
+        """Why a worker may end now; None while there is something to do.
+
+        `unrunnable` are the tasks that it could not run, and why.
+        """
+        if not self.is_reached():
+            return None
+        handed_back = self.handed_back()
+        if handed_back.keys() - unrunnable:
+            return None  # By another worker; this one has not tried, and will get them soon.
+        for task, count in sorted(handed_back.items()):
+            logger.warning(
+                "worker %s ends and leaves %d job(s) of task %r, which it cannot run: %s",
+                worker,
+                count,
+                task,
+                unrunnable[task],
+            )
+        return StopReason.UNRUNNABLE if handed_back else StopReason.EMPTY
 
     def is_reached(self) -> bool:
         """Whether no job of these queues and tasks is pending, runs, or is to be tried again."""

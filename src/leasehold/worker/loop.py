@@ -7,38 +7,26 @@ leave word in its `Inbox`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
 from typing import Final
 
 from leasehold.core.model.lease import Exchange, Lease, Settlement
-from leasehold.core.model.outcome import Cancel, Fail, JobError, Outcome, Release
+from leasehold.core.model.outcome import Cancel, Outcome, Release
 from leasehold.env import Env
 from leasehold.errors import (
-    ForbiddenError,
-    LeaseholdError,
-    StoreClosedError,
-    StoreCorruptError,
     StoreError,
-    StoreLostError,
-    UnauthenticatedError,
-    UnknownTaskError,
 )
 from leasehold.observe import tracing
-from leasehold.worker.backing import WorkerBacking
-from leasehold.worker.context import JobContext, StopCause
+from leasehold.worker.context import StopCause
 from leasehold.worker.copies import here, leave_copy
-from leasehold.worker.dependencies import fetch_results
-from leasehold.worker.describe import message_of
 from leasehold.worker.emptiness import Emptiness
-from leasehold.worker.executors.team import COMMAND, KILLING, Team
+from leasehold.worker.executors.team import KILLING, Team
+from leasehold.worker.handing_over import HandingOver
 from leasehold.worker.heartbeat import Heartbeat
-from leasehold.worker.hooks import Hooks, call_hook
+from leasehold.worker.hooks import Hooks
 from leasehold.worker.inbox import Inbox
 from leasehold.worker.inhand import InHand, timeout_failure
 from leasehold.worker.large import LargeData
 from leasehold.worker.leases import LeaseManager
-from leasehold.worker.left_to_others import LeftToOthers
 from leasehold.worker.pace import Pace
 from leasehold.worker.reports import Reports
 from leasehold.worker.run import Run
@@ -46,35 +34,16 @@ from leasehold.worker.safelog import safe_logger
 from leasehold.worker.served import served_queues
 from leasehold.worker.settling import Settling
 from leasehold.worker.stopping import Stopping, StopReason
-from leasehold.worker.task import COMMAND_TASK, TaskDefinition, TaskRegistry
+from leasehold.worker.task import TaskRegistry
 from leasehold.worker.ticking import Ticking
-from leasehold.worker.unrunnable import Unrunnable
-from leasehold.worker.wear import Wear
+from leasehold.worker.trouble import NOT_LET_IN, STORE_RETRY_SECONDS_MAX, StoreTrouble
+from leasehold.worker.wear import Wear, replace_stuck
+from leasehold.worker.worker_rules import WorkerRules
 
 logger = safe_logger("leasehold.worker")
 
-STORE_RETRY_SECONDS_FIRST: Final = 0.1
-STORE_RETRY_SECONDS_MAX: Final = 5.0
-STORE_IS_GONE: Final = (StoreClosedError, StoreCorruptError, StoreLostError)
-NOT_LET_IN: Final = (UnauthenticatedError, ForbiddenError)
-"""Another try would not help."""
 SLEEP_SECONDS_MAX: Final = 60.0
 DUE_SECONDS_MIN: Final = 0.001
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerRules:
-    """How a worker works."""
-
-    queues: tuple[str, ...]
-    tasks: tuple[str, ...] | None
-    slots: int
-    poll_interval_seconds: float
-    max_jobs: int | None
-    max_memory_mb: float | None
-    allow_commands: bool
-    until_empty: bool = False
-    """Stop when there is nothing left to do."""
 
 
 class Loop:
@@ -97,34 +66,39 @@ class Loop:
         self._rules = rules
         self._note_settings = note_settings
         self.poll_interval_seconds = rules.poll_interval_seconds
-        self._registry = registry
         self._leases = leases
         self._heartbeat = heartbeat
         self._inbox = inbox
         self._in_hand = in_hand
         self._stopping = stopping
-        self._hooks = hooks
         self._env = env
         self._clock = env.clock
         self._team: Team
         self._pid: int
         self._may_replace_stuck = False
         self._reports = Reports(leases.store, env, inbox.wake, hooks.on_progress)
-        self._large = large
-        self._fetch = partial(fetch_results, leases.store, large=large)
-        self._backing = WorkerBacking(leases.store, heartbeat, self._reports, in_hand)
-        self._unrunnable = Unrunnable()
-        self._others = LeftToOthers(leases.store, leases.worker, registry.may_import, env.clock)
         self._ticking = Ticking(leases.store, env)
         self._emptiness = Emptiness(leases.store, rules.queues, rules.tasks)
         self.settling = Settling(hooks)
+        self._handing_over = HandingOver(
+            rules,
+            registry,
+            leases,
+            heartbeat,
+            inbox,
+            in_hand,
+            hooks,
+            env,
+            self._reports,
+            self.settling,
+            large,
+        )
         self._pace = Pace()
         self.started_jobs = 0
         self.exchanges = 0
-        # When to do what, in monotonic time.
         self._look_at = float("-inf")
-        self._retry_at = float("-inf")
-        self._store_failures = 0
+        """When to look for jobs again, in monotonic time, if no hint comes first."""
+        self._trouble = StoreTrouble(leases.worker, env.clock, stopping)
         self._wear = Wear(
             slots=rules.slots, max_jobs=rules.max_jobs, max_memory_mb=rules.max_memory_mb
         )
@@ -154,6 +128,7 @@ class Loop:
         """Give the loop who runs its jobs; a simulator then ticks it itself."""
         self._team = team
         self._pid = here()
+        self._handing_over.begin(team, self._pid)
         self._may_replace_stuck = replace_stuck
 
     def _tick_safely(self) -> float:
@@ -269,7 +244,7 @@ class Loop:
         look = room > 0 and (
             self._inbox.jobs_may_be_ready or bool(self.settling) or now >= self._look_at
         )
-        if now < self._retry_at or not (look or self.settling):
+        if now < self._trouble.retry_at or not (look or self.settling):
             return
         if look:
             self._gather(now)
@@ -287,7 +262,7 @@ class Loop:
                 room if look else 0,
                 self._rules.tasks,
                 free_slots=self._free_slots(),
-                except_lanes=self._others.lanes() if look else (),
+                except_lanes=self._handing_over.others.lanes() if look else (),
             )
         except Exception as error:
             # The outcomes stay, and so must the leases under which they are to be settled.
@@ -295,18 +270,18 @@ class Loop:
             if isinstance(error, StoreError):
                 self._store_failed(error)
             elif isinstance(error, NOT_LET_IN):
-                self._refused(error)
+                self._trouble.refused(error)
             elif sent:
                 self._settle_each(sent)
             else:
                 raise
             return
         self.exchanges += 1
-        self._store_failures = 0
+        self._trouble.is_over()
         leases = self._traced(sent, answer, asked_at) if tracing.is_on() else answer.leases
         # The threads get their next jobs before the books are brought up to date.
         self._heartbeat.add_all(leases, asked_at)
-        self._hand_over(leases)
+        self.started_jobs += self._handing_over.hand_over(leases)
         self.settling.answered(sent, answer.settled)
         if self._note_settings is not None:
             self._note_settings(answer.settings_generation)
@@ -336,78 +311,36 @@ class Loop:
             self._collect()
 
     def _stop_if_empty(self) -> None:
-        if self._has_work() or not self._emptiness.is_reached():
+        if self._has_work():
             return
-        handed_back = self._emptiness.handed_back()
-        if handed_back.keys() - self._unrunnable.tasks:
-            return  # By another worker; this one has not tried, and will get them soon.
-        for task, count in sorted(handed_back.items()):
-            logger.warning(
-                "worker %s ends and leaves %d job(s) of task %r, which it cannot run: %s",
-                self._leases.worker,
-                count,
-                task,
-                self._unrunnable.tasks[task],
-            )
-        self._stopping.ask(StopReason.UNRUNNABLE if handed_back else StopReason.EMPTY)
+        reason = self._emptiness.reason(self._handing_over.unrunnable.tasks, self._leases.worker)
+        if reason is not None:
+            self._stopping.ask(reason)
+
+    def _settle_each(self, sent: list[tuple[Lease, Outcome]]) -> None:
+        """One of these cannot be stored: its own job fails, and the others do not wait for it."""
+        try:
+            for lease in self.settling.one_by_one(self._leases, sent):
+                self._heartbeat.discard_all([lease])
+        except StoreError as error:
+            self._store_failed(error)
 
     def _fire_schedules(self, now: float) -> None:
-        if now < self._retry_at or self._stopping.is_asked:
+        if now < self._trouble.retry_at or self._stopping.is_asked:
             return
         try:
             self._ticking.fire_if_due(now)
         except StoreError as error:
             self._store_failed(error)
 
-    def _settle_each(self, sent: list[tuple[Lease, Outcome]]) -> None:
-        """One of these cannot be stored: its own job fails, and the others do not wait for it."""
-        for lease, outcome in sent:
-            try:
-                answer = self._leases.exchange([Settlement(lease.job_id, lease.version, outcome)])
-            except StoreError as error:
-                self._store_failed(error)
-                return
-            except Exception as error:  # noqa: BLE001 - it is told to the job, and logged as its end.
-                message = f"what became of the attempt cannot be stored: {error!r}"
-                failure = Fail(JobError("StoreError", ascii(message)), retryable=False)
-                answer = self._leases.exchange([Settlement(lease.job_id, lease.version, failure)])
-                self.settling.answered([(lease, failure)], answer.settled)
-            else:
-                self.settling.answered([(lease, outcome)], answer.settled)
-            self._heartbeat.discard_all([lease])
-
-    def _hand_over(self, leases: list[Lease]) -> None:
-        last: Run | None = None
-        on_start = self._hooks.on_start
-        for lease in leases:
-            try:
-                task = self._find_task(lease)
-                if here() != self._pid:
-                    leave_copy()  # Importing it has forked.
-                context = JobContext(
-                    lease, self._reports, self._env, self._fetch, self._large, self._backing
-                )
-                run = Run(lease, task, context, self._inbox.on_change, self._heartbeat.holds)
-                self._in_hand.add(run)
-                if on_start is not None:
-                    call_hook(on_start, lease)
-                self._team.start(run)
-            except BaseException as error:  # noqa: BLE001 - importing a task runs anybody's code.
-                if here() != self._pid:
-                    leave_copy(error)
-                self._hand_back_unrunnable(lease, error)
-                continue
-            self.started_jobs += 1
-            last = run
-        if last is not None:
-            self._in_hand.batch_handed_over(last, self._clock.monotonic())
-
     def _recycle_if_worn(self, now: float) -> None:
         if self._stopping.is_asked:
             return
         reason = self._wear.reason(now, started_jobs=self.started_jobs, stuck=self._in_hand.stuck)
         if reason is StopReason.STUCK and self._may_replace_stuck:
-            self._replace_stuck()
+            self._wear.stuck_were_replaced()
+            replace_stuck(self._team, self._in_hand)
+            self._inbox.wake()
         elif reason is not None:
             logger.info("worker %s asks to be started anew: %s", self._leases.worker, reason)
             self._stopping.ask(reason)
@@ -425,12 +358,12 @@ class Loop:
         if self._reports.due_at is not None:
             moments.append(self._reports.due_at)
         if not self._stopping.is_asked:
-            moments.append(max(self._retry_at, self._ticking.look_at))
+            moments.append(max(self._trouble.retry_at, self._ticking.look_at))
         if self.settling:
-            moments.append(self._retry_at)
+            moments.append(self._trouble.retry_at)
         elif self._inbox.is_hungry:
             moments.append(
-                max(self._retry_at, now if self._inbox.jobs_may_be_ready else self._look_at)
+                max(self._trouble.retry_at, now if self._inbox.jobs_may_be_ready else self._look_at)
             )
         return min(moments) - now
 
@@ -458,80 +391,9 @@ class Loop:
                 due_seconds = max(DUE_SECONDS_MIN, due_in.total_seconds())
                 self._look_at = min(self._look_at, now + due_seconds)
 
-    def _find_task(self, lease: Lease) -> TaskDefinition:
-        if lease.task != COMMAND_TASK:
-            return self._registry.find(lease.task)
-        if not self._rules.allow_commands:
-            raise UnknownTaskError(
-                "this worker runs no commands: start it with --allow-commands, or in Python with "
-                "allow_commands=True"
-            )
-        return COMMAND
-
-    def _hand_back_unrunnable(self, lease: Lease, error: BaseException) -> None:
-        run = self._in_hand.find(lease)
-        if run is not None:
-            self._in_hand.forget(run)
-            self._in_hand.give_up(run)
-        reason = message_of(error)
-        to_others = self._others.release(lease, reason)
-        if to_others is not None:
-            self.settling.add(lease, to_others)
-            return
-        release = self._unrunnable.release(lease, reason)
-        self.settling.add(lease, release)
-        logger.warning(
-            "job %s is handed back for %.0f s: %s",
-            lease.job_id,
-            release.delay_seconds,
-            reason,
-            extra={"job_id": lease.job_id},
-        )
-
     def _store_failed(self, error: StoreError) -> None:
-        if isinstance(error, STORE_IS_GONE):
-            logger.error("worker %s stops: its store is gone: %s", self._leases.worker, error)
-            self._stopping.give_up(StopReason.STORE_LOST)
-            return
-        delay_seconds = min(
-            STORE_RETRY_SECONDS_FIRST * 2 ** min(self._store_failures, 16), STORE_RETRY_SECONDS_MAX
-        )
-        self._store_failures += 1
-        self._inbox.jobs_may_be_ready = True
-        self._retry_at = self._clock.monotonic() + delay_seconds
-        waiting = len(self.settling)
-        logger.warning(
-            "worker %s: its store is in trouble, and it tries again in %.1f s%s: %s",
-            self._leases.worker,
-            delay_seconds,
-            f", with {waiting} outcome(s) to settle" if waiting else "",
-            error,
-        )
-
-    def _refused(self, error: LeaseholdError) -> None:
-        """A token that was revoked, or has expired, does not become good again."""
-        logger.error(
-            "worker %s stops: its service does not let it work any more: %s",
-            self._leases.worker,
-            error,
-        )
-        self._stopping.give_up(StopReason.REFUSED)
-
-    # -- wear --------------------------------------------------------------------------------
-
-    def _replace_stuck(self) -> None:
-        self._wear.stuck_were_replaced()
-        for run in self._in_hand.occupying - self._in_hand.held:
-            if self._team.give_up(run):
-                self._in_hand.give_up(run)
-                logger.error(
-                    "job %s (%s) does not stop; its slot is replaced, and its thread is lost until "
-                    "it ends: let the task look at should_stop, or run it in a process",
-                    run.lease.job_id,
-                    run.lease.task,
-                    extra={"job_id": run.lease.job_id},
-                )
-        self._inbox.wake()
+        if self._trouble.failed(error, len(self.settling)):
+            self._inbox.jobs_may_be_ready = True
 
     def _has_work(self) -> bool:
         return bool(self._in_hand.held or self.settling or self._inbox.changes)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-from leasehold.core.model.lease import Lease, Settled
+from leasehold.core.model.lease import Lease, Settled, Settlement
 from leasehold.core.model.outcome import Complete, Fail, JobError, Outcome
 from leasehold.core.model.retry import why_not_retried
 from leasehold.core.model.status import Event
 from leasehold.errors import LeaseLostError, StoreError
 from leasehold.worker.hooks import Hooks, call_hook
+from leasehold.worker.leases import LeaseManager
 from leasehold.worker.safelog import safe_logger
 
 logger = safe_logger("leasehold.worker")
@@ -45,6 +46,27 @@ class Settling:
     def waiting(self) -> list[tuple[Lease, Outcome]]:
         """All that is to be settled now."""
         return list(self._waiting)
+
+    def one_by_one(
+        self, leases: LeaseManager, sent: list[tuple[Lease, Outcome]]
+    ) -> Iterator[Lease]:
+        """Settle each in a write of its own; one that cannot be stored fails for good.
+
+        Yields each that is settled.
+        """
+        for lease, outcome in sent:
+            try:
+                answer = leases.exchange([Settlement(lease.job_id, lease.version, outcome)])
+            except StoreError:
+                raise
+            except Exception as error:  # noqa: BLE001 - it is told to the job, and logged as its end.
+                message = f"what became of the attempt cannot be stored: {error!r}"
+                failure = Fail(JobError("StoreError", ascii(message)), retryable=False)
+                answer = leases.exchange([Settlement(lease.job_id, lease.version, failure)])
+                self.answered([(lease, failure)], answer.settled)
+            else:
+                self.answered([(lease, outcome)], answer.settled)
+            yield lease
 
     def answered(
         self, sent: list[tuple[Lease, Outcome]], answers: Sequence[Settled | LeaseLostError]

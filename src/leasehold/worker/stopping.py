@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import Final
+
+from leasehold.errors import LeaseholdError
+from leasehold.worker.safelog import safe_logger
+
+logger = safe_logger("leasehold.worker")
 
 KILL_SECONDS: Final = 2.0
 """How long, after the grace, killed code may take to end before its job is handed back anyway."""
@@ -123,3 +129,14 @@ class Stopping:
             kill_ends_at = self._handed_back_at + KILL_SECONDS
             return kill_ends_at if now < kill_ends_at else self._handed_back_at + LAST_SECONDS
         return float("inf") if self._grace_ends_at is None else self._grace_ends_at
+
+
+def end_all(worker: str, parts: Iterable[Callable[[], object]]) -> None:
+    """End the parts of a worker, one after the other, whatever becomes of each."""
+    for end in parts:
+        try:
+            end()
+        except LeaseholdError as error:
+            logger.warning("worker %s could not leave the registry: %s", worker, error)
+        except BaseException:
+            logger.exception("worker %s: a part of it could not be ended", worker)

@@ -19,17 +19,26 @@ logger = safe_logger("leasehold.worker")
 
 
 class Tuning:
-    """What counts for one worker now; `on_change` is told the names of what counts anew."""
+    """What counts for one worker now; `on_change` is told the names of what counts anew, `on_stop`
+    that somebody asked it to stop.
+    """
 
     def __init__(
         self,
         store: Store,
         given: Mapping[str, SettingValue],
         on_change: Callable[[frozenset[str]], None] | None = None,
+        worker: str = "",
+        on_stop: Callable[[], None] | None = None,
     ) -> None:
         self._store = store
         self._given = dict(given)
         self._on_change = on_change
+        self._worker = worker
+        self._on_stop = on_stop
+        self._stop_seen: str | None = None
+        self.heeds_stops = False
+        """Once it is registered; what was said before was said to an earlier worker of its id."""
         self._lock = threading.RLock()
         # Before the first change of a store's settings there is nothing to read.
         self._generation = 0
@@ -60,11 +69,18 @@ class Tuning:
             if stored.generation <= self._generation:
                 return
             self._generation = stored.generation
+            self._note_stop(stored.stops.get(self._worker))
             before, self._values = self._values, self._effective(stored.values)
             changed = frozenset(name for name in before if before[name] != self._values[name])
             if changed and self._on_change is not None:
                 logger.info("settings that count anew: %s", ", ".join(sorted(changed)))
                 self._on_change(changed)
+
+    def _note_stop(self, stop: str | None) -> None:
+        is_new, self._stop_seen = stop not in (None, self._stop_seen), stop
+        if is_new and self.heeds_stops and self._on_stop is not None:
+            logger.info("worker %s was asked to stop, by the store", self._worker)
+            self._on_stop()
 
     def _effective(self, stored: Mapping[str, SettingValue]) -> dict[str, SettingValue]:
         built_in = {name: definition.default for name, definition in DEFINITIONS.items()}

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from leasehold.worker.executors.team import Team
+from leasehold.worker.inhand import InHand
 from leasehold.worker.memory import resident_mb
+from leasehold.worker.safelog import safe_logger
 from leasehold.worker.stopping import StopReason
+
+logger = safe_logger("leasehold.worker")
 
 HALF_STUCK_SECONDS_MAX: Final = 60.0
 """How long half of the slots may be filled by code that does not stop."""
@@ -71,3 +76,17 @@ def _since(before: float | None, now: float) -> float:
 
 def _end(since: float | None, seconds_max: float) -> float:
     return float("inf") if since is None else since + seconds_max
+
+
+def replace_stuck(team: Team, in_hand: InHand) -> None:
+    """Put new threads beside those that do not stop although nobody waits for them any more."""
+    for run in in_hand.occupying - in_hand.held:
+        if team.give_up(run):
+            in_hand.give_up(run)
+            logger.error(
+                "job %s (%s) does not stop; its slot is replaced, and its thread is lost until "
+                "it ends: let the task look at should_stop, or run it in a process",
+                run.lease.job_id,
+                run.lease.task,
+                extra={"job_id": run.lease.job_id},
+            )

@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import os
-import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from types import FrameType
-from typing import Final, Literal
-
-import msgspec
+from collections.abc import Callable, Mapping
+from typing import Literal
 
 from leasehold.blobs.blobs import Blobs
 from leasehold.core.contract.store import Store
 from leasehold.core.model.job import DEFAULT_QUEUE
-from leasehold.core.model.records import WorkerInfo, WorkerLife
+from leasehold.core.model.records import WorkerLife
 from leasehold.core.model.retention import RetentionPolicy
 from leasehold.core.model.settings import RETENTION_NAMES
 from leasehold.env import SYSTEM, Env
-from leasehold.errors import LeaseholdError, StoreError, StoreVersionError
+from leasehold.errors import StoreError, StoreVersionError
 from leasehold.worker.banner import say_goodbye, say_hello
 from leasehold.worker.emptiness import LOOK_SECONDS
+from leasehold.worker.entry import entry_of
 from leasehold.worker.executors.team import MAKERS, ExecutorMaker, Setup, Team
 from leasehold.worker.heartbeat import Heartbeat
 from leasehold.worker.hooks import Hooks
@@ -30,47 +26,26 @@ from leasehold.worker.inbox import Inbox, WorkerListener
 from leasehold.worker.inhand import InHand
 from leasehold.worker.joblines import JobLines
 from leasehold.worker.leases import LeaseManager
-from leasehold.worker.loop import (
-    STORE_IS_GONE,
-    STORE_RETRY_SECONDS_FIRST,
-    STORE_RETRY_SECONDS_MAX,
-    Loop,
-    WorkerRules,
-)
+from leasehold.worker.loop import Loop
 from leasehold.worker.measured import MeasuredLeases
 from leasehold.worker.prefetch import Prefetch
 from leasehold.worker.printed import begin_keeping, end_keeping
-from leasehold.worker.pruner import Pruner, PrunerStatistics
+from leasehold.worker.pruner import Pruner
 from leasehold.worker.safelog import safe_logger
-from leasehold.worker.stopping import LAST_SECONDS, Stopping, StopReason
-from leasehold.worker.sweep import RecoverySweep, SweepStatistics
-from leasehold.worker.task import COMMAND_TASK, ExecutorKind, TaskRegistry
+from leasehold.worker.signals import SIGNAL_SECONDS, heeded
+from leasehold.worker.statistics import WorkerStatistics
+from leasehold.worker.stopping import LAST_SECONDS, Stopping, StopReason, end_all
+from leasehold.worker.sweep import RecoverySweep
+from leasehold.worker.task import ExecutorKind, TaskRegistry
+from leasehold.worker.trouble import (
+    STORE_IS_GONE,
+    STORE_RETRY_SECONDS_FIRST,
+    STORE_RETRY_SECONDS_MAX,
+)
 from leasehold.worker.tuning import Tuning
+from leasehold.worker.worker_rules import WorkerRules
 
 logger = safe_logger("leasehold.worker")
-
-SIGNAL_SECONDS: Final = 1.0
-"""How often the main thread wakes up to heed signals. The kernel may give one to any thread, as it
-does to a process that was stopped, and only the main thread acts on it."""
-
-
-class WorkerStatistics(msgspec.Struct, frozen=True, kw_only=True):
-    """What one worker did so far, and has in hand."""
-
-    running: int
-    """Jobs it holds, those that wait for a slot included."""
-    stuck: int
-    """Slots filled by code that does not stop although nobody waits for it any more."""
-    completed: int
-    failed: int
-    dead: int
-    cancelled: int
-    handed_back: int
-    leases_lost: int
-    exchanges: int
-    """How often it spoke to the store to settle and lease."""
-    sweep: SweepStatistics | None
-    pruner: PrunerStatistics
 
 
 class Worker:
@@ -131,6 +106,8 @@ class Worker:
             store,
             {name: value for name, value in given.items() if value is not None},
             self._follow,
+            self.id,
+            self.request_stop,
         )
         self._until_empty = until_empty
         self._rules = WorkerRules(
@@ -238,7 +215,7 @@ class Worker:
         trouble, locked by another process for instance, it waits and tries again. `lines` are those
         about its jobs, whose hooks it was given.
         """
-        with self._signals_stop_it():
+        with heeded(self._signalled):
             if not self._start_when_possible():
                 return StopReason.STOPPED
             self._say_hello()
@@ -293,6 +270,10 @@ class Worker:
                 clock.wait(self._ended, left)
             return self._stop_reason
 
+    def _signalled(self) -> None:
+        self._stopping.is_signalled = True
+        self.request_stop(now=self._stopping.is_wanted)
+
     def _say_hello(self) -> None:
         rules = self._rules
         say_hello(
@@ -342,19 +323,9 @@ class Worker:
             raise RuntimeError(f"worker {self.id} was started already: make a new one")
         self._pid = os.getpid()
         self._tuning.look()
-        now = self._env.now()
-        life = self._store.register_worker(
-            WorkerInfo(
-                id=self.id,
-                host=socket.gethostname(),
-                pid=os.getpid(),
-                queues=self._rules.queues,
-                slots=self._rules.slots,
-                started_at=now,
-                heartbeat_at=now,
-                tasks=self._known_tasks(),
-            )
-        )
+        entry = entry_of(self.id, self._rules, self._registry, self._env.now())
+        life = self._store.register_worker(entry)
+        self._tuning.heeds_stops = True
         begin_keeping()
         setup = Setup(self.id, self._rules.slots, self._env, self._output_dir, life.lock_fd)
         self._thread = threading.Thread(
@@ -364,18 +335,6 @@ class Worker:
             daemon=True,
         )
         self._thread.start()
-
-    def _known_tasks(self) -> tuple[str, ...]:
-        """Which jobs others may leave to it."""
-        rules = self._rules
-        known = (COMMAND_TASK,) if rules.allow_commands else ()
-        if rules.tasks is None:
-            return (*known, *self._registry.known_names())
-        return tuple(
-            name
-            for name in rules.tasks
-            if name in known or name in self._registry or self._registry.may_import(name)
-        )
 
     def _follow(self, changed: frozenset[str]) -> None:
         """Work by the settings that count now."""
@@ -435,34 +394,4 @@ class Worker:
             team.close,
             life.close,
         )
-        for step in filter(None, steps):
-            try:
-                step()
-            except LeaseholdError as error:
-                logger.warning("worker %s could not leave the registry: %s", self.id, error)
-            except BaseException:
-                logger.exception("worker %s: a part of it could not be ended", self.id)
-
-    @contextmanager
-    def _signals_stop_it(self) -> Iterator[None]:
-        if threading.current_thread() is not threading.main_thread():
-            yield  # Only the main thread may handle signals.
-            return
-
-        def handle(signal_number: int, _frame: FrameType | None) -> None:
-            if self._is_elsewhere:
-                # A process that a task has forked inherits this handler; it ends as any other does.
-                signal.signal(signal_number, signal.SIG_DFL)
-                os.kill(os.getpid(), signal_number)
-                return
-            self._stopping.is_signalled = True
-            self.request_stop(now=self._stopping.is_wanted)
-
-        before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-        for number in before:
-            signal.signal(number, handle)
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+        end_all(self.id, filter(None, steps))

@@ -44,6 +44,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     until_empty: bool = False
     quiet: bool = False
     log_format: Literal["plain", "json"] = "plain"
+    app_version: str | None = None
+    """The version of the application's code, of which the first worker marks the deploy."""
     metrics_port: int | None = None
     """Where Prometheus may read the store's figures; 0 for any free port."""
     metrics_host: str = METRICS_HOST

@@ -58,6 +58,7 @@ def _work(plan: Plan, link: socket.socket) -> int:
             threading.Thread(target=_stop_with_crew, args=(link,), daemon=True).start()
             link.send(READY)
 
+        _mark_version(queue, plan)
         try:
             reason = queue.run_worker(
                 slots=plan.slots,
@@ -78,6 +79,15 @@ def _work(plan: Plan, link: socket.socket) -> int:
     if reason.recycled:
         return RECYCLED
     return _CODES.get(reason, Exit.OK)
+
+
+def _mark_version(queue: TaskQueue, plan: Plan) -> None:
+    """Mark the deploy of the application's version, unless that was done; no mark, no harm."""
+    if plan.app_version:
+        try:
+            queue.mark_deploy(plan.app_version)
+        except LeaseholdError as error:
+            logger.warning("the deploy of %s was not marked: %s", plan.app_version, error)
 
 
 def open_queue(plan: Plan) -> TaskQueue:

@@ -29,7 +29,8 @@ class SettingsStore(Protocol):
     def settings(self) -> StoredSettings:
         """What is set, and the generation.
 
-        - STT-1  Only what was set and not unset is there. The generation grows with each change.
+        - STT-1  Only what was set and not unset is there. The generation grows with each change,
+                 and with each worker that is asked to stop (PIN-4).
         """
 
     def set_setting(self, name: str, value: SettingValue, *, actor: str) -> StoredSettings:

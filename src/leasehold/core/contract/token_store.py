@@ -35,6 +35,19 @@ class TokenStore(Protocol):
         - TOK-4  An unknown name raises TokenNotFoundError. The name is free again.
         """
 
+    def end_session(self, token: str, session: str) -> None:
+        """Note that somebody who came in by a token has left: that session is over.
+
+        Sessions are named by whoever lets people in, so that later ones come later in order.
+
+        - TOK-6  From the very moment on the session is over, in every process, for as long as the
+                 token is there. Of very many, the latest are kept, and all that began before those
+                 are over. An unknown token has no sessions.
+        """
+
+    def is_session_over(self, token: str, session: str) -> bool:
+        """Whether somebody has ended this session."""
+
     def signing_key(self) -> bytes:
         """32 bytes that only those know who have the store itself.
 

@@ -15,6 +15,7 @@ from typing import Any, Final, Literal, NamedTuple, Union, get_args, get_origin,
 
 import msgspec
 
+from leasehold.core.contract.blob_calls import BlobCarrier
 from leasehold.core.contract.metrics_store import MetricsStore
 from leasehold.core.contract.queue_rules import QueueRules
 from leasehold.core.contract.retention_store import RetentionStore
@@ -114,8 +115,8 @@ def _verb(name: str, arguments: Mapping[str, tuple[Any, Any]], answer: Any) -> V
     return Verb(name, msgspec.msgpack.Decoder(asked), msgspec.msgpack.Decoder(_crossing(answer)))
 
 
-def _from_signature(name: str) -> Verb:
-    method = getattr(Store, name)
+def _from_signature(name: str, part: type = Store) -> Verb:
+    method = getattr(part, name)
     hints = get_type_hints(method)
     parameters = inspect.signature(method).parameters
     arguments = {
@@ -132,9 +133,11 @@ VERBS: Final[dict[str, Verb]] = {
     "enter_worker": _verb("enter_worker", {"info": (WorkerInfo, _REQUIRED)}, None),
     "leave_worker": _verb("leave_worker", {"info": (WorkerInfo, _REQUIRED)}, None),
     "hints": _verb("hints", {"cursor": (str | None, None), "wait_seconds": (float, 0.0)}, Hints),
+    "put_blob": _from_signature("put_blob", BlobCarrier),
+    "get_blob": _from_signature("get_blob", BlobCarrier),
 }
-"""Every call that crosses, by name. The last three stand for `register_worker`, for the end of such
-a life, and for `subscribe`."""
+"""Every call that crosses, by name. The three after those of the contract stand for
+`register_worker`, for the end of such a life, and for `subscribe`."""
 
 
 def leases_in(verb: str, arguments: Mapping[str, Any]) -> list[tuple[str, int]]:
@@ -147,6 +150,8 @@ def leases_in(verb: str, arguments: Mapping[str, Any]) -> list[tuple[str, int]]:
         return [(each.job_id, each.version) for each in renewals]
     if verb in ("report_progress", "append_log", "tell"):
         return [(arguments["job_id"], arguments["version"])]
+    if verb == "put_blob" and arguments["kind"] == "result":
+        return [(arguments["owner"], arguments["version"])]
     return []
 
 

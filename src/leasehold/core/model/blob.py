@@ -80,6 +80,28 @@ def decode_reference(document: bytes) -> BlobReference:
     return reference
 
 
+def names_blob_of(document: bytes, kind: OwnerKind, owner: str) -> bool:
+    """Whether a reference names a blob that was written for this owner, and nobody else's.
+
+    Whoever knows a key could otherwise read a blob by a job of their own, and delete it with that.
+    """
+    key = _key_in(document)
+    return key is not None and (key.kind, key.owner) == (kind, owner)
+
+
+def names_blob_in(document: bytes, store_id: str) -> bool:
+    """Whether a reference names a blob of this store."""
+    key = _key_in(document)
+    return key is not None and key.store_id == store_id
+
+
+def _key_in(document: bytes) -> BlobKey | None:
+    try:
+        return parse_key(decode_reference(document).key)
+    except BlobDamagedError:
+        return None
+
+
 class BlobKey(msgspec.Struct, frozen=True, kw_only=True):
     """The name of a blob, taken apart."""
 

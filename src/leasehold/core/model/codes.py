@@ -42,3 +42,6 @@ EVENT_OF: Final = {code: event for event, code in EVENT_CODE.items()}
 
 POLICY_CODE: Final[dict[DependencyPolicy, int]] = {"cancel": 0, "fail": 1, "ignore": 2}
 POLICY_OF: Final = {code: policy for policy, code in POLICY_CODE.items()}
+
+DELETED_BY: Final = " by "
+"""Stands between the state `deleting` of a queue and who deletes it."""

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import hashlib
-import math
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import IntEnum
 from typing import Any, Final, Literal, get_args
 
 import msgspec
 
-from leasehold.core.model.blob import BLOB_CODEC, decode_reference
-from leasehold.core.model.limits import (
-    METADATA_LENGTH_MAX,
-    NAME_LENGTH_MAX,
-    PAYLOAD_BYTES_MAX,
-    SECONDS_MAX,
+from leasehold.core.model.blob import BLOB_CODEC, decode_reference, names_blob_of
+from leasehold.core.model.draft_checks import (
+    check_metadata,
+    check_moment,
+    check_name,
+    check_seconds,
 )
+from leasehold.core.model.limits import PAYLOAD_BYTES_MAX
 from leasehold.core.model.outcome import JobError
+from leasehold.core.model.plain_data import plain
 from leasehold.core.model.retry import RetryPolicy
 from leasehold.core.model.status import Event, Status
-from leasehold.core.model.text import is_text
 from leasehold.errors import (
     IdempotencyConflictError,
     InvalidJobError,
@@ -31,9 +31,6 @@ from leasehold.errors import (
 DEFAULT_QUEUE: Final = "default"
 DEFAULT_MAX_RETRIES: Final = 3
 DEFAULT_LEASE_SECONDS: Final = 300.0
-
-LEFT_OUT: Final = "left out"
-"""The codec of a payload or a result that a search was asked to leave out."""
 
 MetadataValue = str | int | float | bool | None
 DependencyPolicy = Literal["cancel", "fail", "ignore"]
@@ -107,13 +104,16 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
         retries = self.max_retries
         return 1 + (DEFAULT_MAX_RETRIES if retries is None else retries)
 
-    def check(self) -> None:
-        """Raise InvalidJobError for anything that no store could keep; says which field and why."""
-        _check_name("job id", self.id)
+    def check(self, *, schedule: str | None = None) -> None:
+        """Raise InvalidJobError for anything that no store could keep; says which field and why.
+
+        `schedule` is the one that submits it, whose jobs share one payload.
+        """
+        check_name("job id", self.id)
         # Queues and tasks are few: one that was looked at before is not looked at again.
         if (self.queue, self.task) not in _KNOWN_NAMES:
-            _check_name("task", self.task)
-            _check_name("queue", self.queue)
+            check_name("task", self.task)
+            check_name("queue", self.queue)
             if len(_KNOWN_NAMES) < KNOWN_NAMES_MAX:
                 _KNOWN_NAMES.add((self.queue, self.task))
         if not 0 <= self.priority <= 100:
@@ -126,27 +126,40 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
                 f"not {self.max_retries!r}"
             )
         if self.metadata is not None:
-            _check_metadata(self.metadata)
+            check_metadata(self.metadata)
         if self.idempotency_key is not None:
-            _check_name("idempotency_key", self.idempotency_key)
+            check_name("idempotency_key", self.idempotency_key)
         if self.parent_id is not None:
-            _check_name("parent_id", self.parent_id)
+            check_name("parent_id", self.parent_id)
         if self.client is not None:
-            _check_name("client", self.client)
+            check_name("client", self.client)
         if self.limit_key is not None:
-            _check_name("limit_key", self.limit_key)
+            check_name("limit_key", self.limit_key)
+        if len(self.payload) > PAYLOAD_BYTES_MAX or self.codec == BLOB_CODEC:
+            self._check_large(schedule)
+        self._check_times()
+        if self.depends_on:
+            self._check_dependencies()
+
+    def _check_large(self, schedule: str | None) -> None:
         if len(self.payload) > PAYLOAD_BYTES_MAX:
             raise PayloadTooLargeError(
                 f"the payload of job {self.id} has {len(self.payload):,} bytes; at most "
                 f"{PAYLOAD_BYTES_MAX:,} are kept: store the data elsewhere and submit a reference"
             )
-        self._check_times()
-        if self.depends_on:
-            self._check_dependencies()
+        if not (
+            names_blob_of(self.payload, "payload", self.id)
+            if schedule is None
+            else names_blob_of(self.payload, "schedule", schedule)
+        ):
+            raise InvalidJobError(
+                f"the payload of job {self.id} names a blob that was not written for it: submit "
+                "the data itself"
+            )
 
     def _check_dependencies(self) -> None:
         for needed in self.depends_on:
-            _check_name("depends_on", needed)
+            check_name("depends_on", needed)
         if self.on_dependency_failure not in get_args(DependencyPolicy):
             raise InvalidJobError(
                 f"on_dependency_failure must be cancel, fail or ignore, not "
@@ -155,21 +168,21 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
 
     def _check_times(self) -> None:
         if self.run_at is not None:
-            _check_moment("run_at", self.run_at)
+            check_moment("run_at", self.run_at)
             if self.delay_seconds is not None:
                 raise InvalidJobError("give either run_at or a delay, not both")
         if self.deadline is not None:
-            _check_moment("deadline", self.deadline)
+            check_moment("deadline", self.deadline)
         if self.delay_seconds is not None:
-            _check_seconds("delay_seconds", self.delay_seconds)
+            check_seconds("delay_seconds", self.delay_seconds)
         if self.timeout_seconds is not None:
-            _check_seconds("timeout_seconds", self.timeout_seconds)
+            check_seconds("timeout_seconds", self.timeout_seconds)
         if self.lease_seconds is not None:
-            _check_seconds("lease_seconds", self.lease_seconds)
+            check_seconds("lease_seconds", self.lease_seconds)
         if self.start_within_seconds is not None:
-            _check_seconds("start_within_seconds", self.start_within_seconds)
+            check_seconds("start_within_seconds", self.start_within_seconds)
         if self.result_ttl_seconds is not None:
-            _check_seconds("result_ttl_seconds", self.result_ttl_seconds)
+            check_seconds("result_ttl_seconds", self.result_ttl_seconds)
 
     def fingerprint(self) -> bytes:
         """What two submits under one idempotency key must have in common: task, codec, payload."""
@@ -192,8 +205,6 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-_FIRST_MOMENT: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_LAST_MOMENT: Final = datetime(9999, 12, 31, tzinfo=UTC)
 KNOWN_NAMES_MAX: Final = 10_000
 _KNOWN_NAMES: set[tuple[str, str]] = set()
 
@@ -287,14 +298,14 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def payload(self) -> Any:
         """The payload as plain JSON data."""
-        return _plain(self.payload_data, self.codec, self.id, "payload")
+        return plain(self.payload_data, self.codec, self.id, "payload")
 
     @property
     def result(self) -> Any:
         """The result as plain JSON data; None while there is none."""
         if self.result_data is None:
             return None
-        return _plain(self.result_data, self.result_codec, self.id, "result")
+        return plain(self.result_data, self.result_codec, self.id, "result")
 
     @property
     def stdout_path(self) -> str | None:
@@ -387,78 +398,3 @@ class HistoryEvent(msgspec.Struct, frozen=True, kw_only=True):
     """Attempts spent after this event; it tells a replay that reset them from one that did not."""
     message: str = ""
     """What happened, for people."""
-
-
-def _plain(data: bytes, codec: str, job_id: str, what: str) -> Any:
-    if codec == LEFT_OUT:
-        raise PayloadError(f"the {what} of job {job_id} was left out of this search: get the job")
-    if codec == BLOB_CODEC:
-        raise PayloadError(
-            f"the {what} of job {job_id} is kept in a blob store: read it with queue.{what}_of(job)"
-        )
-    if codec == "pickle":
-        raise PayloadError(
-            f"the {what} of job {job_id} is a signed pickle: only a TaskQueue with its key reads it"
-        )
-    if codec != "json":
-        raise PayloadError(
-            f"the {what} of job {job_id} is encoded as {codec!r}, which nothing here reads"
-        )
-    try:
-        return msgspec.json.decode(data)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise PayloadError(f"the {what} of job {job_id} is no JSON: {error}") from None
-
-
-def _check_name(what: str, value: str) -> None:
-    if _is_plain(value):
-        return
-    if not isinstance(value, str) or not value:
-        raise InvalidJobError(f"{what} must be a non-empty string, not {value!r}")
-    if len(value) > NAME_LENGTH_MAX:
-        raise InvalidJobError(
-            f"{what} is {len(value)} characters long; at most {NAME_LENGTH_MAX} are allowed"
-        )
-    if not value.isprintable():
-        raise InvalidJobError(f"{what} must not contain control characters: {value!r}")
-
-
-def _is_plain(value: str) -> bool:
-    """Most names at one glance: what is left is looked at more closely."""
-    return type(value) is str and 0 < len(value) <= NAME_LENGTH_MAX and value.isprintable()
-
-
-def _check_moment(what: str, value: datetime) -> None:
-    if value.utcoffset() is None:
-        raise InvalidJobError(f"{what} must know its time zone, for instance UTC: {value}")
-    if not _FIRST_MOMENT <= value <= _LAST_MOMENT:
-        raise InvalidJobError(f"{what} must be from 1970 to 9999 (UTC): {value}")
-
-
-def _check_seconds(what: str, value: float) -> None:
-    zero = what == "delay_seconds"
-    # The comparison also refuses NaN, which is neither above nor below anything.
-    if not ((value >= 0 if zero else value > 0) and value <= SECONDS_MAX):
-        least = "0 or more" if zero else "above 0"
-        raise InvalidJobError(f"{what} must be {least} and at most ten years in seconds: {value!r}")
-
-
-def _check_metadata(metadata: dict[str, MetadataValue]) -> None:
-    if not isinstance(metadata, dict):
-        raise InvalidJobError(f"metadata maps names to values, it is not {metadata!r}")
-    length = 0
-    for key, value in metadata.items():
-        if not isinstance(key, str) or not isinstance(value, str | int | float | bool | None):
-            raise InvalidJobError(
-                f"metadata maps names to text, numbers, booleans or None, not {key!r} to {value!r}"
-            )
-        if isinstance(value, float) and not math.isfinite(value):
-            raise InvalidJobError(f"metadata {key!r} must be a finite number, not {value!r}")
-        if not is_text(key) or (isinstance(value, str) and not is_text(value)):
-            raise InvalidJobError(f"metadata must be UTF-8 text, not {key!r}: {value!r}")
-        length += len(key) + (len(value) if isinstance(value, str) else 0)
-    if length > METADATA_LENGTH_MAX:
-        raise InvalidJobError(
-            f"metadata has {length:,} characters; at most {METADATA_LENGTH_MAX:,} are kept, as it "
-            "comes with every list of jobs: put large data into the payload"
-        )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from leasehold.core.model.blob import BLOB_CODEC, names_blob_of
 from leasehold.core.model.breaker import Breaker
 from leasehold.core.model.durations import Seconds, read_seconds
 from leasehold.core.model.limits import PAYLOAD_BYTES_MAX
@@ -107,12 +108,15 @@ Outcome = Complete | Fail | Snooze | Release | Cancel
 
 
 def within_limits(outcome: Outcome, job_id: str) -> Outcome:
-    """The outcome, or the permanent failure that a result too large to keep makes of it."""
+    """The outcome, or the permanent failure that a result which cannot be kept makes of it."""
     if not isinstance(outcome, Complete) or outcome.result is None:
         return outcome
     size = len(outcome.result)
     if size <= PAYLOAD_BYTES_MAX:
-        return outcome
+        if outcome.codec != BLOB_CODEC or names_blob_of(outcome.result, "result", job_id):
+            return outcome
+        message = f"the result of job {job_id} names a blob that was not written for it"
+        return Fail(JobError("PayloadError", message), retryable=False)
     message = (
         f"the result of job {job_id} has {size:,} bytes; at most {PAYLOAD_BYTES_MAX:,} are kept: "
         "store the data elsewhere and return a reference"

@@ -103,7 +103,7 @@ class ScheduleDraft(msgspec.Struct, frozen=True, kw_only=True):
                 raise InvalidScheduleError(
                     f"schedule {self.name!r}: the metadata {tag!r} is set by the schedule itself"
                 )
-        self.job_now("job").check()
+        self.job_now("job").check(schedule=self.name)
 
     def detached(self) -> ScheduleDraft:
         """A copy that shares nothing its owner could still change."""

@@ -23,8 +23,11 @@ class Seal(msgspec.Struct, frozen=True, kw_only=True):
     other: str
     """Where the other store is, as it may be shown: without a password."""
     is_target: bool
+    run: str = ""
+    """The id of the run that copies: one that goes on with a move gives it another, and every
+    write of a run that was overtaken is refused by that."""
     is_complete: bool = False
-    """Of a source, whether the target has taken its place."""
+    """Of a source, whether all of it was found in the target, which takes its place."""
     table: str | None = None
     """Of a target, the table that is being filled."""
     after: Key | None = None
@@ -59,6 +62,27 @@ _decode: Final = msgspec.json.Decoder(Seal).decode
 def seal_of(text: str | None) -> Seal | None:
     """The seal that was stored, if there is one."""
     return None if text is None else _decode(text)
+
+
+def refusal_of(text: str | None, shown: str) -> str | None:
+    """Why a store takes no writes, for its `describe`; None where it does."""
+    seal = seal_of(text)
+    return None if seal is None else str(seal.refusal(shown))
+
+
+def check_unchanged(borne: Seal | None, found: Seal | None, shown: str) -> None:
+    """Raise StoreMovedError in place of a step of a move, where the seal is not the one found."""
+    if borne == found:
+        return
+    if borne is None:
+        raise StoreMovedError(
+            f"{shown} bears no seal any more: another `queuectl migrate-store` has completed this "
+            "move, or given it up with --reopen. This one stops here"
+        )
+    raise StoreMovedError(
+        f"another `queuectl migrate-store` is at work on {shown}: this one stops here. Let the "
+        "other one come to its end, or end it and run this again"
+    )
 
 
 def check_unsealed(text: str | None, shown: str) -> None:

@@ -8,7 +8,8 @@ from typing import Any, Final, Literal, get_args
 
 import msgspec
 
-from leasehold.core.model.job import LEFT_OUT, Job, MetadataValue
+from leasehold.core.model.job import Job, MetadataValue
+from leasehold.core.model.plain_data import LEFT_OUT
 from leasehold.core.model.status import Status
 from leasehold.core.model.text import mentions
 from leasehold.errors import InvalidJobError

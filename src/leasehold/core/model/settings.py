@@ -234,6 +234,8 @@ class StoredSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Grows with every change, and only with changes: who knows it need not look again."""
     defaults: dict[str, SettingValue] = {}
     """Where this store's own defaults are not the built-in ones."""
+    stops: dict[str, str] = {}
+    """Workers that were asked to stop, by id: the text of the pin, which says which of that id."""
 
 
 # -- what they fill in -------------------------------------------------------------------------

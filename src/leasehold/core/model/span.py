@@ -216,12 +216,34 @@ def filled(each: QueueSpans, first: int, last: int) -> list[Span]:
 
 
 def side_by_side(queues: Iterable[QueueSpans], first: int, last: int) -> list[Span]:
-    """One span for each number, of all these queues together."""
-    together = [Span()] * (last - first + 1)
+    """One span for each number, of all these queues together.
+
+    Most queues are idle most of the time: then only their depths are added up.
+    """
+    busy: list[list[Span]] = [[] for _ in range(last - first + 1)]
+    depth, deepest = [0] * len(busy), [0] * len(busy)
     for each in queues:
-        spans = filled(each, first, last)
-        together = [one.beside(two) for one, two in zip(together, spans, strict=True)]
-    return together
+        pending, end = each.pending, len(busy)
+        for number in sorted(each.spans, reverse=True):
+            place = number - first
+            if not 0 <= place < end:
+                continue
+            _add_depth(depth, deepest, range(place + 1, end), pending)
+            busy[place].append(each.spans[number])
+            pending, end = each.spans[number].pending_before, place
+        _add_depth(depth, deepest, range(end), pending)
+    idle = (
+        Span(pending_before=sum_of, pending=sum_of, deepest=most)
+        for sum_of, most in zip(depth, deepest, strict=True)
+    )
+    return [reduce(Span.beside, spans, rest) for spans, rest in zip(busy, idle, strict=True)]
+
+
+def _add_depth(depth: list[int], deepest: list[int], places: range, pending: int) -> None:
+    if pending:
+        for place in places:
+            depth[place] += pending
+            deepest[place] = max(deepest[place], pending)
 
 
 def all_in_all(queues: Iterable[QueueSpans], first: int) -> Span:

@@ -11,7 +11,7 @@ from typing import Any, Final, get_args
 import msgspec
 
 from leasehold.core.model.retry import RetryPolicy
-from leasehold.env import from_micros
+from leasehold.env import from_micros, to_micros
 
 UNREADABLE: Final = (ValueError, TypeError, LookupError, ArithmeticError, msgspec.MsgspecError)
 """What making values of a row may raise if the row is not as it should be."""
@@ -50,6 +50,11 @@ def metadata_of(text: str) -> dict[str, Any]:
 def moment(micros: int | None) -> datetime | None:
     """A stored moment, where there is one."""
     return None if micros is None else from_micros(micros)
+
+
+def micros(moment: datetime | None) -> int | None:
+    """A moment as it is stored, where there is one."""
+    return None if moment is None else to_micros(moment)
 
 
 def problem_of(error: BaseException) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from leasehold.core.model.blob import BLOB_CODEC, BlobKey, decode_reference
+from leasehold.core.model.blob import BLOB_CODEC, BlobKey, decode_reference, parse_key
 from leasehold.core.model.job import Job
 from leasehold.core.model.status import Status
 from leasehold.errors import BlobDamagedError
@@ -51,8 +51,15 @@ def references_of(job: Job) -> set[str]:
 
 
 def own_blobs(job: Job) -> set[str]:
-    """The keys that only this job names: what a schedule made is shared by all its jobs."""
-    return {key for key in references_of(job) if ".schedule." not in key}
+    """The keys of blobs that were written for this job, which no other job can name.
+
+    What was written for a schedule is shared by all its jobs.
+    """
+    return {
+        text
+        for text in references_of(job)
+        if (key := parse_key(text)) is not None and key.kind != "schedule" and key.owner == job.id
+    }
 
 
 def _keys(document: bytes) -> tuple[str, ...]:

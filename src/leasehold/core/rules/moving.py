@@ -5,9 +5,13 @@ writes: first the source, then neither, then the target. Under the seal nothing 
 copied in the order of their keys, some hundred a write, and each write keeps with its rows how far
 it has come. Whoever runs a move that was killed goes on from there; no row is written twice.
 
+Every step names the seal that it expects. So of two runs at the same time only one goes on: whoever
+takes a move up puts the id of its run into both seals, and the next step of the other is refused.
+
 When all tables were copied, both stores are read again, and each table must have the same rows and
-the same checksum in both. Only then does the target take the source's place: its identity, and its
-counters. No lease version that the source has granted is ever granted by the target.
+the same checksum in both. Only then is the source's seal final, and the target takes its place: its
+identity, and its counters. No lease version that the source has granted is ever granted by the
+target.
 """
 
 from __future__ import annotations
@@ -18,12 +22,14 @@ from datetime import datetime, timedelta
 from typing import Final, Literal, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
+from msgspec.structs import replace
 
 from leasehold.core.model.records import SILENT_SECONDS, WorkerInfo
-from leasehold.core.model.seals import Key, Seal
+from leasehold.core.model.seals import Key, Seal, check_unchanged
 from leasehold.env import Env
 from leasehold.errors import (
     InvalidTransitionError,
+    LeaseholdError,
     StoreError,
     StoreMovedError,
     StoreVersionError,
@@ -94,22 +100,22 @@ class RowStore(Protocol):
 
     def seal(self) -> Seal | None: ...
 
-    def set_seal(self, seal: Seal | None, *, unless_running: bool = False) -> int:
-        """Change the seal, and let every process look at it; answers how many jobs run.
+    def change_seal(
+        self, found: Seal | None, seal: Seal | None, *, unless_running: bool = False
+    ) -> int:
+        """Replace the seal that was found, and let every process look; answers how many jobs run.
 
-        `unless_running` changes nothing while any does.
+        `unless_running` changes nothing while any does. This and what follows raises
+        StoreMovedError where the seal is another one by now (`seals.check_unchanged`).
         """
 
-    def add(self, table: Table, rows: Sequence[Row], seal: Seal) -> None:
+    def add(self, table: Table, rows: Sequence[Row], found: Seal, seal: Seal) -> None:
         """Add rows and replace the seal in one write."""
 
     def counters(self) -> Counters: ...
 
     def take_over(self, counters: Counters, seal: Seal, actor: str) -> None:
         """Raise its counters, become the other store, and lift the seal, in one write."""
-
-    def last_move(self) -> str | None:
-        """The id of the move by which it took another one's place."""
 
 
 @runtime_checkable
@@ -137,6 +143,8 @@ class Moved(msgspec.Struct, frozen=True, kw_only=True):
     running: int
     """How many jobs were running in the source: they run again in the target when their leases
     end."""
+    blobs: int
+    """How many large payloads and results there are in the place that is the target's own."""
     tables: list[MovedTable]
 
 
@@ -157,26 +165,41 @@ def move(
     actor: str,
     running: Running = "refuse",
     progress: Progress = lambda *_: None,
+    besides: Callable[[], int] = lambda: 0,
 ) -> Moved:
-    """Move everything, or go on with a move that was cut short."""
+    """Move everything, or go on with a move that was cut short.
+
+    `besides` moves what is kept beside the rows, before the target takes the source's place, and
+    answers how many blobs there are; it may be called again by who goes on.
+    """
     origin = movable(source_store)
     source, target = origin.row_store(), movable(target_store).row_store()
     tables = _common_tables(source, target)
-    seal = source.seal()
-    if seal is None:
+    found, run = source.seal(), env.new_id()
+    if found is None:
         _check_empty(source, target, tables)
         if running == "refuse":
             _refuse_live_workers(origin)
-        seal = _seal_source(source, target, env.new_id(), running)
+        seal = Seal(move=run, other=target.shown, is_target=False, run=run)
+        held = _seal_source(source, seal, running)
+        try:
+            filled = _seal_target(source, target, tables, seal)
+        except LeaseholdError:
+            # Somebody else was quicker with the target: the source is as it was.
+            source.change_seal(seal, None)
+            raise
     else:
-        _check_goes_on(source, target, seal)
-    held = source.set_seal(seal)
-    filled = _seal_target(source, target, tables, seal)
-    _copy(source, target, tables, filled, progress)
-    moved = _verified(source, target, tables, progress)
+        _check_goes_on(source, target, found)
+        seal = replace(found, run=run)
+        # The target first: while another run fills it, this changes, and nothing else was touched.
+        filled = _seal_target(source, target, tables, seal)
+        held = source.change_seal(found, seal)
+    filled = _copy(source, target, tables, filled, progress)
+    moved = _verified(source, target, tables, filled, progress)
+    blobs = besides()
+    source.change_seal(seal, replace(seal, is_complete=True))
     target.take_over(source.counters(), filled, actor)
-    source.set_seal(msgspec.structs.replace(seal, is_complete=True))
-    return Moved(source=source.shown, target=target.shown, running=held, tables=moved)
+    return Moved(source=source.shown, target=target.shown, running=held, blobs=blobs, tables=moved)
 
 
 def reopen(store: object) -> Seal | None:
@@ -188,7 +211,7 @@ def reopen(store: object) -> Seal | None:
             f"{rows.shown} holds a part of {seal.other} only: finish the move, or delete this one"
         )
     if seal is not None:
-        rows.set_seal(None)
+        rows.change_seal(seal, None)
     return seal
 
 
@@ -239,25 +262,24 @@ def _refuse_live_workers(store: MovableStore) -> None:
         )
 
 
-def _seal_source(source: RowStore, target: RowStore, move_id: str, running: Running) -> Seal:
-    seal = Seal(move=move_id, other=target.shown, is_target=False)
-    held = source.set_seal(seal, unless_running=running == "refuse")
+def _seal_source(source: RowStore, seal: Seal, running: Running) -> int:
+    """How many jobs run in the source, which takes no more writes."""
+    held = source.change_seal(None, seal, unless_running=running == "refuse")
     if held and running == "refuse":
         raise InvalidTransitionError(
             f"{held} job(s) run in the source: wait until they end, or until their leases expire "
             "and `queuectl sweep` takes them back. (With --running copy they are moved as they "
             "are, and run again in the target when their leases end)"
         )
-    return seal
+    return held
 
 
 def _check_goes_on(source: RowStore, target: RowStore, seal: Seal) -> None:
     """Raise unless a move was cut short that this one goes on with."""
-    if not seal.is_target and target.last_move() == seal.move:
-        # It was cut short between its last two steps.
-        seal = msgspec.structs.replace(seal, is_complete=True)
-        source.set_seal(seal)
-    if seal.is_target or seal.is_complete:
+    filled = target.seal()
+    # Complete, and the target sealed: it was cut short between its last two steps.
+    is_over = seal.is_complete and (filled is None or filled.move != seal.move)
+    if seal.is_target or is_over:
         raise seal.refusal(source.shown)
     if seal.other != target.shown:
         raise StoreMovedError(
@@ -270,10 +292,11 @@ def _seal_target(source: RowStore, target: RowStore, tables: Sequence[Table], se
     """The seal of the target, which says how far it was filled before."""
     found = target.seal()
     if found is not None and found.move == seal.move:
-        return found
-    _check_empty(source, target, tables)
-    made = Seal(move=seal.move, other=source.shown, is_target=True)
-    target.set_seal(made)
+        made = replace(found, run=seal.run)
+    else:
+        _check_empty(source, target, tables)
+        made = Seal(move=seal.move, other=source.shown, is_target=True, run=seal.run)
+    target.change_seal(found, made)
     return made
 
 
@@ -282,24 +305,29 @@ def _seal_target(source: RowStore, target: RowStore, tables: Sequence[Table], se
 
 def _copy(
     source: RowStore, target: RowStore, tables: Sequence[Table], seal: Seal, progress: Progress
-) -> None:
+) -> Seal:
+    """The seal that the target bears when it is filled."""
     for table in tables:
         if seal.table is not None and table.name < seal.table:
             continue
         after = seal.after if table.name == seal.table else None
         done = 0
         for rows in _pages(source, table, after):
-            reached = msgspec.structs.replace(seal, table=table.name, after=table.key_of(rows[-1]))
+            reached = replace(seal, table=table.name, after=table.key_of(rows[-1]))
             try:
-                target.add(table, target.fitted(rows), reached)
+                target.add(table, target.fitted(rows), seal, reached)
+            except StoreMovedError:
+                raise
             except StoreError as error:
                 error.add_note(
                     f"while rows of {table.name!r} after {after} were copied; if one of them is "
                     "damaged, `queuectl check` on the source names it"
                 )
                 raise
+            seal = reached
             done += len(rows)
             progress("copy", table.name, done)
+    return seal
 
 
 def _pages(store: RowStore, table: Table, after: Key | None = None) -> Iterator[list[Row]]:
@@ -316,13 +344,15 @@ def _pages(store: RowStore, table: Table, after: Key | None = None) -> Iterator[
 
 
 def _verified(
-    source: RowStore, target: RowStore, tables: Sequence[Table], progress: Progress
+    source: RowStore, target: RowStore, tables: Sequence[Table], seal: Seal, progress: Progress
 ) -> list[MovedTable]:
     moved: list[MovedTable] = []
     for table in tables:
         theirs = _sum(table.name, (target.fitted(rows) for rows in _pages(source, table)))
         ours = _sum(table.name, _pages(target, table))
         if ours != theirs:
+            # One that another run has completed meanwhile may have changed since.
+            check_unchanged(target.seal(), seal, target.shown)
             raise StoreError(
                 f"table {table.name!r} has {theirs.rows} rows with checksum {theirs.checksum} in "
                 f"{source.shown}, and {ours.rows} with {ours.checksum} in {target.shown}: the move "

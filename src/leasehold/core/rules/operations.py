@@ -8,10 +8,10 @@ anybody can go on with.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -32,6 +32,7 @@ from leasehold.core.rules.filter_orders import (
     is_oldest_first,
     narrowed,
 )
+from leasehold.core.rules.operation_shelf import Found, Look, OperationShelf
 from leasehold.core.rules.people import Desk
 from leasehold.core.rules.queue_orders import said
 from leasehold.core.rules.undoing import Before, Part, undo
@@ -151,47 +152,6 @@ class Advance(msgspec.Struct, frozen=True, kw_only=True):
     """Those that it was done to, as they were left."""
     blobs_left: list[Job] = []
     """Deleted jobs of which a payload or a result is kept apart, for whoever deletes those."""
-
-
-class Look(NamedTuple):
-    """What a reader has to find for the next write of an operation."""
-
-    where: JobFilter
-    limit: int
-    cursor: str | None
-    oldest_first: bool
-
-
-class Found(NamedTuple):
-    """What a reader found for the next write of an operation."""
-
-    job_ids: Sequence[str]
-    next_cursor: str | None
-
-
-class OperationShelf(Protocol):
-    """Where a store keeps its operations, inside one write."""
-
-    @property
-    def now(self) -> int:
-        """The store's clock, in microseconds."""
-
-    def find(self, operation_id: str) -> Operation | None:
-        """An operation, which nobody else changes until this write is over."""
-
-    def add(self, operation: Operation) -> None: ...
-
-    def replace(self, operation: Operation) -> None: ...
-
-    def add_part(self, operation_id: str, number: int, part: Part) -> None:
-        """Keep what jobs were before the operation's write of this number, from 0."""
-
-    def part(self, operation_id: str, number: int) -> Part | None: ...
-
-    def forget_all_but(self, operations: int, with_parts: int) -> None:
-        """Forget all but so many operations, the latest, and the parts of all but so many."""
-
-    def audit(self, actor: str, action: str, count: int, detail: dict[str, Any]) -> None: ...
 
 
 def is_undoable(order: Order | Undo) -> bool:

@@ -118,7 +118,7 @@ def run_schedule(shelf: ScheduleShelf, name: str, job_id: str, actor: str) -> Qu
     That its queue is full is answered, not raised: that it was refused must be written down.
     """
     draft = _readable(shelf, name).draft.job_now(job_id)
-    draft.check()
+    draft.check(schedule=name)
     refusal = shelf.submit(draft)
     if isinstance(refusal, QueueFullError):
         return refusal

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from msgspec import UNSET, UnsetType
@@ -43,10 +44,13 @@ class SettingsInForce(NamedTuple):
             attempt_records_max(values),
         )
 
-    def stored(self, defaults: SettingValues) -> StoredSettings:
+    def stored(self, defaults: SettingValues, stops: Mapping[str, str]) -> StoredSettings:
         """What callers are told; `defaults` are those that only this store has."""
         return StoredSettings(
-            values=dict(self.values), generation=self.generation, defaults=dict(defaults)
+            values=dict(self.values),
+            generation=self.generation,
+            defaults=dict(defaults),
+            stops=dict(stops),
         )
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -10,6 +11,9 @@ from leasehold.core.model.text import is_text
 from leasehold.core.model.tokens import Token, TokenDraft
 from leasehold.env import from_micros
 from leasehold.errors import TokenExistsError, TokenNotFoundError
+
+ENDED_SESSIONS_KEPT: Final = 200
+"""Of one token. A session lasts some hours: those before them have mostly ended by themselves."""
 
 
 class TokenShelf(Protocol):
@@ -24,6 +28,11 @@ class TokenShelf(Protocol):
     def add(self, token: Token, digest: str) -> None: ...
 
     def remove(self, name: str) -> None: ...
+
+    def ended_sessions(self, name: str) -> Sequence[str]:
+        """The sessions of a token that were ended, in order."""
+
+    def keep_ended_sessions(self, name: str, sessions: Sequence[str]) -> None: ...
 
     def audit(self, actor: str, action: str, count: int, detail: dict[str, Any]) -> None: ...
 
@@ -49,6 +58,18 @@ def revoke_token(shelf: TokenShelf, name: str, actor: str) -> Token:
     shelf.remove(name)
     shelf.audit(actor, "revoke_token", 0, _detail(token))
     return token
+
+
+def end_session(shelf: TokenShelf, name: str, session: str) -> None:
+    """Note that a session is over."""
+    if is_text(name) and shelf.find(name) is not None:
+        ended = {*shelf.ended_sessions(name), session}
+        shelf.keep_ended_sessions(name, sorted(ended)[-ENDED_SESSIONS_KEPT:])
+
+
+def is_over(ended: Sequence[str], session: str) -> bool:
+    """Whether a session is over, given what is kept of those that were ended."""
+    return session in ended or (len(ended) >= ENDED_SESSIONS_KEPT and session < ended[0])
 
 
 def _detail(token: Token) -> dict[str, Any]:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import Final
 
 from leasehold.core.model.failure import FailedAttempt, Failure, what_failed
 from leasehold.core.model.job import Job
+from leasehold.core.model.pins import Pin
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import Status
 from leasehold.core.rules.failures import FAILURES_MAX
+from leasehold.dashboard.deploys import since, version_at
 from leasehold.dashboard.payloads import frames
 from leasehold.dashboard.visit import Desk, Page, Visit
 from leasehold.errors import InvalidRequestError
@@ -20,6 +23,7 @@ from leasehold.queue.filters import found
 NEW_SECONDS: Final = 3600
 QUIET_SECONDS: Final = 24 * 3600
 SHOWN_MAX: Final = 100
+MARKS_SHOWN: Final = 5
 COUNTED_MAX: Final = 10_000
 """How many dead letters of a group its page counts; a plan counts all."""
 
@@ -34,13 +38,21 @@ def failures(desk: Desk, visit: Visit) -> Page:
         "count": lambda each: each.count,
     }
     known.sort(key=keys[order], reverse=True)
+    marks = desk.queue.deploys()
+    mark = _chosen_mark(marks, visit)
     return Page(
         "failures.html",
         {
             "title": "Failures",
             "page": "failures",
             "now": now,
-            "groups": [(each, age_of_group(each, now)) for each in known[:SHOWN_MAX]],
+            "groups": [
+                (each, age_of_group(each, now, mark), version_at(marks, each.first_at))
+                for each in known[:SHOWN_MAX]
+            ],
+            "marks": marks[::-1][:MARKS_SHOWN],
+            "mark": mark,
+            "since": Counter(since(each, mark) for each in known) if mark else {},
             "left_out": max(0, len(known) - SHOWN_MAX),
             "by": order,
             "queue": visit.text("queue"),
@@ -51,6 +63,7 @@ def failures(desk: Desk, visit: Visit) -> Page:
 def failure(desk: Desk, visit: Visit) -> Page:
     now = desk.queue.now()
     group = group_of(desk, visit.text("fingerprint"))
+    marks = desk.queue.deploys()
     jobs = [each for each in (desk.store.get(job_id) for job_id in group.jobs) if each is not None]
     latest = next((each.error for each in jobs if each.error is not None), None)
     dead = list(islice(dead_jobs(desk, group), COUNTED_MAX + 1))
@@ -61,7 +74,9 @@ def failure(desk: Desk, visit: Visit) -> Page:
             "page": "failures",
             "now": now,
             "group": group,
-            "age": age_of_group(group, now),
+            "age": age_of_group(group, now, marks[-1] if marks else None),
+            "first_version": version_at(marks, group.first_at),
+            "last_version": version_at(marks, group.last_at),
             "jobs": jobs,
             "error": latest,
             "frames": frames(latest.traceback) if latest else [],
@@ -71,11 +86,21 @@ def failure(desk: Desk, visit: Visit) -> Page:
     )
 
 
-def age_of_group(group: Failure, now: datetime) -> str:
-    """Whether a failure is new, goes on, or has not been seen for a day."""
+def age_of_group(group: Failure, now: datetime, mark: Pin | None = None) -> str:
+    """What a deploy did to a failure; where none is marked, whether it is new, goes on, or has not
+    been seen for a day.
+    """
+    if mark is not None:
+        return since(group, mark)
     if now - group.first_at < timedelta(seconds=NEW_SECONDS):
         return "new"
     return "quiet" if now - group.last_at > timedelta(seconds=QUIET_SECONDS) else "recurring"
+
+
+def _chosen_mark(marks: Sequence[Pin], visit: Visit) -> Pin | None:
+    """The deploy since which failures are told: the one that was asked for, or the latest."""
+    asked = visit.text("since")
+    return next((each for each in marks if each.name == asked), marks[-1] if marks else None)
 
 
 def group_of(desk: Desk, fingerprint: str) -> Failure:

@@ -48,6 +48,7 @@ def jobs(desk: Desk, visit: Visit) -> Page:
         "q": query,
         "qualifiers": QUALIFIERS,
         "completions": _completions(desk),
+        "views": desk.store.pins("view"),
         "tabs": _tabs(desk, query),
         "columns": columns,
         "all_columns": COLUMNS,

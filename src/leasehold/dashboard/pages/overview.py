@@ -72,7 +72,7 @@ def overview(desk: Desk, visit: Visit) -> Page:
             "figures": figures(lately, len(workers), sum(each.slots for each in workers)),
             "over": over,
             "ranges": RANGES,
-            "charts": charts(queue, over),
+            "charts": desk.lately(("charts", over), lambda: charts(queue, over)),
             "queues": by_trouble(infos, urgent)[:QUEUES_SHOWN],
             "queues_left_out": max(0, len(infos) - QUEUES_SHOWN),
             "failures": newest_failures(desk)[:FAILURES_SHOWN],

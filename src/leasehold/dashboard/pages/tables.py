@@ -28,6 +28,7 @@ def workers(desk: Desk, visit: Visit) -> Page:
     known = [(each, _state(each, lost, now)) for each in desk.queue.workers()]
     known.sort(key=lambda each: (each[1] in ("at work", "idle"), each[0].heartbeat_at))
     alive = {each.id for each, _ in known}
+    stops = desk.store.settings().stops
     totals = desk.queue.worker_totals(limit=TOTALS_SHOWN)
     return Page(
         "workers.html",
@@ -36,6 +37,9 @@ def workers(desk: Desk, visit: Visit) -> Page:
             "page": "workers",
             "now": now,
             "workers": known,
+            "stopping": {
+                each.id for each, _ in known if stops.get(each.id) == each.started_at.isoformat()
+            },
             "totals": {each.worker: each for each in totals},
             "gone": [each for each in totals if each.worker not in alive][:20],
         },

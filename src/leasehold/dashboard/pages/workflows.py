@@ -111,7 +111,7 @@ def workflow(desk: Desk, visit: Visit) -> Page:
             "can_replay": {
                 job.id for job in ordered if job.status in (Status.DEAD, Status.CANCELLED)
             },
-            "picture": picture(graph, ordered[0].id),
+            "picture": picture(graph, ordered[0].id, marked=False),
             "parent": desk.store.get(name),
         },
     )

@@ -83,7 +83,8 @@ function renewRows(part, fresh) {
     row.classList.toggle("left", !now && place < known.length - count);
     [...(now?.cells ?? [])].forEach((cell, n) => {
       const old = row.cells[n];
-      if (cell.innerHTML === old.innerHTML || old.contains(document.activeElement)) return;
+      // A box that was ticked stays as it is.
+      if (cell.innerHTML === old.innerHTML || old.querySelector("input") || old.contains(document.activeElement)) return;
       old.replaceChildren(...[...cell.childNodes].map((each) => document.importNode(each, true)));
       if (!old.querySelector("time")) old.classList.add("flash");
     });

@@ -17,6 +17,7 @@ from leasehold.core.rules.dependencies import still_to_wait_for
 from leasehold.core.rules.intake import NewLinks
 from leasehold.core.rules.resolving import Dependent, Ended
 from leasehold.stores.memory import inheritance
+from leasehold.stores.memory.forgetting import forget, free_key
 from leasehold.stores.memory.record import Record
 from leasehold.stores.memory.state import State
 
@@ -91,8 +92,8 @@ def resolve(state: State) -> None:
 
 def erase(state: State, record: Record) -> None:
     """Delete an ended job with all its records; nobody waits for it."""
-    state.forget(record)
-    state.free_key(record)
+    forget(state, record)
+    free_key(state, record)
 
 
 # -- people ------------------------------------------------------------------------------------

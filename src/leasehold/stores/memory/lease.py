@@ -23,8 +23,9 @@ from leasehold.env import from_micros
 from leasehold.stores.memory.buckets import BucketBook
 from leasehold.stores.memory.heaps import Stream, Tiers, in_order
 from leasehold.stores.memory.parking import Account
+from leasehold.stores.memory.queue_record import MemoryQueue
 from leasehold.stores.memory.record import AttemptRow, Record
-from leasehold.stores.memory.state import MemoryQueue, State
+from leasehold.stores.memory.state import State
 
 # Enum members are slow to look up in Python 3.11, and these are asked for once or twice per job.
 TAKE: Final = Verdict.TAKE

@@ -11,7 +11,8 @@ from leasehold.core.model.span import Span
 from leasehold.core.rules.sampling import KeptSpan, Resolution
 
 if TYPE_CHECKING:
-    from leasehold.stores.memory.state import MemoryQueue, State
+    from leasehold.stores.memory.queue_record import MemoryQueue
+    from leasehold.stores.memory.state import State
 
 
 class Measured:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from leasehold.core.model.records import WorkerInfo
+from leasehold.core.model.records import Stats, WorkerInfo
 from leasehold.core.model.span import band_of
 from leasehold.core.model.status import Status
 from leasehold.core.rules.failures import ErrorType
+from leasehold.env import from_micros
 from leasehold.stores.memory import registry
+from leasehold.stores.memory.heaps import HeapFigures
 from leasehold.stores.memory.meter import Spans
+from leasehold.stores.memory.queue_record import Totals
 from leasehold.stores.memory.state import State
 
 
@@ -22,7 +25,7 @@ class Look(Spans):
         self.now = state.now
 
     def counts(self, queue: str | None) -> Mapping[Status, int]:
-        return self._state.stats(queue).counts
+        return stats(self._state, queue).counts
 
     def pending_by_priority(self, queue: str | None) -> Mapping[str, int]:
         by_band: Counter[str] = Counter()
@@ -43,3 +46,29 @@ class Look(Spans):
 
     def workers(self) -> list[WorkerInfo]:
         return registry.workers(self._state)
+
+
+def stats(state: State, name: str | None) -> Stats:
+    """The counters of a queue, or of all."""
+    names = list(state.queues) if name is None else [name] if name in state.queues else []
+    chosen = [state.queues[each] for each in names]
+    return Stats(
+        counts={status: sum(queue.counts[status] for queue in chosen) for status in Status},
+        **{
+            total: sum(getattr(queue.totals, total) for queue in chosen)
+            for total in Totals.__struct_fields__
+        },
+    )
+
+
+def heap_figures(state: State, name: str | None) -> HeapFigures:
+    """How healthy the heaps of a queue are, or of all."""
+    names = list(state.queues) if name is None else [name] if name in state.queues else []
+    counts = [state.queues[each].lanes.count for each in names]
+    rebuilt_at = max((each.rebuilt_at or 0 for each in counts), default=0)
+    return HeapFigures(
+        size=sum(count.size for count in counts),
+        dead=sum(count.dead for count in counts),
+        rebuilds=sum(count.rebuilds for count in counts),
+        last_rebuild_at=from_micros(rebuilt_at) if rebuilt_at else None,
+    )

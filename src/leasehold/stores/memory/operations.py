@@ -7,7 +7,8 @@ from typing import Any
 from leasehold.core.model.search import JobFilter
 from leasehold.core.rules import operations
 from leasehold.core.rules.filter_orders import Order
-from leasehold.core.rules.operations import Advance, Found, Operation, OperationDraft, Plan
+from leasehold.core.rules.operation_shelf import Found
+from leasehold.core.rules.operations import Advance, Operation, OperationDraft, Plan
 from leasehold.core.rules.undoing import Part
 from leasehold.env import from_micros
 from leasehold.stores.memory import reading
@@ -41,7 +42,7 @@ def find(state: State, operation_id: str) -> Operation | None:
 
 
 class OperationShelf:
-    """See `leasehold.core.rules.operations.OperationShelf`."""
+    """See `leasehold.core.rules.operation_shelf.OperationShelf`."""
 
     def __init__(self, state: State) -> None:
         self._state = state

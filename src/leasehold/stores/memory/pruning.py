@@ -26,7 +26,9 @@ from leasehold.core.rules.cleanup_store import (
     Progress,
 )
 from leasehold.env import from_micros
+from leasehold.stores.memory import forgetting
 from leasehold.stores.memory.lanes import Lanes
+from leasehold.stores.memory.metrics import stats
 from leasehold.stores.memory.record import Record
 from leasehold.stores.memory.state import NumberedAudit, State
 
@@ -57,7 +59,7 @@ class Keeper:
         self.now = from_micros(state.now)
 
     def own_retentions(self) -> Mapping[str, QueueRetention]:
-        return self._state.own_retentions()
+        return forgetting.own_retentions(self._state)
 
     def latest(self) -> CleanUp | None:
         return self._state.cleanups[-1].record if self._state.cleanups else None
@@ -76,7 +78,7 @@ class Keeper:
     # -- looking -----------------------------------------------------------------------------
 
     def counts(self, queue: str | None) -> Mapping[Status, int]:
-        return self._state.stats(queue).counts
+        return stats(self._state, queue).counts
 
     def oldest_archived_day(self) -> int | None:
         return self._state.archive.oldest_day
@@ -94,7 +96,7 @@ class Keeper:
         for shelf in self._state.finished.shelves():
             cutoff = cutoffs.common if shelf is None else cutoffs.own[shelf]
             if cutoff is not None:
-                old += self._state.ended_by(shelf, status, cutoff, limit - len(old))
+                old += forgetting.ended_by(self._state, shelf, status, cutoff, limit - len(old))
         return _found(old, after, limit)
 
     def find_results(self, after: Bookmark, limit: int) -> Found[Record]:
@@ -142,7 +144,7 @@ class Keeper:
 
     def remove(self, jobs: Sequence[EndedJob[Record]], *, archived: bool) -> None:
         for job in jobs:
-            self._state.prune(job.key, archived=archived)
+            forgetting.prune(self._state, job.key, archived=archived)
 
     def drop_results(self, keys: Sequence[Record]) -> int:
         for record in keys:

@@ -35,6 +35,7 @@ from leasehold.core.model.search import (
 from leasehold.core.model.status import Status
 from leasehold.env import from_micros
 from leasehold.stores.memory.heaps import order_of
+from leasehold.stores.memory.metrics import stats
 from leasehold.stores.memory.record import (
     Record,
     attempts_of,
@@ -83,7 +84,7 @@ def search(
 def count(state: State, where: JobFilter, counted_max: int) -> Count:
     """How many jobs fit, counted up to one more than the bound."""
     check_count(counted_max)
-    known = by_counters(where, lambda queue: state.stats(queue).counts)
+    known = by_counters(where, lambda queue: stats(state, queue).counts)
     if known is not None:
         return known
     found = 0
@@ -97,7 +98,7 @@ def count(state: State, where: JobFilter, counted_max: int) -> Count:
 
 def count_by_status(state: State, where: JobFilter) -> Mapping[Status, int]:
     """How many jobs fit, all of them counted."""
-    known = by_status_counters(where, lambda queue: state.stats(queue).counts)
+    known = by_status_counters(where, lambda queue: stats(state, queue).counts)
     if known is not None:
         return known
     return Counter(

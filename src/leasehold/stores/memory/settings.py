@@ -6,6 +6,7 @@ from msgspec import UNSET
 
 from leasehold.core.model.retention import MEMORY_RETENTION
 from leasehold.core.model.settings import DEFINITIONS, StoredSettings, retention_values
+from leasehold.core.rules.pins import stops_in
 from leasehold.core.rules.settings_in_force import (
     SettingChange,
     SettingsInForce,
@@ -20,7 +21,7 @@ _OWN_DEFAULTS = {
 
 
 def settings(state: State) -> StoredSettings:
-    return state.settings.stored(_OWN_DEFAULTS)
+    return state.settings.stored(_OWN_DEFAULTS, stops_in(list(state.pins.values())))
 
 
 def carry_out(state: State, change: SettingChange | None, actor: str) -> StoredSettings:

@@ -7,19 +7,16 @@ checked its input before it changes anything is atomic.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from typing import Any, Final
 
 import msgspec
 
-from leasehold.core.model.breaker import BreakerState
 from leasehold.core.model.budget import LATE_AT_ONCE, LATE_LOOKED_AT_ONCE, SHOWN_AT_ONCE
 from leasehold.core.model.changes import ChangeKind
-from leasehold.core.model.drain import Drain
-from leasehold.core.model.queue_config import QueueRule
-from leasehold.core.model.queue_retention import QueueRetention
-from leasehold.core.model.records import AuditRecord, Stats, WorkerInfo
+from leasehold.core.model.pins import Pin
+from leasehold.core.model.records import AuditRecord, WorkerInfo
 from leasehold.core.model.retention import (
     CLEANUP_RECORDS_MAX,
     MEMORY_RETENTION,
@@ -27,7 +24,7 @@ from leasehold.core.model.retention import (
 )
 from leasehold.core.model.schedule import Schedule
 from leasehold.core.model.settings import retention_by
-from leasehold.core.model.span import MINUTE_MICROS, SUBMITTED_IN, Span, band_of
+from leasehold.core.model.span import MINUTE_MICROS
 from leasehold.core.model.status import TERMINAL, Event, Status, check
 from leasehold.core.model.tokens import Token
 from leasehold.core.rules.cleanup_store import Progress
@@ -39,14 +36,13 @@ from leasehold.core.rules.sampling import end_minute
 from leasehold.core.rules.settings_in_force import SettingsInForce
 from leasehold.core.rules.undoing import Part
 from leasehold.env import Env, from_micros, to_micros
+from leasehold.stores.memory import forgetting
 from leasehold.stores.memory.archive import Archive
-from leasehold.stores.memory.buckets import Buckets
 from leasehold.stores.memory.feed import Feed
 from leasehold.stores.memory.finished import Finished
-from leasehold.stores.memory.heaps import HeapFigures
-from leasehold.stores.memory.lanes import Lanes
 from leasehold.stores.memory.links import Links
-from leasehold.stores.memory.meter import Meter, Spans
+from leasehold.stores.memory.meter import Spans
+from leasehold.stores.memory.queue_record import MemoryQueue
 from leasehold.stores.memory.record import EventRow, Record
 from leasehold.stores.memory.tallies import Failures, Workers
 
@@ -56,64 +52,9 @@ RUNNING: Final = Status.RUNNING
 BLOCKED: Final = Status.BLOCKED
 
 AUDIT_RECORDS_MAX: Final = 10_000
-TRIM_INTERVAL_MICROS: Final = 1_000_000
-TRIM_BATCH: Final = 1000
-"""How many jobs one call forgets at most, so that nobody waits long for it."""
 
 
 NumberedAudit = tuple[int, AuditRecord]
-
-
-class Totals(msgspec.Struct):
-    """Lifetime totals of one queue, under the names they have in `Stats`."""
-
-    submitted: int = 0
-    leased: int = 0
-    completed: int = 0
-    failed: int = 0
-    retried: int = 0
-    dead: int = 0
-    cancelled: int = 0
-    lost: int = 0
-    recovered: int = 0
-    renewed: int = 0
-    rejected: int = 0
-    rate_limited: int = 0
-    cleaned: int = 0
-
-
-class MemoryQueue:
-    """One queue: who waits in it, and its figures."""
-
-    __slots__ = (
-        "breakers", "buckets", "counts", "deleted_after", "drain", "lanes", "meter", "rule",
-        "since", "submitted_by_priority", "totals",
-    )  # fmt: skip
-
-    def __init__(self) -> None:
-        self.since: int | None = None
-        """When its first job came."""
-        self.deleted_after: int | None = None
-        """How many jobs had been submitted to it when it was deleted, if it was."""
-        self.lanes = Lanes()
-        self.breakers: dict[str, BreakerState] = {}
-        """By task, only of those that failed since they last completed."""
-        self.counts = dict.fromkeys(Status, 0)
-        self.totals = Totals()
-        self.submitted_by_priority = [0] * 101
-        self.meter = Meter()
-        self.rule: QueueRule | None = None
-        """None for a queue that nobody configured."""
-        self.buckets = Buckets()
-        self.drain: Drain | None = None
-        """How fast it drains, once somebody has looked."""
-
-    def totals_ever(self) -> Span:
-        """Everything that is counted for ever, and its depth."""
-        counted = msgspec.structs.asdict(self.totals) | dict.fromkeys(SUBMITTED_IN.values(), 0)
-        for priority, jobs in enumerate(self.submitted_by_priority):
-            counted[SUBMITTED_IN[band_of(priority)]] += jobs
-        return self.meter.totals(counted, self.counts[PENDING])
 
 
 class KnownKey(msgspec.Struct):
@@ -155,7 +96,10 @@ class State:
         self.running: dict[str, Record] = {}
         self.finished = Finished()
         self.settings = SettingsInForce.of(0, {})
+        self.pins: dict[tuple[str, str], Pin] = {}
         self.tokens: dict[str, Token] = {}
+        self.ended_sessions: dict[str, Sequence[str]] = {}
+        """By the name of their token."""
         """By the hash of their secret."""
         self.operations: dict[str, Operation] = {}
         """By id, in the order in which they began."""
@@ -200,7 +144,8 @@ class State:
         """A heap of jobs that became pending and must begin in time: until when, number, job."""
         self.too_old_to_tell: list[Record] = []
         """Whose history the clean-up at work will drop."""
-        self._trim_at = 0
+        self.trim_at = 0
+        """When to look again for jobs whose time is over."""
         self.open_minute = 0
         """The minute of the latest call: what was not kept yet of the figures happened in it."""
         self.retention_changed()
@@ -227,10 +172,10 @@ class State:
     def _advance(self, now: int, *, forgets: bool = True) -> None:
         if now > self.now:
             self.now = now
-            if now >= self._trim_at:
+            if now >= self.trim_at:
                 self._end_minute()
                 if forgets:
-                    self._trim()
+                    forgetting.trim(self)
 
     def _move_leases(self, time: StoreTime) -> None:
         for record in self.running.values():
@@ -396,116 +341,16 @@ class State:
 
     # -- forgetting jobs ---------------------------------------------------------------------
 
-    def forget(self, record: Record) -> None:
-        """Remove an ended job and all its records."""
-        self.links.forget(record)
-        del self.records[record.id]
-        if self.feed is not None:
-            self.feed.note_gone(record.id)
-        self.finished.remove(record)
-        queue = self.queues[record.draft.queue]
-        queue.counts[record.status] -= 1
-        queue.totals.cleaned += 1
-        self.version_floor = max(self.version_floor, record.lease_version)
-        if record.draft.idempotency_key is not None:
-            known = self.keys.get((record.draft.queue, record.draft.idempotency_key))
-            if known is not None and known.seq == record.seq:
-                known.status = record.status
-
-    def free_key(self, record: Record) -> None:
-        """Let a job's idempotency key be used again."""
-        if record.draft.idempotency_key is not None:
-            known = self.keys.get((record.draft.queue, record.draft.idempotency_key))
-            if known is not None and known.seq == record.seq:
-                del self.keys[record.draft.queue, record.draft.idempotency_key]
-
-    def drop_expired_keys(self) -> None:
-        while self.keys:
-            key, known = next(iter(self.keys.items()))
-            if known.expires_at > self.now:
-                return
-            del self.keys[key]
-
     def retention_changed(self) -> None:
         """Reckon anew how long jobs are kept: by what the store was given, or else is set."""
         given = self._given_retention
         self.policy = given or retention_by(self.settings.values, MEMORY_RETENTION)
-        self._trim_at = 0
-
-    def own_retentions(self) -> dict[str, QueueRetention]:
-        """The queues that have a retention of their own, which are those with a shelf of theirs."""
-        return {
-            queue: rule.config.retention
-            for queue in self.finished.own_shelves()
-            if (rule := self.queues[queue].rule) is not None and rule.config.retention is not None
-        }
-
-    def ended_by(self, shelf: str | None, status: Status, cutoff: int, limit: int) -> list[Record]:
-        """Jobs of a shelf that ended by then and may go, those that ended first first."""
-        found: list[Record] = []
-        for record in self.finished.first(shelf, status):
-            if len(found) >= limit or (record.completed_at or 0) > cutoff:
-                break
-            if not self.is_needed(record):
-                found.append(record)
-        return found
-
-    def is_needed(self, record: Record) -> bool:
-        """Whether unfinished jobs depend on this one."""
-        return record.seq in self.links.unfinished
-
-    def prune(self, record: Record, *, archived: bool) -> None:
-        """Forget an ended job that is not needed any more, and keep its summary."""
-        if archived:
-            self.archive.add(record, self.now)
-        self.forget(record)
-
-    def _trim(self) -> None:
-        """Forget ended jobs whose time is over. Their keys are kept until those expire."""
-        own = self.own_retentions()
-        forgotten = 0
-        for shelf in self.finished.shelves():
-            policy = self.policy if shelf is None else own[shelf].over(self.policy)
-            for status, seconds in policy.seconds_by_status().items():
-                cutoff = self.now - round(seconds * 1e6)
-                for record in self.ended_by(shelf, status, cutoff, TRIM_BATCH - forgotten):
-                    self.prune(record, archived=policy.archive_seconds != 0)
-                    forgotten += 1
-        self.drop_expired_keys()
-        # A full batch means that there is more to do: the next call goes on with it.
-        if forgotten < TRIM_BATCH:
-            next_minute = (self.open_minute + 1) * MINUTE_MICROS
-            self._trim_at = min(self.now + TRIM_INTERVAL_MICROS, next_minute)
+        self.trim_at = 0
 
     @property
     def is_overfull(self) -> bool:
         """Whether more jobs have ended than are kept."""
         return self.capacity is not None and self.finished.count > self.capacity
-
-    @property
-    def is_full_of_dead(self) -> bool:
-        """Whether dead letters alone are as many as ended jobs are kept."""
-        if self.capacity is None or self.finished.count < self.capacity:
-            return False
-        return self.finished.count_of(Status.DEAD) >= self.capacity
-
-    def make_room(self) -> None:
-        """Forget jobs that ended first; never a dead letter, which waits for a person.
-
-        Called after a verb, which may still be at work on a job that has just ended.
-        """
-        while self.is_overfull:
-            heads = [
-                record
-                for shelf in self.finished.shelves()
-                for status in (Status.COMPLETED, Status.CANCELLED)
-                for record in self.ended_by(shelf, status, self.now, 1)
-            ]
-            # None if all are dead, or needed by unfinished jobs, whose number is bounded itself.
-            if not heads:
-                return
-            oldest = min(heads, key=lambda record: (record.completed_at or 0, record.seq))
-            self.prune(oldest, archived=self.policy.archive_seconds != 0)
 
     # -- figures -----------------------------------------------------------------------------
 
@@ -532,26 +377,3 @@ class State:
         """Tell followers that something which is no job has changed."""
         if self.feed is not None:
             self.feed.note(kind, name)
-
-    def stats(self, name: str | None) -> Stats:
-        names = list(self.queues) if name is None else [name] if name in self.queues else []
-        chosen = [self.queues[each] for each in names]
-        return Stats(
-            counts={status: sum(queue.counts[status] for queue in chosen) for status in Status},
-            **{
-                total: sum(getattr(queue.totals, total) for queue in chosen)
-                for total in Totals.__struct_fields__
-            },
-        )
-
-    def heap_figures(self, name: str | None) -> HeapFigures:
-        """How healthy the heaps of a queue are, or of all."""
-        names = list(self.queues) if name is None else [name] if name in self.queues else []
-        counts = [self.queues[each].lanes.count for each in names]
-        rebuilt_at = max((each.rebuilt_at or 0 for each in counts), default=0)
-        return HeapFigures(
-            size=sum(count.size for count in counts),
-            dead=sum(count.dead for count in counts),
-            rebuilds=sum(count.rebuilds for count in counts),
-            last_rebuild_at=from_micros(rebuilt_at) if rebuilt_at else None,
-        )

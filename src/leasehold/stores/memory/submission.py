@@ -26,6 +26,7 @@ from leasehold.core.rules.submitting import due_at
 from leasehold.errors import LeaseholdError, QueueFullError
 from leasehold.stores.memory import dependents, inheritance
 from leasehold.stores.memory.buckets import BucketBook
+from leasehold.stores.memory.forgetting import drop_expired_keys, is_full_of_dead
 from leasehold.stores.memory.record import Record, record_of
 from leasehold.stores.memory.state import KnownKey, State
 
@@ -39,7 +40,7 @@ def submit(
 ) -> Sequence[Answer]:
     """See `leasehold.core.rules.submitting.submit`."""
     if state.keys:
-        state.drop_expired_keys()
+        drop_expired_keys(state)
     answers = submitting.submit(Intake(state), drafts, refused, partial=partial)
     if isinstance(answers, QueueFullError):
         raise answers
@@ -77,7 +78,7 @@ class Intake(BucketBook):
         state = self._state
         if state.capacity is None:
             return None
-        if state.is_full_of_dead:
+        if is_full_of_dead(state):
             return Crowd(state.capacity, 0, dead_letters_fill_it=True)
         left = state.capacity - state.live_count
         return None if jobs <= left else Crowd(state.capacity, left, dead_letters_fill_it=False)

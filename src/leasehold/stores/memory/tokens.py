@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from leasehold.core.model.tokens import Token, TokenDraft
@@ -27,6 +28,14 @@ def find(state: State, digest: str) -> Token | None:
     return token if token is not None and token.is_good_at(from_micros(state.now)) else None
 
 
+def end_session(state: State, name: str, session: str) -> None:
+    tokens.end_session(TokenShelf(state), name, session)
+
+
+def is_session_over(state: State, name: str, session: str) -> bool:
+    return tokens.is_over(state.ended_sessions.get(name, ()), session)
+
+
 class TokenShelf:
     """See `leasehold.core.rules.tokens.TokenShelf`."""
 
@@ -43,6 +52,13 @@ class TokenShelf:
     def remove(self, name: str) -> None:
         kept = self._state.tokens.items()
         self._state.tokens = {digest: each for digest, each in kept if each.name != name}
+        self._state.ended_sessions.pop(name, None)
+
+    def ended_sessions(self, name: str) -> Sequence[str]:
+        return self._state.ended_sessions.get(name, ())
+
+    def keep_ended_sessions(self, name: str, sessions: Sequence[str]) -> None:
+        self._state.ended_sessions[name] = sessions
 
     def audit(self, actor: str, action: str, count: int, detail: dict[str, Any]) -> None:
         self._state.note_action(actor, action, detail, count)

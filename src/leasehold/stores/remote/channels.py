@@ -52,7 +52,19 @@ class Channels:
             self._metadata = (("authorization", f"Bearer {address.token}"),)
 
     def call(self, server: int, verb: str, body: bytes) -> bytes:
-        return self.result_of(server, *self.begin(server, verb, body))
+        # Without a future: that would have another thread wait for the answer, and wake this one.
+        channel = self._channel(server)
+        try:
+            answer: bytes = self._method(channel, verb)(
+                BytesValue(value=body).SerializeToString(),
+                timeout=self._address.timeout_seconds,
+                metadata=self._metadata,
+            )
+        except ValueError as closed:  # by another thread, to which it had failed
+            raise FailedError(closed, was_sent=False) from None
+        except grpc.RpcError as error:
+            raise self._failure(server, channel, error) from None
+        return _unpacked(answer)
 
     def line(self) -> GrpcLine:
         return GrpcLine(self)
@@ -60,10 +72,9 @@ class Channels:
     def begin(self, server: int, verb: str, body: bytes) -> tuple[grpc.Channel, Any]:
         """Send a call; raises FailedError if the server cannot be reached."""
         channel = self._channel(server)
-        method = channel.unary_unary(f"/{SERVICE}/{verb.title().replace('_', '')}")
         sent = BytesValue(value=body).SerializeToString()
         try:
-            return channel, method.future(
+            return channel, self._method(channel, verb).future(
                 sent, timeout=self._address.timeout_seconds, metadata=self._metadata
             )
         except ValueError as closed:  # by another thread, to which it had failed
@@ -72,17 +83,23 @@ class Channels:
     def result_of(self, server: int, channel: grpc.Channel, call: Any) -> bytes:
         """Wait for the answer to a call."""
         try:
-            answer: bytes = BytesValue.FromString(call.result()).value
+            return _unpacked(call.result())
         except grpc.FutureCancelledError:
             raise FailedError("the call was cancelled", was_sent=True) from None
         except grpc.RpcError as error:
-            if error.code() is grpc.StatusCode.UNAVAILABLE:
-                self._drop(server, channel)
-            raise _told(error, self._address) from None
+            raise self._failure(server, channel, error) from None
         except BaseException:
             call.cancel()
             raise
-        return answer
+
+    @staticmethod
+    def _method(channel: grpc.Channel, verb: str) -> Any:
+        return channel.unary_unary(f"/{SERVICE}/{verb.title().replace('_', '')}")
+
+    def _failure(self, server: int, channel: grpc.Channel, error: Any) -> Exception:
+        if error.code() is grpc.StatusCode.UNAVAILABLE:
+            self._drop(server, channel)
+        return _told(error, self._address)
 
     def close(self) -> None:
         with self._lock:
@@ -151,6 +168,11 @@ class GrpcLine:
 
     def close(self) -> None:
         """Channels are the store's, and stay."""
+
+
+def _unpacked(answer: bytes) -> bytes:
+    value: bytes = BytesValue.FromString(answer).value
+    return value
 
 
 def _told(error: Any, address: Address) -> Exception:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any, Final
 
+from leasehold.core.contract.blob_calls import BlobCarrier
 from leasehold.core.contract.store import Store
 from leasehold.core.contract.wire import (
     VERBS,
@@ -27,11 +28,13 @@ from leasehold.core.contract.wire import (
 from leasehold.core.model.job import Draft
 from leasehold.core.model.joblog import LogLine, bounded
 from leasehold.core.model.lease import Exchange, LeaseRequest, Settlement
+from leasehold.core.model.own_names import own_prefix
 from leasehold.core.model.records import Listener, Submitted, WorkerInfo
 from leasehold.core.rules.replies import check_request_id
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import (
     InvalidJobError,
+    InvalidPinError,
     InvalidTokenError,
     LeaseholdError,
     ScheduleNotFoundError,
@@ -53,7 +56,7 @@ _ONCE: Final = frozenset(
 
 
 class RemoteStore:
-    """A store behind a service; keeps `core.contract.store.Store`."""
+    """A store behind a service; keeps `core.contract.store.Store`, and is a `BlobCarrier`."""
 
     def __init__(self, url: str, *, env: Env = SYSTEM) -> None:
         self._env = env
@@ -61,6 +64,8 @@ class RemoteStore:
         self._listening = Listening(self._transport, env)
         self._secrets: dict[tuple[str, int], str] = {}
         self._lock = threading.Lock()
+        self._is_scoped: bool | None = None
+        """Whether the token is good for some queues only, once that is known."""
         _STORES.add(self)
 
     def __repr__(self) -> str:
@@ -133,6 +138,12 @@ class RemoteStore:
             "url": str(self._transport.address),
         }
 
+    def id_prefix(self, queue: str) -> str:
+        """What the id of a new job of this queue begins with, so that the service takes it."""
+        if self._is_scoped is None:
+            self._is_scoped = "queues" in self.describe()
+        return own_prefix(queue) if self._is_scoped else ""
+
     def signing_key(self) -> bytes:
         raise UnsupportedError(f"the signing key is for servers, and {self!r} is none")
 
@@ -195,6 +206,8 @@ def _encoded(verb: str, arguments: dict[str, Any]) -> bytes:
 
 
 _NOT_TEXT: Final[dict[str, type[LeaseholdError]]] = {
+    "pin": InvalidPinError,
+    "unpin": InvalidPinError,
     "create_token": InvalidTokenError,
     "revoke_token": TokenNotFoundError,
     "remove_schedule": ScheduleNotFoundError,
@@ -205,7 +218,7 @@ _NOT_TEXT: Final[dict[str, type[LeaseholdError]]] = {
 
 def _remote(verb: str) -> Callable[..., Any]:
     """The method for a verb: binds its arguments as the contract says, and sends them."""
-    method = getattr(Store, verb)
+    method = getattr(Store, verb, None) or getattr(BlobCarrier, verb)
     signature = inspect.signature(method)
 
     @wraps(method)
@@ -218,7 +231,7 @@ def _remote(verb: str) -> Callable[..., Any]:
 
 
 for _name in VERBS.keys() - vars(RemoteStore).keys():
-    if hasattr(Store, _name):
+    if hasattr(Store, _name) or hasattr(BlobCarrier, _name):
         setattr(RemoteStore, _name, _remote(_name))
 
 _STORES: Final[weakref.WeakSet[RemoteStore]] = weakref.WeakSet()

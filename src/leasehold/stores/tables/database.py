@@ -20,13 +20,16 @@ class TableDatabase(Protocol):
     def env(self) -> Env: ...
 
     def read(self) -> AbstractContextManager[Connection]:
-        """Several statements, one moment."""
+        """A connection for long walks, in which each statement may be of another moment."""
 
     def look(self, operation: Callable[[Connection], T]) -> T:
-        """Read once more without them if cells turn out to be damaged."""
+        """Read: several statements, one moment; and once more without cells that are damaged."""
 
     def write(self, operation: Callable[[TableStep], T]) -> T:
         """Carry out an operation in one transaction."""
+
+    def rebalance_the_rest(self) -> None:
+        """Place jobs anew that have to be; others write in between."""
 
     def now(self, db: Connection) -> int:
         """The store's time in microseconds, for who only looks."""

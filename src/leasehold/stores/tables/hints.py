@@ -25,7 +25,7 @@ class Hints:
 
     def take(self, other: Hints) -> None:
         """Add what another one holds, and leave it empty."""
-        if other:
+        if other.ready or other.ended or other.cancel_requested:
             self.ready = self.ready or other.ready
             self.unresolved = self.unresolved or other.unresolved
             self.ended += other.ended

@@ -47,6 +47,9 @@ class Reader(Protocol):
 
     def rows(self, query: Query, *values: Any) -> Iterable[tuple[Any, ...]]: ...
 
+    def sound_rows(self, query: Query, *values: Any) -> Iterable[tuple[Any, ...]]:
+        """The same without rows in which anything is not as it should be."""
+
 
 class PlainReader:
     """For a database in which a column holds what it was made for."""
@@ -56,3 +59,5 @@ class PlainReader:
 
     def rows(self, query: Query, *values: Any) -> Iterable[tuple[Any, ...]]:
         return self.db.execute(query.plain, values)
+
+    sound_rows = rows

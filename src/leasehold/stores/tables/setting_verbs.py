@@ -9,6 +9,7 @@ from msgspec import UNSET
 
 from leasehold.core.model.settings import SettingValue, StoredSettings
 from leasehold.core.rules.settings_in_force import SettingChange, setting_to_set, setting_to_unset
+from leasehold.stores.tables.pins import stops
 from leasehold.stores.tables.step import TableStep
 
 KEEP: Final = """
@@ -37,4 +38,4 @@ def _carry_out(step: TableStep, change: SettingChange | None, actor: str) -> Sto
         step.settings_changed()
         # Whoever works should look at them.
         step.hints.ready = True
-    return step.settings.stored({})
+    return step.settings.stored({}, stops(step.db))

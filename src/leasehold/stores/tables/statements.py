@@ -2,14 +2,15 @@
 
 A statement in this folder is the same text for every database. Its placeholders are numbered ($1)
 in the order in which they first appear: PostgreSQL goes by the number, SQLite takes $1 for a name
-and goes by the order. What has to be said differently (lists of values, many rows at once, the
-order of joins) is said by the store itself, in a method of its own.
+and goes by the order. Lists of values are one parameter (`Dialect`). What else has to be said
+differently (many rows at once, the order of joins) is said by the store itself, in a method of its
+own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Protocol
+from collections.abc import Callable, Collection, Iterator
+from typing import Any, NamedTuple, Protocol
 
 
 class Cursor(Protocol):
@@ -31,3 +32,16 @@ class Connection(Protocol):
 
     @property
     def execute(self) -> Execute: ...
+
+
+class Dialect(NamedTuple):
+    """How a database takes a list of values as one parameter."""
+
+    is_one_of: str
+    """Follows a column; the placeholder is put into it."""
+    listed: Callable[[Collection[Any]], Any]
+    """The parameter."""
+
+    def among(self, column: str, placeholder: str) -> str:
+        """Holds where a column has one of the values."""
+        return f"{column} {self.is_one_of.format(placeholder)}"

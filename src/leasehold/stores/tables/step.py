@@ -125,6 +125,13 @@ class TableStep(ABC):
         """Change a lane's counter (a column of `lane`)."""
         self._tally[lane][name] += by
 
+    def count_new(self, lane: int, status: Status, in_band: str, jobs: int) -> None:
+        """Count jobs that were submitted to a lane."""
+        tally = self._tally[lane]
+        tally[status] += jobs
+        tally["total_submitted"] += jobs
+        tally[in_band] += jobs
+
     def move(self, lane: int, before: Status, after: Status, jobs: int = 1) -> None:
         """Count jobs of a lane from one status to another."""
         tally = self._tally[lane]

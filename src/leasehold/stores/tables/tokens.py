@@ -5,13 +5,14 @@ Guard of a new token: its name is looked for inside the write.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
 
 from leasehold.core.model.stored import UNREADABLE, problem_of
+from leasehold.core.model.text import is_text
 from leasehold.core.model.tokens import Token
 from leasehold.env import Env, from_micros
 from leasehold.errors import StoreCorruptError
@@ -20,11 +21,21 @@ from leasehold.stores.tables.step import TableStep
 
 ADD: Final = "INSERT INTO token VALUES ($1, $2, $3)"
 REMOVE: Final = "DELETE FROM token WHERE name = $1"
+CHANGE: Final = "UPDATE token SET document = $1 WHERE name = $2"
 KEY_BYTES: Final = 32
 # Guard: the first to need the key makes it, for good.
 MAKE_KEY: Final = "INSERT INTO meta VALUES ('signing_key', $1) ON CONFLICT DO NOTHING"
 
 _token: Final = msgspec.json.Decoder(Token)
+
+
+class _KeptToken(Token, frozen=True, kw_only=True):
+    """A token's document: with what is for nobody but the store."""
+
+    ended_sessions: tuple[str, ...] = ()
+
+
+_kept_token: Final = msgspec.json.Decoder(_KeptToken)
 
 
 class Tokens:
@@ -51,6 +62,18 @@ class Tokens:
     def find(self, digest: str, now: int) -> Token | None:
         token = self._only(self._db.execute(self.by_digest, (digest,)).fetchall())
         return token if token is not None and token.is_good_at(from_micros(now)) else None
+
+    def ended_sessions(self, name: str) -> Sequence[str]:
+        """The sessions of a token that were ended; none of one that is not there."""
+        token = self._kept(name)
+        return () if token is None else token.ended_sessions
+
+    def document(self, name: str, ended_sessions: Sequence[str]) -> str:
+        """What is kept of a token, with these sessions."""
+        token = self._kept(name)
+        assert token is not None
+        changed = msgspec.structs.replace(token, ended_sessions=tuple(ended_sessions))
+        return msgspec.json.encode(changed).decode()
 
     def unreadable(self) -> list[str]:
         """The tokens that cannot be read, as sentences."""
@@ -91,6 +114,10 @@ class Tokens:
         except UNREADABLE:
             return None
 
+    def _kept(self, name: str) -> _KeptToken | None:
+        rows = self._db.execute(self.by_name, (name,)).fetchall() if is_text(name) else []
+        return _kept_token.decode(self.text("its document", rows[0][0])) if rows else None
+
     def _token_of(self, document: Any) -> Token:
         return _token.decode(self.text("its document", document))
 
@@ -101,7 +128,9 @@ class TokenShelf:
     def __init__(self, step: TableStep, tokens: Tokens) -> None:
         self._step = step
         self.now = step.now
+        self._tokens = tokens
         self.find = tokens.named
+        self.ended_sessions = tokens.ended_sessions
         self.audit = step.audit
 
     def add(self, token: Token, digest: str) -> None:
@@ -109,6 +138,9 @@ class TokenShelf:
 
     def remove(self, name: str) -> None:
         self._step.execute(REMOVE, (name,))
+
+    def keep_ended_sessions(self, name: str, sessions: Sequence[str]) -> None:
+        self._step.execute(CHANGE, (self._tokens.document(name, sessions), name))
 
 
 def make_key(step: TableStep, env: Env) -> None:

@@ -55,6 +55,7 @@ from leasehold.testing.conformance.pacing import PacingClauses  # noqa: E402
 from leasehold.testing.conformance.paging import PagingClauses  # noqa: E402
 from leasehold.testing.conformance.parking import ParkingClauses  # noqa: E402
 from leasehold.testing.conformance.people import PeopleClauses  # noqa: E402
+from leasehold.testing.conformance.pinning import PinningClauses  # noqa: E402
 from leasehold.testing.conformance.purging import PurgingClauses  # noqa: E402
 from leasehold.testing.conformance.queueing import QueueingClauses  # noqa: E402
 from leasehold.testing.conformance.reading import ReadingClauses  # noqa: E402
@@ -102,6 +103,7 @@ class StoreConformance(
     ArchivingClauses,
     ArchiveOrderClauses,
     SigningClauses,
+    PinningClauses,
     CountingClauses,
     RetainingByQueueClauses,
     WakingClauses,

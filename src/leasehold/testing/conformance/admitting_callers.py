@@ -10,6 +10,7 @@ import pytest
 
 from leasehold.core.contract.store import Store
 from leasehold.core.model.tokens import Token, TokenDraft, digest_of
+from leasehold.core.rules.tokens import ENDED_SESSIONS_KEPT
 from leasehold.env import Env, ManualClock
 from leasehold.errors import InvalidTokenError, LeaseholdError, TokenExistsError, TokenNotFoundError
 from leasehold.testing.conformance.base import ConformanceBase, MakeStore, at_once
@@ -126,6 +127,32 @@ class AdmittingCallersClauses(ConformanceBase):
             store.revoke_token(name, actor="bob")
         assert isinstance(refused.value, LeaseholdError)
         assert len(store.tokens()) == 1
+
+    def test_tok_6_a_session_is_over_once_somebody_has_ended_it(self, store: Store) -> None:
+        for name in ("ci", "shop"):
+            create(store, name, digest_of(name))
+        before = store.find_token(digest_of("ci"))
+        store.end_session("ci", "session-1")
+        store.end_session("ci", "session-1")
+        assert store.is_session_over("ci", "session-1")
+        assert not store.is_session_over("ci", "session-0")
+        assert not store.is_session_over("ci", "session-2")
+        assert not store.is_session_over("shop", "session-1")
+        assert store.find_token(digest_of("ci")) == before
+        store.end_session("nobody", "session-1")
+        assert not store.is_session_over("nobody", "session-1")
+        store.revoke_token("ci", actor="me")
+        create(store, "ci", digest_of("ci again"))
+        assert not store.is_session_over("ci", "session-1")
+
+    def test_tok_6_of_very_many_those_before_the_latest_are_over(self, store: Store) -> None:
+        create(store)
+        for number in range(1, ENDED_SESSIONS_KEPT + 2):
+            store.end_session("ci", f"{2 * number:05d}")
+        last = 2 * (ENDED_SESSIONS_KEPT + 1)
+        over = [store.is_session_over("ci", f"{number:05d}") for number in range(last + 2)]
+        # What lies between those that are kept goes on; what began before them does not.
+        assert over == [number < 5 or number % 2 == 0 for number in range(last + 2)]
 
     def test_tok_5_every_store_has_a_key_of_its_own(
         self, store: Store, make_store: MakeStore, env: Env

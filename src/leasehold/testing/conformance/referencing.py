@@ -9,22 +9,30 @@ from datetime import timedelta
 import pytest
 
 from leasehold.core.contract.store import Store
-from leasehold.core.model.blob import BLOB_CODEC, BlobKey, BlobReference
+from leasehold.core.model.blob import BLOB_CODEC, BlobKey, BlobReference, OwnerKind
 from leasehold.core.model.job import Draft
 from leasehold.core.model.lease import LeaseRequest, Settlement
 from leasehold.core.model.outcome import Complete
 from leasehold.core.model.records import Submitted
 from leasehold.core.model.schedule import ScheduleDraft
 from leasehold.core.model.search import JobFilter
+from leasehold.core.model.status import Status
 from leasehold.core.model.timing import Every
 from leasehold.env import Env, ManualClock
-from leasehold.errors import IdempotencyConflictError
+from leasehold.errors import IdempotencyConflictError, InvalidJobError
 from leasehold.testing.conformance.base import ConformanceBase, MakeStore
 
 
-def reference(data: bytes = b"data", nonce: str = "ab", codec: str = "json") -> BlobReference:
+def reference(
+    data: bytes = b"data",
+    nonce: str = "ab",
+    codec: str = "json",
+    *,
+    kind: OwnerKind = "payload",
+    owner: str = "Job/1",
+) -> BlobReference:
     """A reference as a queue writes it."""
-    key = BlobKey(store_id="5e1f", kind="payload", owner="Job/1", made_at=0, nonce=nonce)
+    key = BlobKey(store_id="5e1f", kind=kind, owner=owner, made_at=0, nonce=nonce)
     return BlobReference(
         kind="folder",
         key=key.text,
@@ -57,7 +65,7 @@ class ReferencingClauses(ConformanceBase):
         store.submit([Draft(id="Job/1", task="task", payload=document, codec=BLOB_CODEC)])
         [lease] = store.exchange((), LeaseRequest(worker="w")).leases
         assert (lease.payload, lease.codec) == (document, BLOB_CODEC)
-        result = reference(b"result").encode()
+        result = reference(b"result", kind="result").encode()
         outcome = Complete(result, codec=BLOB_CODEC)
         store.exchange([Settlement(lease.job_id, lease.version, outcome)])
         job = store.get("Job/1")
@@ -68,7 +76,7 @@ class ReferencingClauses(ConformanceBase):
     def test_blo_2_its_key_finds_the_jobs_of_a_schedule(
         self, store: Store, clock: ManualClock
     ) -> None:
-        document = reference()
+        document = reference(kind="schedule", owner="tick")
         draft = Draft(id="tick", task="task", payload=document.encode(), codec=BLOB_CODEC)
         starting = clock.now() + timedelta(seconds=60)
         store.set_schedule(
@@ -80,7 +88,7 @@ class ReferencingClauses(ConformanceBase):
         where = JobFilter(text=document.key, metadata={"schedule": "tick"})
         [job] = store.search(where).jobs
         assert (job.payload_data, job.codec) == (document.encode(), BLOB_CODEC)
-        assert store.search(JobFilter(text=reference(nonce="cd").key)).jobs == []
+        assert store.search(JobFilter(text=document.key.replace("ab", "cd"))).jobs == []
 
     def test_blo_3_the_same_data_is_the_same_payload(self, store: Store) -> None:
         def submit(job_id: str, document: BlobReference) -> Submitted:
@@ -92,10 +100,49 @@ class ReferencingClauses(ConformanceBase):
             assert isinstance(answer, Submitted)
             return answer
 
-        submit("one", reference(nonce="ab"))
-        again = submit("two", reference(nonce="cd"))
+        submit("one", reference(nonce="ab", owner="one"))
+        again = submit("two", reference(nonce="cd", owner="two"))
         assert (again.id, again.is_duplicate) == ("one", True)
         with pytest.raises(IdempotencyConflictError):
-            submit("three", reference(b"other"))
+            submit("three", reference(b"other", owner="three"))
         with pytest.raises(IdempotencyConflictError):
-            submit("four", reference(codec="pickle"))
+            submit("four", reference(codec="pickle", owner="four"))
+
+    def test_blo_10_a_payload_of_another_job_is_refused(self, store: Store) -> None:
+        forged = [
+            reference().encode(),
+            reference(kind="result", owner="mine").encode(),
+            reference(kind="schedule", owner="mine").encode(),
+            b"no reference",
+        ]
+        for payload in forged:
+            draft = Draft(id="mine", task="task", payload=payload, codec=BLOB_CODEC)
+            with pytest.raises(InvalidJobError, match="not written for it"):
+                store.submit([draft])
+            [answer] = store.submit([draft], partial=True)
+            assert isinstance(answer, InvalidJobError)
+            with pytest.raises(InvalidJobError, match="not written for it"):
+                store.set_schedule(
+                    ScheduleDraft(name="other", timing=Every(60), job=draft), actor="me"
+                )
+        assert store.get("mine") is None
+
+    def test_blo_10_a_job_of_a_schedule_has_the_schedules_payload_out_of_turn_too(
+        self, store: Store
+    ) -> None:
+        document = reference(kind="schedule", owner="tick").encode()
+        draft = Draft(id="tick", task="task", payload=document, codec=BLOB_CODEC)
+        store.set_schedule(ScheduleDraft(name="tick", timing=Every(60), job=draft), actor="me")
+        job = store.run_schedule("tick", job_id="now", actor="me")
+        assert (job.payload_data, job.codec) == (document, BLOB_CODEC)
+
+    def test_blo_10_a_result_of_another_job_is_a_permanent_failure(self, store: Store) -> None:
+        store.submit([Draft(id="mine", task="task", payload=b"1")])
+        [lease] = store.exchange((), LeaseRequest(worker="w")).leases
+        outcome = Complete(reference(kind="result").encode(), codec=BLOB_CODEC)
+        store.exchange([Settlement(lease.job_id, lease.version, outcome)])
+        job = store.get("mine")
+        assert job is not None
+        assert (job.status, job.result_data) == (Status.DEAD, None)
+        assert job.error is not None
+        assert job.error.type == "PayloadError"

@@ -8,8 +8,9 @@ from typing import Any, Final
 import pytest
 
 from leasehold.core.contract.store import Store
-from leasehold.core.model.job import LEFT_OUT, Job
+from leasehold.core.model.job import Job
 from leasehold.core.model.outcome import Complete
+from leasehold.core.model.plain_data import LEFT_OUT
 from leasehold.core.model.search import HeavyField, JobFilter, lightened
 from leasehold.env import ManualClock
 from leasehold.errors import InvalidJobError, PayloadError

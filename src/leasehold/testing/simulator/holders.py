@@ -13,7 +13,7 @@ import msgspec
 from leasehold.core.model.joblog import LogLine
 from leasehold.core.model.lease import Lease, Settlement
 from leasehold.errors import LeaseLostError, StoreError
-from leasehold.testing.simulator.channel import Channel
+from leasehold.testing.simulator.channel import channel
 from leasehold.testing.simulator.outcomes import draw_outcome
 from leasehold.testing.simulator.producers import QUEUES, TASKS
 from leasehold.testing.simulator.world import Process, World
@@ -38,7 +38,7 @@ class Holder:
     def __init__(self, world: World, process: Process) -> None:
         self._world = world
         self._random = world.stream(process.name)
-        store = Channel(world, process)
+        store = channel(world, process)
         self._store = store
         self._leases = LeaseManager(
             store, process.worker_name, lease_seconds=world.swarm.lease_seconds

@@ -5,7 +5,7 @@ from __future__ import annotations
 from leasehold.core.model.job import Job
 from leasehold.errors import LeaseholdError
 from leasehold.testing.simulator.board import Board
-from leasehold.testing.simulator.channel import Channel
+from leasehold.testing.simulator.channel import channel
 from leasehold.testing.simulator.producers import QUEUES
 from leasehold.testing.simulator.world import Process, World
 from leasehold.worker.supervisor import Supervisor
@@ -29,7 +29,7 @@ class Operator:
         self._name = process.name
         self._board = board
         self._random = world.stream(process.name)
-        self._store = Channel(world, process)
+        self._store = channel(world, process)
         self._supervisor = Supervisor(self._store)
         self._sweep = RecoverySweep(self._store, env=world.env)
 

@@ -11,7 +11,7 @@ from leasehold.core.model.job import Draft
 from leasehold.core.model.retry import Constant, Delays, Exponential, Linear, RetryPolicy
 from leasehold.errors import LeaseholdError, StoreError
 from leasehold.testing.simulator.board import Board
-from leasehold.testing.simulator.channel import Channel
+from leasehold.testing.simulator.channel import channel
 from leasehold.testing.simulator.world import Process, World
 
 QUEUES = ("default", "bulk")
@@ -37,7 +37,7 @@ class Producer:
     def __init__(self, world: World, process: Process, board: Board) -> None:
         self._world = world
         self._board = board
-        self._store = Channel(world, process)
+        self._store = channel(world, process)
         self._random = world.stream(process.name)
         self._unanswered: Draft | None = None
 

@@ -13,7 +13,7 @@ from leasehold.codec import CallCodec
 from leasehold.core.model.lease import Lease
 from leasehold.core.model.outcome import Cancel, Outcome
 from leasehold.errors import LeaseLostError, StoreError
-from leasehold.testing.simulator.channel import Channel
+from leasehold.testing.simulator.channel import channel
 from leasehold.testing.simulator.outcomes import draw_outcome
 from leasehold.testing.simulator.producers import QUEUES
 from leasehold.testing.simulator.world import Actor, Process, World
@@ -23,12 +23,13 @@ from leasehold.worker.hooks import Hooks
 from leasehold.worker.inbox import Inbox
 from leasehold.worker.inhand import InHand
 from leasehold.worker.leases import LeaseManager
-from leasehold.worker.loop import Loop, WorkerRules
+from leasehold.worker.loop import Loop
 from leasehold.worker.prefetch import Prefetch
 from leasehold.worker.run import Run
 from leasehold.worker.stopping import Stopping
 from leasehold.worker.sweep import RecoverySweep
 from leasehold.worker.task import ExecutorKind, TaskDefinition, TaskRegistry
+from leasehold.worker.worker_rules import WorkerRules
 
 POLL_SECONDS = 2.0
 STOP_SECONDS_MAX = 3.0
@@ -51,7 +52,7 @@ class Worker:
         self._world = world
         self.process = process
         random = world.stream(process.name)
-        store, env, swarm = Channel(world, process), world.env, world.swarm
+        store, env, swarm = channel(world, process), world.env, world.swarm
         name, slots = process.worker_name, random.randint(1, 4)
         self._registry = TaskRegistry()
         for task in ("work", "kill", "rare") if knows_all else ("work", "kill"):

@@ -7,16 +7,13 @@ from typing import Final
 
 from leasehold.stores.postgres.leasing.state import remove_all, states_of
 from leasehold.stores.postgres.writing.step import Step
+from leasehold.stores.tables.removing import RECORDS_OF_A_JOB
 
 FORGET_KEYS: Final = """
     DELETE FROM idempotency USING job, lane
     WHERE job.seq = ANY($1) AND lane.id = job.lane AND idempotency.queue = lane.queue
         AND idempotency.key = job.idempotency_key AND idempotency.seq = job.seq
 """
-RECORDS_OF_A_JOB: Final = (
-    "attempt", "failed_job", "event", "progress", "log", "dependent", "dependency", "raised",
-    "ended_dependents", "job",
-)  # fmt: skip
 
 
 def erase(step: Step, seq: int) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from leasehold.core.model.seals import Key, Seal, seal_of
+from leasehold.core.model.seals import Key, Seal, check_unchanged, seal_of
 from leasehold.core.rules.moving import Counters, Row, Table
 from leasehold.stores.postgres.schema.texts import storable
 from leasehold.stores.postgres.server.connection import Connection
@@ -24,6 +24,7 @@ NOT_MOVED: Final = {
     "worker": "processes that have the source open",
     "change": "who follows the feed begins anew, and is told of a gap",
     "lane_delta": "read as a part of `lane`",
+    "blob": "see `leasehold.blobs.moving`: other stores keep theirs elsewhere",
 }
 """Tables of which no row is moved, and why."""
 NOT_MOVED_COLUMNS: Final = {("schedule", "number"): "given anew by this store"}
@@ -62,7 +63,6 @@ SET_FACT: Final = """
 UNSEAL: Final = "DELETE FROM meta WHERE key = 'seal'"
 # A process looks at the seal when it finds another generation than before.
 TELL: Final = "UPDATE store_state SET queue_generation = queue_generation + 1"
-LAST_MOVE: Final = "SELECT value FROM meta WHERE key = 'last_move'"
 SIGNING_KEY: Final = "SELECT value FROM meta WHERE key = 'signing_key'"
 STORE_ID: Final = "SELECT store_id FROM store_state"
 # A server that was started since the last write may have forgotten the last versions it granted.
@@ -135,17 +135,21 @@ class Rows:
         with self._database.read() as db:
             return seal_of(_fact(db, READ_SEAL))
 
-    def set_seal(self, seal: Seal | None, *, unless_running: bool = False) -> int:
+    def change_seal(
+        self, found: Seal | None, seal: Seal | None, *, unless_running: bool = False
+    ) -> int:
         with self._database.alone() as db:
+            check_unchanged(seal_of(_fact(db, READ_SEAL)), found, self.shown)
             running: Any = db.execute(RUNNING).fetchone()
             if not (unless_running and running[0]):
                 _write_seal(db, seal)
                 db.execute(TELL)
             return int(running[0])
 
-    def add(self, table: Table, rows: Sequence[Row], seal: Seal) -> None:
+    def add(self, table: Table, rows: Sequence[Row], found: Seal, seal: Seal) -> None:
         copy = f"COPY {table.name} ({', '.join(table.columns)}) FROM STDIN"
         with self._database.alone() as db:
+            check_unchanged(seal_of(_fact(db, READ_SEAL)), found, self.shown)
             with db.raw.cursor().copy(copy.encode()) as copied:
                 for row in rows:
                     copied.write_row(row)
@@ -167,25 +171,19 @@ class Rows:
 
     def take_over(self, counters: Counters, seal: Seal, actor: str) -> None:
         with self._database.alone() as db:
+            check_unchanged(seal_of(_fact(db, READ_SEAL)), seal, self.shown)
             state = (counters.store_id, counters.clock, counters.open_minute, counters.version)
             db.execute(SET_STATE, state)
             db.execute(SET_NEXT_JOB, (counters.next_seq,))
             used = {"audit": counters.audit, "change": counters.change}
             for table, column in db.execute(IDENTITIES).fetchall():
                 db.execute(_raise_identity(table, column), (used.get(table, 0),))
-            facts = {"last_move": seal.move}
             if counters.signing_key is not None:
-                facts["signing_key"] = counters.signing_key
-            for fact in facts.items():
-                db.execute(SET_FACT, fact)
+                db.execute(SET_FACT, ("signing_key", counters.signing_key))
             db.execute(AUDIT, (actor, msgspec.json.encode({"source": seal.other}).decode()))
             db.execute(UNSEAL)
             db.execute(TELL)
         self._database.store_id = counters.store_id
-
-    def last_move(self) -> str | None:
-        with self._database.read() as db:
-            return _fact(db, LAST_MOVE)
 
 
 def _raise_identity(table: str, column: str) -> str:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-
 from leasehold.core.model.retention import PruneReport, RetentionPolicy, Scope
 from leasehold.core.model.settings import retention_by
 from leasehold.core.rules import cleaning
-from leasehold.core.rules.cleanup_store import CleanedStore, CleanUpLook, CleanUpWrite
 from leasehold.stores.postgres.keeping.finding import Look
 from leasehold.stores.postgres.keeping.removing import Removal
 from leasehold.stores.postgres.rules import settings
 from leasehold.stores.postgres.writing.database import Database
+from leasehold.stores.tables.pruning import cleaned_store
 
 
 def prune(
@@ -24,17 +21,8 @@ def prune(
     actor: str,
 ) -> PruneReport:
     """Begin a clean-up, or go on with one."""
-
-    @contextmanager
-    def look() -> Iterator[CleanUpLook[int]]:
-        with database.read() as db:
-            yield Look(db, database.now(db))
-
-    def remove(operation: Callable[[CleanUpWrite[int]], PruneReport]) -> PruneReport:
-        return database.write(lambda step: operation(Removal(step)))
-
     order = cleaning.Order(policy or _policy(database), scope, limit, actor)
-    return cleaning.prune(CleanedStore(look, remove, database.env.clock.monotonic), run, order)
+    return cleaning.prune(cleaned_store(database, Look, Removal), run, order)
 
 
 def _policy(database: Database) -> RetentionPolicy:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final
 
 from leasehold.core.model.codes import STATUS_OF
-from leasehold.core.model.queue_retention import QueueRetention
-from leasehold.core.model.retention import DAY_SECONDS, CleanUp, Scope
-from leasehold.core.rules.cleanup_store import EndedJob, Progress
-from leasehold.env import from_micros, to_micros
+from leasehold.core.model.retention import DAY_SECONDS, Scope
+from leasehold.core.rules.cleanup_store import EndedJob
+from leasehold.env import to_micros
 from leasehold.stores.postgres.keeping import archive
-from leasehold.stores.postgres.keeping.erase import RECORDS_OF_A_JOB
-from leasehold.stores.postgres.keeping.finding import OLD_KEYS
-from leasehold.stores.postgres.submitting.ended_dependents import STILL_NEEDED, within_budget
+from leasehold.stores.postgres.server.connection import POSTGRES
+from leasehold.stores.postgres.submitting.ended_dependents import Dependents
 from leasehold.stores.postgres.writing.step import Step
-from leasehold.stores.tables import cleanup
+from leasehold.stores.tables.archive import DROP
+from leasehold.stores.tables.finding import OLD_KEYS
+from leasehold.stores.tables.removing import RECORDS_OF_A_JOB, TableRemoval
 
 # Guard of every pruning: the job is still in `finished`, and nobody needs it. Whether its end is
 # old enough for its queue is asked of what this finds.
@@ -25,7 +25,7 @@ STILL_ENDED: Final = f"""
     FROM finished
     JOIN job ON job.seq = finished.seq
     JOIN lane ON lane.id = job.lane
-    WHERE finished.seq = ANY($1) AND NOT ({STILL_NEEDED})
+    WHERE finished.seq = ANY($1) AND NOT ({Dependents.still_needed()})
 """  # noqa: S608  # our own words
 COUNT: Final = """
     SELECT job.lane, finished.status, count(*),
@@ -76,31 +76,14 @@ DROP_ARCHIVED_AUDITS: Final = """
 """
 
 
-class Removal:
+class Removal(TableRemoval):
     """What core.rules.cleaning does inside a write."""
 
-    def __init__(self, step: Step) -> None:
-        self._step = step
-        self.now = from_micros(step.now)
-
-    def own_retentions(self) -> Mapping[str, QueueRetention]:
-        return cleanup.own_retentions(self._step.rules)
-
-    def latest(self) -> CleanUp | None:
-        return next(cleanup.latest(self._step.db, 1), None)
-
-    def progress(self, run: int) -> Progress | None:
-        return cleanup.progress_of(self._step.db, run)
-
-    def save(self, progress: Progress) -> None:
-        cleanup.save(self._step.db, progress)
-
-    def still_ended(self, keys: Sequence[int]) -> Sequence[EndedJob[int]]:
-        rows: Any = self._step.execute(STILL_ENDED, (list(within_budget(self._step, keys)),))
-        return [
-            EndedJob(seq, queue, STATUS_OF[status], ended_at)
-            for seq, queue, status, ended_at in rows
-        ]
+    dialect = POSTGRES
+    dependents = Dependents
+    delete = DELETE
+    still_ended_statement = STILL_ENDED
+    _step: Step
 
     def remove(self, jobs: Sequence[EndedJob[int]], *, archived: bool) -> None:
         step = self._step
@@ -123,13 +106,8 @@ class Removal:
     def drop_results(self, keys: Sequence[int]) -> int:
         return self._step.db.changed(DROP_RESULTS, (list(keys),))
 
-    def drop_histories(self, keys: Sequence[int]) -> int:
-        for table in ("attempt", "event"):
-            self._step.execute(DELETE.format(table), (list(keys),))
-        return len(keys)
-
     def drop_archived(self, first_day: int, limit: int) -> int:
-        return self._step.db.changed(archive.DROP, (first_day, limit))
+        return self._step.db.changed(DROP, (first_day, limit))
 
     def drop_rest(self, limit: int, scope: Scope) -> int:  # noqa: ARG002  # as there
         """Idempotency keys of pruned jobs that do not count any more."""
@@ -145,6 +123,3 @@ class Removal:
 
     def drop_archived_audits(self, until: datetime, limit: int) -> int:
         return self._step.db.changed(DROP_ARCHIVED_AUDITS, (to_micros(until), limit))
-
-    def audit(self, actor: str, action: str, count: int, detail: dict[str, Any]) -> None:
-        self._step.audit(actor, action, count, detail)

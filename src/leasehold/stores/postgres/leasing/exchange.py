@@ -17,7 +17,7 @@ from leasehold.stores.postgres.leasing import lease as leasing
 from leasehold.stores.postgres.leasing import settle
 from leasehold.stores.postgres.leasing.registry import note_consumer
 from leasehold.stores.postgres.reading.read import read_job
-from leasehold.stores.postgres.rules.schedules import fire_due, shelf
+from leasehold.stores.postgres.rules.schedules import shelf
 from leasehold.stores.postgres.submitting import dependents
 from leasehold.stores.postgres.writing import replies
 from leasehold.stores.postgres.writing.database import Database
@@ -95,7 +95,7 @@ def _exchange(
     dependents.resolve(step)
     tick = step.found.next_tick
     if tick is not None and tick <= step.now:
-        _, tick = fire_due(shelf(database, step))
+        _, tick = shelf(database, step).fire_due()
     granted, cut_short = leasing.lease(
         step, request, database.group_rounds, database.lives.number_of(request.worker)
     )

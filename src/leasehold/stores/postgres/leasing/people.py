@@ -7,15 +7,20 @@ from typing import Any, Final
 
 from leasehold.core.model.job import Job
 from leasehold.core.model.status import Event, Status
+from leasehold.core.rules import queue_orders
 from leasehold.core.rules.people import Replay
 from leasehold.stores.postgres.keeping.erase import erase
 from leasehold.stores.postgres.leasing import ready, state
 from leasehold.stores.postgres.leasing.ends import entry
 from leasehold.stores.postgres.leasing.state import Ending, Histories, JobState, remove
 from leasehold.stores.postgres.reading.read import read_jobs
-from leasehold.stores.postgres.submitting import ended_dependents, inheritance, linking
+from leasehold.stores.postgres.rules.queues import QueueBook
+from leasehold.stores.postgres.server.connection import POSTGRES
+from leasehold.stores.postgres.submitting import inheritance, linking
+from leasehold.stores.postgres.submitting.ended_dependents import Dependents
 from leasehold.stores.postgres.writing.step import Step
-from leasehold.stores.tables import places
+from leasehold.stores.tables import ended_dependents, places
+from leasehold.stores.tables.linking import replay_order, waits_again_for
 
 REQUEST_CANCEL: Final = "UPDATE running SET cancel_reason = $1 WHERE seq = $2"
 ALLOW_AGAIN: Final = "UPDATE job SET allowance = $1, start_by = NULL WHERE seq = $2"
@@ -49,11 +54,15 @@ class Desk(Histories):
     def end_waiting(self, job: JobState, after: Status, reason: str) -> None:
         self._ending.append(Ending(job, after, reason))
 
+    def forget(self, jobs: Sequence[JobState]) -> None:
+        self._end_all()
+        queue_orders.forget(QueueBook(self._step), [job.seq for job in jobs])
+
     def allow(self, job: JobState, allowance: int) -> None:
         self._step.execute(ALLOW, (allowance, job.seq))
 
     def waits_again_for(self, handle: JobState, job: Job) -> list[int]:
-        return linking.waits_again_for(self._step, handle.seq, job)
+        return waits_again_for(self._step, handle.seq, job)
 
     def replay(self, job: JobState, replay: Replay, waits_for: Sequence[int]) -> None:
         step = self._step
@@ -76,7 +85,7 @@ class Desk(Histories):
         step.hints.ready = True
 
     def needed_by(self, job: JobState) -> str | None:
-        return ended_dependents.needed_by(self._step, job.seq)
+        return Dependents(self._step).needed_by(job.seq)
 
     def erase(self, job: JobState) -> None:
         erase(self._step, job.seq)
@@ -91,7 +100,7 @@ class Desk(Histories):
         step.hints.ready = True
 
     def replay_order(self, job_ids: Sequence[str]) -> list[int]:
-        return linking.replay_order(self._step, job_ids)
+        return replay_order(self._step, POSTGRES, job_ids)
 
     def audit(self, actor: str, action: str, detail: dict[str, Any], count: int) -> None:
         self._end_all()

@@ -10,16 +10,15 @@ Guard of the take: the row is still in `running` with the version that was read,
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from leasehold.core.model.budget import LATE_AT_ONCE
 from leasehold.core.model.lease import Settled, SweepReport
 from leasehold.core.model.lives import Life
-from leasehold.core.model.records import SILENT_SECONDS
 from leasehold.core.rules import key_accounts
 from leasehold.core.rules.decision import Decision
 from leasehold.core.rules.ends import Held
-from leasehold.core.rules.recovery import WORKER_SILENT_MICROS_MAX, HeldJob, report_of, sweep
+from leasehold.core.rules.recovery import HeldJob, report_of, sweep
 from leasehold.stores.postgres.leasing import lease
 from leasehold.stores.postgres.leasing.ends import END_LEASES, Ends
 from leasehold.stores.postgres.leasing.parking import Shelf
@@ -27,6 +26,7 @@ from leasehold.stores.postgres.leasing.registry import FORGET_WORKERS
 from leasehold.stores.postgres.leasing.state import Histories
 from leasehold.stores.postgres.server.connection import Connection
 from leasehold.stores.postgres.writing.step import Step
+from leasehold.stores.tables.held import HeldRow, Suspects, held_of, silent_since
 from leasehold.stores.tables.places import AT_ITS_PLACE
 
 # `running` is small, so a reader simply reads it all.
@@ -64,48 +64,19 @@ STILL_LATE: Final = f"{LATE} AND job.seq = ANY($2)"
 SET_ALLOWANCE: Final = "UPDATE job SET allowance = $1 WHERE seq = $2"
 
 
-class Suspects(NamedTuple):
-    """What a reader found for a sweep; each write looks at its part once more."""
-
-    dead: frozenset[Life]
-    """Lives that were proved to be over before their jobs were looked for."""
-    jobs: list[int]
-    late: list[int]
-    """Pending jobs past their start_by."""
-    silent: list[str]
-
-
 def find(db: Connection, now: int, dead: Collection[Life]) -> Suspects:
     """The jobs whose holders may be lost, and the workers that were silent for long."""
     jobs = [seq for (seq,) in db.execute(LOST, (now, sorted(life.worker for life in dead)))]
-    silent = [worker for (worker,) in db.execute(SILENT, _silent_since(now))]
+    silent = [worker for (worker,) in db.execute(SILENT, silent_since(now))]
     late = [row[0] for row in db.execute(f"{LATE} LIMIT {LATE_AT_ONCE}", (now,))]
     return Suspects(frozenset(dead), jobs, late, silent)
-
-
-def _silent_since(now: int) -> tuple[int, int]:
-    """Since when a consumer, and a worker, must have been silent to be forgotten."""
-    return now - round(SILENT_SECONDS * 1e6), now - WORKER_SILENT_MICROS_MAX
-
-
-class HeldRow(NamedTuple):
-    """What names a running job here."""
-
-    seq: int
-    id: str
-    lane: int
-    version: int
-
-
-def _held(row: Any) -> tuple[HeldRow, HeldJob] | None:
-    return None if row is None else (HeldRow(*row[:4]), HeldJob(*row[3:]))
 
 
 class Holdings(Histories):
     """The running jobs, to be taken from their holders."""
 
     def held(self, job_id: str, version: int) -> tuple[HeldRow, HeldJob] | None:
-        return _held(self._step.execute(HELD_UNDER, (job_id, version)).fetchone())
+        return held_of(self._step.execute(HELD_UNDER, (job_id, version)).fetchone())
 
     def set_allowance(self, job: HeldRow, allowance: int) -> None:
         self._step.execute(SET_ALLOWANCE, (allowance, job.seq))
@@ -127,7 +98,7 @@ class Holdings(Histories):
 def recover(step: Step, jobs: Sequence[int], dead: Collection[Life]) -> SweepReport:
     """Take back those of these jobs that are lost, in one write."""
     rows = step.execute(STILL_LOST, (list(jobs),)).fetchall()
-    found = [each for row in rows if (each := _held(row)) is not None]
+    found = [each for row in rows if (each := held_of(row)) is not None]
     return report_of(sweep(Holdings(step), found, now=step.now, dead=dead))
 
 
@@ -136,7 +107,7 @@ def forget_workers(step: Step, dead: Collection[Life], silent: Collection[str]) 
     done = sorted(set(dead).difference(map(Life._make, step.execute(STILL_HOLDING))))
     workers = [life.worker for life in done]
     step.execute(FORGET_WORKERS, (workers, [life.number for life in done]))
-    step.execute(FORGET_SILENT, (*_silent_since(step.now), list(silent)))
+    step.execute(FORGET_SILENT, (*silent_since(step.now), list(silent)))
     return SweepReport(workers_proved_dead=tuple(workers))
 
 

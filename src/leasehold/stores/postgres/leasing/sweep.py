@@ -12,11 +12,12 @@ from leasehold.core.model.lease import SweepReport
 from leasehold.core.model.lives import Life
 from leasehold.stores.postgres.leasing import lease, recover
 from leasehold.stores.postgres.leasing.rebalance import rebalance
-from leasehold.stores.postgres.leasing.recover import Suspects
-from leasehold.stores.postgres.reading import feed
-from leasehold.stores.postgres.rules.queue_changes import finish_deleting
+from leasehold.stores.postgres.reading.feed import FEED
+from leasehold.stores.postgres.rules.queues import QueueBook
 from leasehold.stores.postgres.writing.database import Database
 from leasehold.stores.postgres.writing.step import Step
+from leasehold.stores.tables.held import Suspects
+from leasehold.stores.tables.queue_changes import QueueChanges
 
 
 def sweep(database: Database) -> SweepReport:
@@ -34,7 +35,7 @@ def sweep(database: Database) -> SweepReport:
         database.write(partial(recover.cancel_late, jobs=late))
     if lost.dead or lost.silent:
         report = report.plus(database.write(partial(_forget_workers, database, lost)))
-    finish_deleting(database)
+    QueueChanges(database, QueueBook).finish_deleting()
     return msgspec.structs.replace(report, scan_ms=(monotonic() - started) * 1000)
 
 
@@ -47,7 +48,7 @@ def _recover_some(
 
 def _tidy_up(step: Step) -> None:
     rebalance(step)
-    feed.end_if_unfollowed(step)
+    FEED.end_if_unfollowed(step)
 
 
 def _forget_workers(database: Database, lost: Suspects, step: Step) -> SweepReport:

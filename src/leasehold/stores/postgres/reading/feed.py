@@ -1,181 +1,57 @@
-"""The change feed: triggers write it, in whichever write makes the change, while somebody follows.
-
-A job's move is a row inserted into one of four tables, and any other event of its history raises
-`events` there: so triggers on these miss nothing, whoever writes. They are made for the first
-follower and dropped after the last, so that a store without followers pays nothing at all.
-"""
+"""The change feed, as triggers of PostgreSQL; see `tables.feed`."""
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from leasehold.core.model.changes import CHANGES_KEPT, FOLLOWED_SECONDS, Change, ChangeKind, Changes
-from leasehold.core.model.codes import (
-    EVENT_CODE,
-    EVENT_OF,
-    STATUS_CODE,
-    STATUS_OF,
-)
-from leasehold.core.model.pages import check_cursor
-from leasehold.core.model.status import Event, Status
+from leasehold.core.model.changes import CHANGES_KEPT
 from leasehold.stores.postgres.server.connection import Connection
 from leasehold.stores.postgres.writing.step import Step
+from leasehold.stores.tables.feed import Bounds, TableFeed, noted
 
-_REFRESHED_MICROS: Final = 300_000_000
-"""How old the note of the latest look may get: looking is writing no more often than that."""
-
-_KINDS: Final[tuple[ChangeKind, ...]] = ("job", "queue", "worker", "schedule", "setting")
-_JOB, _QUEUE, _WORKER, _SCHEDULE, _SETTING = range(len(_KINDS))
-
-_JOB_TABLES: Final = {
-    "ready": str(STATUS_CODE[Status.PENDING]),
-    "waiting": "NEW.status",
-    "running": str(STATUS_CODE[Status.RUNNING]),
-    "finished": "NEW.status",
-}
-_OTHER_TABLES: Final = (
-    ("queue", _QUEUE, "name", ("INSERT", "UPDATE OF state, config", "DELETE")),
-    ("worker", _WORKER, "id", ("INSERT", "DELETE")),
-    ("schedule", _SCHEDULE, "name", ("INSERT", "UPDATE", "DELETE")),
-    ("setting", _SETTING, "name", ("INSERT", "UPDATE", "DELETE")),
-)
-
-
-class Trigger(NamedTuple):
-    """The statements about one trigger."""
-
-    make_function: str
-    make: str
-    drop: str
-
-
-def _triggers() -> dict[str, Trigger]:
-    """The triggers by name."""
-    made: dict[str, Trigger] = {}
-
-    def add(table: str, what: str, kind: int, name: str, seq: str, status: str, n: str) -> None:
-        trigger = f"change_{table}_{what.split(maxsplit=1)[0].lower()}"
-        note = (
-            "INSERT INTO change (kind, name, seq, status, events) "  # noqa: S608  # our own names
-            f"VALUES ({kind}, {name}, {seq}, {status}, {n})"
-        )
-        made[trigger] = Trigger(
-            f"CREATE FUNCTION {trigger}() RETURNS trigger LANGUAGE plpgsql "
-            f"AS $body$ BEGIN {note}; RETURN NULL; END $body$",
-            f"CREATE TRIGGER {trigger} AFTER {what} ON {table} FOR EACH ROW "
-            f"EXECUTE FUNCTION {trigger}()",
-            f"DROP FUNCTION IF EXISTS {trigger}() CASCADE",
-        )
-
-    for table, status in _JOB_TABLES.items():
-        for what in ("INSERT", "UPDATE OF events"):
-            add(table, what, _JOB, "NULL", "NEW.seq", status, "NEW.events")
-    add("job", "DELETE", _JOB, "OLD.id", "OLD.seq", "NULL", "NULL")
-    for table, kind, column, events in _OTHER_TABLES:
-        for what in events:
-            row = "OLD" if what == "DELETE" else "NEW"
-            add(table, what, kind, f"{row}.{column}", "NULL", "NULL", "NULL")
-    return made
-
-
-TRIGGERS: Final = _triggers()
-# Of a job that was deleted since, only that is told: its id is known no more.
-_READ: Final = f"""
-    SELECT change.n, kind, coalesce(name, job.id), status, change.events,
-        CASE WHEN status IS NULL THEN NULL
-             WHEN change.events = 1 THEN {EVENT_CODE[Event.CREATED]}
-             ELSE coalesce(
-                (SELECT event FROM event WHERE event.seq = change.seq AND event.n = change.events),
-                (SELECT outcome FROM attempt
-                 WHERE attempt.seq = change.seq AND ended_event = change.events),
-                CASE WHEN status = {STATUS_CODE[Status.RUNNING]}
-                     THEN {EVENT_CODE[Event.LEASED]} END)
-        END
-    FROM change LEFT JOIN job ON job.seq = change.seq
-    WHERE change.n > $1 AND coalesce(name, job.id) IS NOT NULL ORDER BY change.n LIMIT $2
-"""  # noqa: S608  # our own names
 _BOUNDS: Final = """
     SELECT (SELECT value::bigint FROM meta WHERE key = 'followed_from'),
            coalesce((SELECT max(n) FROM change),
                     (SELECT value::bigint FROM meta WHERE key = 'followed_from'), 0),
            (SELECT value FROM meta WHERE key = 'followed_at')
 """
-_FOLLOW: Final = """
-    INSERT INTO meta VALUES ('followed_at', $1)
-    ON CONFLICT (key) DO UPDATE SET value = excluded.value
-"""
 _FOLLOW_FROM: Final = """
     INSERT INTO meta SELECT 'followed_from', last_value::text FROM change_n_seq
     ON CONFLICT (key) DO UPDATE SET value = excluded.value
 """
-_FORGET: Final = "DELETE FROM meta WHERE key = 'followed_at'"
-_EMPTY: Final = "DELETE FROM change"
 _TRIM: Final = "DELETE FROM change WHERE n <= $1"
-# One number is left out, so that a cursor from before does not look like the latest.
-_SKIP: Final = (
-    "INSERT INTO change (kind, name) VALUES (0, '')",
-    _EMPTY,
-    _FOLLOW_FROM,
-)
 
 
-def is_followed(db: Connection, now: int) -> bool:
-    """Whether changes are kept, and somebody has looked lately."""
-    followed_at = _bounds(db)[2]
-    # A look from the future was noted before a person set the clock right.
-    return followed_at is not None and 0 <= now - followed_at < _REFRESHED_MICROS
+class Feed(TableFeed):
+    """The feed of a PostgreSQL store. Sweeps trim it, and what they have not is as good as gone.
+
+    Some numbers are missing: of writes that were rolled back.
+    """
+
+    def bounds(self, db: Connection) -> Bounds:
+        row: Any = db.execute(_BOUNDS).fetchone()
+        followed_from, latest, followed_at = row
+        since = max(followed_from or 0, latest - CHANGES_KEPT)
+        return Bounds(since, latest, None if followed_at is None else int(followed_at))
+
+    def make_triggers(self, step: Step) -> None:
+        step.execute(_FOLLOW_FROM)
+        for each in noted():
+            step.execute(
+                f"CREATE FUNCTION {each.trigger}() RETURNS trigger LANGUAGE plpgsql "
+                f"AS $body$ BEGIN {each.statement}; RETURN NULL; END $body$"
+            )
+            step.execute(
+                f"CREATE TRIGGER {each.trigger} AFTER {each.what} ON {each.table} FOR EACH ROW "
+                f"EXECUTE FUNCTION {each.trigger}()"
+            )
+
+    def drop_triggers(self, step: Step) -> None:
+        for each in noted():
+            step.execute(f"DROP FUNCTION IF EXISTS {each.trigger}() CASCADE")
+
+    def trim(self, step: Step, latest: int) -> None:
+        step.execute(_TRIM, (latest - CHANGES_KEPT,))
 
 
-def follow(step: Step) -> bool:
-    """Keep changes from now on; answers whether they were kept already."""
-    was_followed = _bounds(step.db)[2] is not None
-    if not was_followed:
-        for statement in _SKIP:
-            step.execute(statement)
-        for trigger in TRIGGERS.values():
-            step.execute(trigger.make_function)
-            step.execute(trigger.make)
-    step.execute(_FOLLOW, (str(step.now),))
-    return was_followed
-
-
-def end_if_unfollowed(step: Step) -> None:
-    """Keep no more changes than CHANGES_KEPT, and none once nobody has asked for them for long."""
-    _, latest, followed_at = _bounds(step.db)
-    step.execute(_TRIM, (latest - CHANGES_KEPT,))
-    if followed_at is None or step.now - followed_at <= FOLLOWED_SECONDS * 1e6:
-        return
-    for trigger in TRIGGERS.values():
-        step.execute(trigger.drop)
-    step.execute(_EMPTY)
-    step.execute(_FORGET)
-
-
-def changes(db: Connection, cursor: str | None, limit: int, *, was_kept: bool) -> Changes:
-    """What changed after the cursor."""
-    seen = check_cursor(limit, cursor)
-    since, latest, _ = _bounds(db)
-    if seen is None:
-        return Changes([], str(latest))
-    # What is too old has not been trimmed yet, but is as good as gone. (Some numbers are missing:
-    # of writes that were rolled back.)
-    if not was_kept or not max(since or 0, latest - CHANGES_KEPT) <= seen <= latest:
-        return Changes([], str(latest), gap=True)
-    rows: list[Any] = db.execute(_READ, (seen, limit)).fetchall()
-    told = [
-        Change(
-            kind=_KINDS[kind],
-            name=name,
-            status=STATUS_OF.get(status),
-            event=EVENT_OF.get(event),
-            sequence=sequence,
-        )
-        for _, kind, name, status, sequence, event in rows
-    ]
-    return Changes(told, str(rows[-1][0] if rows else latest))
-
-
-def _bounds(db: Connection) -> tuple[int | None, int, int | None]:
-    """Since which number changes are kept, the latest committed, and when somebody last looked."""
-    row: Any = db.execute(_BOUNDS).fetchone()
-    return row[0], row[1], None if row[2] is None else int(row[2])
+FEED: Final = Feed()

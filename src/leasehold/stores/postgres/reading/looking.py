@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from leasehold.stores.postgres.server.address import Address
-from leasehold.stores.postgres.server.connection import Connection
+from leasehold.stores.postgres.server.connection import Connection, one_moment
 from leasehold.stores.postgres.server.failures import translated
 from leasehold.stores.postgres.server.replica import Replica
-from leasehold.stores.postgres.writing.database import Database, one_moment
+from leasehold.stores.postgres.writing.database import Database
 
 T = TypeVar("T")
 

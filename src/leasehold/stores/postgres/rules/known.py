@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
+from leasehold.core.model.codes import DELETED_BY
 from leasehold.core.model.queue_config import QueueConfig, QueueRule, QueueState
 from leasehold.core.model.stored import (
     UNREADABLE,
@@ -18,8 +19,6 @@ from leasehold.stores.postgres.server.connection import Connection
 LOAD: Final = """
     SELECT name, state, config, created_at, created_by, changed_at, changed_by FROM queue
 """
-DELETED_BY: Final = " by "
-"""Stands between the state `deleting` and who deletes the queue."""
 
 _decode = msgspec.json.Decoder(QueueConfig).decode
 

@@ -9,8 +9,9 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from leasehold.core.model.codes import POLICY_OF, STATUS_OF
-from leasehold.core.model.job import LEFT_OUT, Job
+from leasehold.core.model.job import Job
 from leasehold.core.model.outcome import JobError
+from leasehold.core.model.plain_data import LEFT_OUT
 from leasehold.core.model.stored import (
     UNREADABLE,
     metadata_of,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
@@ -16,19 +15,14 @@ from leasehold.core.model.stored import (
 from leasehold.core.rules.scheduling import UnreadableSchedule
 from leasehold.env import from_micros
 from leasehold.errors import InvalidScheduleError
-from leasehold.stores.postgres.server.connection import Connection
+from leasehold.stores.tables.schedules import COLUMNS, ScheduleRows
 
-COLUMNS: Final = (
-    "name", "draft", "created_at", "updated_at", "next_at", "due_at", "paused", "last_at",
-    "last_job_id", "fired", "error",
-)  # fmt: skip
 _NAMES: Final = ", ".join((*COLUMNS, "number"))
 ALL: Final = f"SELECT {_NAMES} FROM schedule ORDER BY name"  # noqa: S608  # our own names
 ONE: Final = f"SELECT {_NAMES} FROM schedule WHERE name = $1"  # noqa: S608  # as above
 DUE: Final = f"""
     SELECT {_NAMES} FROM schedule WHERE due_at <= $1 ORDER BY due_at, name LIMIT $2
 """  # noqa: S608  # our own names
-AHEAD: Final = f"SELECT {_NAMES} FROM schedule WHERE due_at > $1 ORDER BY name"  # noqa: S608  # as above
 
 _decode_draft = msgspec.json.Decoder(ScheduleDraft).decode
 
@@ -59,9 +53,4 @@ def schedule_of(row: tuple[Any, ...]) -> Schedule | UnreadableSchedule:
         return UnreadableSchedule(number, name, error)
 
 
-def unreadable_schedules(db: Connection) -> Iterator[str]:
-    """The schedules that cannot be read, as sentences."""
-    for row in db.execute(ALL).fetchall():
-        found = schedule_of(row)
-        if isinstance(found, UnreadableSchedule):
-            yield f"{found.error}; it is not fired"
+SCHEDULES: Final = ScheduleRows(ALL, ONE, DUE, schedule_of, "number")

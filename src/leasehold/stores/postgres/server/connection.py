@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import select
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, Final, Protocol, TypeAlias, cast
 
 import psycopg
 from psycopg import RawCursor
 from psycopg.adapt import AdaptersMap
+from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import tuple_row
 from psycopg.types.array import ListBinaryDumper
 from psycopg.types.numeric import Int8BinaryDumper
@@ -28,12 +29,21 @@ from psycopg.types.string import BytesBinaryDumper, StrBinaryDumper
 from psycopg_pool import ConnectionPool
 
 from leasehold.stores.postgres.server.address import Address
+from leasehold.stores.tables.statements import Dialect
 
 Row = tuple[Any, ...]
 Pool: TypeAlias = "ConnectionPool[RawConnection]"
 
 PREPARE_THRESHOLD: Final = 1
 CONNECT_TIMEOUT_SECONDS: Final = 10
+OF_THE_NETWORK: Final = {
+    "connect_timeout": CONNECT_TIMEOUT_SECONDS,
+    # A server that does not answer for half a minute is away: the system's own defaults are hours.
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 4,
+    "tcp_user_timeout": 30_000,
+}
 IDLE_IN_TRANSACTION_SECONDS: Final = 60
 """Our transactions wait for nothing but the server; one that does is of a process that hangs."""
 
@@ -142,9 +152,26 @@ class BorrowedConnection(Connection):
         return found
 
 
+@contextmanager
+def one_moment(db: Connection) -> Iterator[None]:
+    """A transaction in which every statement sees the same."""
+    try:
+        with db.pipelined():
+            db.begin("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            yield
+            db.execute("COMMIT")
+    except BaseException:
+        with suppress(psycopg.Error):
+            db.raw.rollback()
+        raise
+
+
 def columns(rows: Iterable[Sequence[Any]]) -> list[list[Any]]:
     """Rows as one list per column."""
     return [list(column) for column in zip(*rows, strict=True)]
+
+
+POSTGRES: Final = Dialect("= ANY({})", list)
 
 
 def unnested(types: str) -> str:
@@ -159,7 +186,9 @@ def unnested(types: str) -> str:
 
 def open_connection(address: Address, *, application_name: str) -> RawConnection:
     """A connection of our own, ready for use; raises what psycopg does."""
-    raw = RawConnection.connect(address.conninfo, autocommit=True, **parameters(application_name))
+    raw = RawConnection.connect(
+        address.conninfo, autocommit=True, **parameters(address, application_name)
+    )
     try:
         configure(raw, address)
     except BaseException:
@@ -176,7 +205,7 @@ def open_pool(address: Address) -> Pool:
         min_size=1,
         max_size=address.pool_size,
         timeout=address.pool_timeout_seconds,
-        kwargs={"autocommit": True, **parameters(f"leasehold {address.schema}")},
+        kwargs={"autocommit": True, **parameters(address, name_of(address))},
         configure=partial(configure, address=address),
         check=check,
         open=False,
@@ -191,6 +220,11 @@ def open_pool(address: Address) -> Pool:
     return pool
 
 
+def name_of(address: Address) -> str:
+    """By which the server knows the connections of a store's transactions."""
+    return f"leasehold {address.schema}"
+
+
 def check(raw: RawConnection) -> None:
     """Raise if a connection that was idle is dead; it is dropped then, and another one taken."""
     # A server that is gone has closed its end: there is something to read where nothing should be.
@@ -198,13 +232,11 @@ def check(raw: RawConnection) -> None:
         ConnectionPool.check_connection(raw)
 
 
-def parameters(application_name: str) -> dict[str, Any]:
-    """What every connection is opened with."""
-    return {
-        "application_name": application_name,
-        "connect_timeout": CONNECT_TIMEOUT_SECONDS,
-        "client_encoding": "UTF8",
-    }
+def parameters(address: Address, application_name: str) -> dict[str, Any]:
+    """What every connection is opened with; what the URL says of the network counts more."""
+    given = conninfo_to_dict(address.conninfo)
+    own = {name: each for name, each in OF_THE_NETWORK.items() if name not in given}
+    return {**own, "application_name": application_name, "client_encoding": "UTF8"}
 
 
 def configure(raw: RawConnection, address: Address) -> None:

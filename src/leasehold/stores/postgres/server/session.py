@@ -53,8 +53,9 @@ CLOSE_WAIT_SECONDS: Final = 5.0
 
 NOTIFY: Final = "SELECT pg_notify('leasehold_' || $1, $2)"
 NEW_LIFE: Final = "SELECT nextval('life_number')"
-HOLD: Final = "SELECT pg_try_advisory_lock(hashtext('leasehold life ' || $1), $2::integer)"
-LET_GO: Final = "SELECT pg_advisory_unlock(hashtext('leasehold life ' || $1), $2::integer)"
+# Shared, since a connection that was cut off may hold it still, until the server notices.
+HOLD: Final = "SELECT pg_try_advisory_lock_shared(hashtext('leasehold life ' || $1), $2::integer)"
+LET_GO: Final = "SELECT pg_advisory_unlock_shared(hashtext('leasehold life ' || $1), $2::integer)"
 
 
 class Session:

@@ -10,16 +10,15 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from leasehold.core.model.codes import POLICY_CODE, STATUS_OF
-from leasehold.core.model.graph import order_of
-from leasehold.core.model.job import Draft, Job
+from leasehold.core.model.job import Draft
 from leasehold.core.model.status import Status
-from leasehold.core.rules.dependencies import still_to_wait_for
 from leasehold.core.rules.intake import NewLinks
 from leasehold.core.rules.submitting import due_at
 from leasehold.stores.postgres.server.connection import unnested
 from leasehold.stores.postgres.submitting import inheritance
 from leasehold.stores.postgres.submitting.dependents import resolve
 from leasehold.stores.postgres.writing.step import Step
+from leasehold.stores.tables.linking import WAIT_AGAIN
 
 FIND_DEPENDENCIES: Final = """
     SELECT job.id, job.seq, finished.status FROM job LEFT JOIN finished USING (seq)
@@ -35,21 +34,6 @@ ADD_BLOCKERS: Final = f"INSERT INTO blocker SELECT * FROM {unnested('bigint bigi
 REMEMBER_ENDED: Final = (
     "INSERT INTO resolving (seq) SELECT unnest($1::bigint[]) ON CONFLICT DO NOTHING"
 )
-
-# What was discarded since is not waited for: the join leaves it out.
-DEPENDENCIES_NOW: Final = """
-    SELECT needs, job.id, finished.status
-    FROM dependency JOIN job ON job.seq = needs LEFT JOIN finished ON finished.seq = needs
-    WHERE dependency.seq = $1 ORDER BY n
-"""
-WAIT_AGAIN: Final = "INSERT INTO waiting VALUES ($1, 1, NULL, $2, $3, $4, $5, NULL)"
-# A replay means now, as for any job: what is left of a delay does not count any more.
-START_ANEW: Final = "UPDATE dependent SET ended_by = NULL, due = $1 WHERE seq = $2"
-LINKS_AMONG: Final = """
-    SELECT job.id, needed.id FROM job JOIN dependency USING (seq) JOIN job AS needed
-        ON needed.seq = needs
-    WHERE job.id = ANY($1)
-"""
 
 
 def find_dependencies(step: Step, job_ids: Collection[str]) -> dict[str, tuple[int, Status | None]]:
@@ -94,20 +78,6 @@ def tell_again(step: Step, ended: Sequence[int]) -> None:
 # -- replaying and discarding ------------------------------------------------------------------
 
 
-def waits_again_for(step: Step, seq: int, job: Job) -> list[int]:
-    """The numbers of the jobs that a replayed job is to wait for; refuses what would be in vain."""
-    if not job.depends_on:
-        return []
-    rows: Any = step.execute(DEPENDENCIES_NOW, (seq,)).fetchall()
-    needed = (
-        (number, needed_id, None if code is None else STATUS_OF[code])
-        for number, needed_id, code in rows
-    )
-    unfinished = still_to_wait_for(job.id, job.on_dependency_failure, needed)
-    step.execute(START_ANEW, (step.now, seq))
-    return unfinished
-
-
 def block_again(
     step: Step, seq: int, needed: Sequence[int], *, version: int, attempts: int, events: int
 ) -> None:
@@ -120,13 +90,3 @@ def block_again(
 def _block(step: Step, blockers: Sequence[tuple[int, int]]) -> None:
     step.many(ADD_BLOCKERS, blockers)
     step.somebody_waits = True
-
-
-def replay_order(step: Step, job_ids: Sequence[str]) -> list[int]:
-    """The places of these ids, dependencies first."""
-    wanted = list(job_ids)
-    links: list[tuple[Any, ...]] = step.execute(LINKS_AMONG, (wanted,)).fetchall()
-    depends_on: dict[str, list[str]] = {}
-    for job_id, needed_id in links:
-        depends_on.setdefault(job_id, []).append(needed_id)
-    return order_of(job_ids, depends_on)

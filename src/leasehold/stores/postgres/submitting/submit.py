@@ -217,9 +217,7 @@ def insert(
         answers.append(Submitted(draft.id, status))
         born[lane, status, SUBMITTED_COLUMN[draft.priority]] += 1
     for (lane, status, in_band), count in born.items():
-        step.count(lane, in_band, count)
-        step.count(lane, status.value, count)
-        step.count(lane, "total_submitted", count)
+        step.count_new(lane, status, in_band, count)
     # In one order, or two submits of the same ids could wait for each other.
     jobs.sort(key=_ID)
     stored = step.many(INSERT_AND_COUNT if step.alone else INSERT_JOBS, jobs)

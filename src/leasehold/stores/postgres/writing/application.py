@@ -60,7 +60,7 @@ class ApplicationConnection(RawConnection):
         raw = cls.connect(
             address.conninfo,
             autocommit=True,
-            **parameters(f"leasehold {address.schema} application"),
+            **parameters(address, f"leasehold {address.schema} application"),
         )
         settle_in(raw, timeouts(address))
         raw.store = address

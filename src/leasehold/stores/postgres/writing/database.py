@@ -2,8 +2,7 @@
 
 The order of locks, the same in every write, so that none waits for another in a circle:
 
-1. the *turn* of the store, an advisory lock that ends with the transaction: alone (exclusive) or
-   side by side with others (shared);
+1. the *turn* of the store (`writing.turn`): alone, or side by side with others;
 2. in a write that is alone, nothing more is waited for: nobody else writes;
 3. in one that is side by side: rows of `running` in the order of the jobs' ids, then the row of one
    worker, then rows of `waiting` and `ready` that nobody has locked (SKIP LOCKED); or, in a submit,
@@ -32,7 +31,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, TypeVar
 
 import psycopg
-from psycopg.errors import UniqueViolation
+from psycopg.errors import LockNotAvailable, UniqueViolation
 from psycopg_pool import PoolClosed, PoolTimeout
 
 from leasehold.core.contract.accelerator import Accelerator
@@ -52,6 +51,7 @@ from leasehold.stores.postgres.server.connection import (
     Cursor,
     Pool,
     RawConnection,
+    one_moment,
     open_connection,
     open_pool,
 )
@@ -65,6 +65,7 @@ from leasehold.stores.postgres.writing.loans import Loans
 from leasehold.stores.postgres.writing.outcome import Outcome
 from leasehold.stores.postgres.writing.state import Found, Remembered
 from leasehold.stores.postgres.writing.step import NotAlone, Statement, Step
+from leasehold.stores.postgres.writing.turn import Turn
 from leasehold.stores.tables import statements
 from leasehold.stores.tables.hints import Hints
 from leasehold.stores.tables.queue_limits import tell_who_may_go_on
@@ -73,11 +74,7 @@ T = TypeVar("T")
 
 logger = logging.getLogger("leasehold.store")
 
-TURN_ALONE: Final = "SELECT pg_advisory_xact_lock($1)"
-TURN_SHARED: Final = "SELECT pg_advisory_xact_lock_shared($1)"
-TURN_KEY: Final = """
-    SELECT hashtextextended('leasehold turn ' || $1, 0), store_id FROM store_state
-"""
+STORE_ID: Final = "SELECT store_id FROM store_state"
 RAISE_CLOCK: Final = "UPDATE store_state SET clock = $1 WHERE clock < $1"
 NOW: Final = f"SELECT clock, {SERVER_MICROS} FROM store_state"  # noqa: S608  # our own names
 TRIES_MAX: Final = 20
@@ -110,9 +107,9 @@ class Database:
             with translated(self.address), self._connection() as db:
                 migrate(db, self.address, env)
                 with db.transaction():
-                    row: Any = db.execute(TURN_KEY, (self.address.schema,)).fetchone()
-                self._turn: int = row[0]
-                self.store_id: str = row[1]
+                    self.turn = Turn(db, self.address)
+                    row: Any = db.execute(STORE_ID).fetchone()
+                self.store_id: str = row[0]
             self.session.serve(self.store_id)
         except BaseException:
             self.close()
@@ -198,6 +195,12 @@ class Database:
                         f"{self.address.shown}: {TRIES_MAX} tries were undone by others' "
                         f"writes: {error}"
                     ) from error
+                except LockNotAvailable:
+                    if not tries_left:
+                        raise
+                    with self._connection() as db, db.transaction():
+                        self.turn.free(db)
+                    continue
                 except psycopg.OperationalError as error:
                     if not (outcome.has_begun and is_lost(error)):
                         raise
@@ -235,7 +238,14 @@ class Database:
         """A bare transaction, also where the store is sealed: for who moves all its rows."""
         self.check_open()
         with translated(self.address), self._connection() as db, db.transaction():
-            db.execute(TURN_ALONE, (self._turn,))
+            self.turn.take(db, alone=True)
+            yield db
+
+    @contextlib.contextmanager
+    def beside_all(self) -> Iterator[Connection]:
+        """A bare transaction without a turn: for rows that no rule of the store concerns."""
+        self.check_open()
+        with translated(self.address), self._connection() as db, db.transaction():
             yield db
 
     def carry_out(
@@ -251,7 +261,7 @@ class Database:
         Raises NotAlone if it must be undone and done again alone, without `side_by_side`.
         """
         alone = side_by_side is None
-        db.execute(TURN_ALONE if alone else TURN_SHARED, (self._turn,))
+        self.turn.take(db, alone=alone)
         looked = db.execute(state.READ)
         sent = {statement: db.execute(statement, values) for statement, values in ahead}
         step = self._step(db, looked, sent, loans, alone=alone)
@@ -381,20 +391,6 @@ class Database:
             if self._pool is None:
                 self._pool = open_pool(self.address)
             return self._pool
-
-
-@contextlib.contextmanager
-def one_moment(db: Connection) -> Iterator[None]:
-    """A transaction in which every statement sees the same."""
-    try:
-        with db.pipelined():
-            db.begin("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            yield
-            db.execute("COMMIT")
-    except BaseException:
-        with contextlib.suppress(psycopg.Error):
-            db.raw.rollback()
-        raise
 
 
 _OPEN: Final[weakref.WeakSet[Database]] = weakref.WeakSet()

@@ -94,7 +94,8 @@ class Wake:
             + (ENDED if hints.ended else b"")
             + (CANCEL if hints.cancel_requested else b"")
         )
-        self._tell_listeners(news, hints.ended, hints.cancel_requested)
+        if self._listeners:
+            self._tell_listeners(news, hints.ended, hints.cancel_requested)
         try:
             with self._mutex:
                 if not self._closed:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import apsw
 import msgspec
 
-from leasehold.core.model.seals import Key, Seal, seal_of
+from leasehold.core.model.seals import Key, Seal, check_unchanged, seal_of
 from leasehold.core.rules.moving import Counters, Row, Table
 from leasehold.stores.sqlite.disk.epoch import read_store_id
 from leasehold.stores.sqlite.writing.remembered import READ_SEAL
@@ -37,7 +37,6 @@ SET_FACT: Final = "INSERT OR REPLACE INTO meta VALUES (?, ?)"
 UNSEAL: Final = "DELETE FROM meta WHERE key = 'seal'"
 # A process looks at the seal when it finds another generation than before.
 TELL: Final = "UPDATE store_state SET queue_generation = queue_generation + 1"
-LAST_MOVE: Final = "SELECT value FROM meta WHERE key = 'last_move'"
 SIGNING_KEY: Final = "SELECT value FROM meta WHERE key = 'signing_key'"
 STATE: Final = "SELECT clock, open_minute, version_floor, next_seq FROM store_state"
 USED_UP: Final = "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = ?"
@@ -88,18 +87,22 @@ class Rows:
         with self._database.read() as db:
             return seal_of(_fact(db, READ_SEAL))
 
-    def set_seal(self, seal: Seal | None, *, unless_running: bool = False) -> int:
+    def change_seal(
+        self, found: Seal | None, seal: Seal | None, *, unless_running: bool = False
+    ) -> int:
         with self._database.alone() as db:
+            check_unchanged(seal_of(_fact(db, READ_SEAL)), found, self.shown)
             running = _number(db, RUNNING)
             if not (unless_running and running):
                 _write_seal(db, seal)
                 db.execute(TELL)
             return running
 
-    def add(self, table: Table, rows: Sequence[Row], seal: Seal) -> None:
+    def add(self, table: Table, rows: Sequence[Row], found: Seal, seal: Seal) -> None:
         columns = ", ".join(table.columns)
         statement = f"INSERT INTO {table.name} ({columns}) VALUES ({_places(table.columns)})"  # noqa: S608  # our own names
         with self._database.alone() as db:
+            check_unchanged(seal_of(_fact(db, READ_SEAL)), found, self.shown)
             db.executemany(statement, rows)
             _write_seal(db, seal)
 
@@ -119,6 +122,7 @@ class Rows:
 
     def take_over(self, counters: Counters, seal: Seal, actor: str) -> None:
         with self._database.alone() as db:
+            check_unchanged(seal_of(_fact(db, READ_SEAL)), seal, self.shown)
             db.execute(
                 SET_STATE,
                 (counters.clock, counters.open_minute, counters.version, counters.next_seq),
@@ -127,7 +131,7 @@ class Rows:
                 used_here = max(used, _number(db, USED_UP, name))
                 db.execute(FORGET_USED_UP, (name,))
                 db.execute(SET_USED_UP, (name, used_here))
-            facts = {"store_id": counters.store_id, "last_move": seal.move}
+            facts = {"store_id": counters.store_id}
             if counters.signing_key is not None:
                 facts["signing_key"] = counters.signing_key
             db.executemany(SET_FACT, facts.items())
@@ -135,10 +139,6 @@ class Rows:
             db.execute(AUDIT, (actor, detail))
             db.execute(UNSEAL)
             db.execute(TELL)
-
-    def last_move(self) -> str | None:
-        with self._database.read() as db:
-            return _fact(db, LAST_MOVE)
 
 
 def _table(db: apsw.Connection, name: str) -> Table:

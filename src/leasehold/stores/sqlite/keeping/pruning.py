@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-
 from leasehold.core.model.retention import PruneReport, RetentionPolicy, Scope
 from leasehold.core.model.settings import retention_by
 from leasehold.core.model.stored import UNREADABLE
 from leasehold.core.rules import cleaning
-from leasehold.core.rules.cleanup_store import CleanedStore, CleanUpLook, CleanUpWrite
 from leasehold.errors import LeaseholdError
 from leasehold.stores.sqlite.disk import space
 from leasehold.stores.sqlite.keeping.finding import Look
 from leasehold.stores.sqlite.keeping.removing import Removal
 from leasehold.stores.sqlite.rules import settings
 from leasehold.stores.sqlite.writing.database import Database
+from leasehold.stores.tables.pruning import cleaned_store
 
 
 def prune(
@@ -27,17 +24,8 @@ def prune(
     actor: str,
 ) -> PruneReport:
     """Begin a clean-up, or go on with one."""
-
-    @contextmanager
-    def look() -> Iterator[CleanUpLook[int]]:
-        with database.read() as db:
-            yield Look(db, database.now(db))
-
-    def remove(operation: Callable[[CleanUpWrite[int]], PruneReport]) -> PruneReport:
-        return database.write(lambda step: operation(Removal(step)))
-
     order = cleaning.Order(policy or _policy(database), scope, limit, actor)
-    store = CleanedStore(look, remove, database.env.clock.monotonic)
+    store = cleaned_store(database, Look, Removal)
     report = None
     try:
         report = cleaning.prune(store, run, order)

@@ -5,24 +5,25 @@ The deletion of an ended job with all its records, as if it had never been submi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final
 
 import msgspec
 
 from leasehold.core.model.codes import STATUS_OF
-from leasehold.core.model.queue_retention import QueueRetention
-from leasehold.core.model.retention import DAY_SECONDS, CleanUp, Scope
-from leasehold.core.rules.cleanup_store import EndedJob, Progress
-from leasehold.env import from_micros, to_micros
+from leasehold.core.model.retention import DAY_SECONDS, Scope
+from leasehold.core.rules.cleanup_store import EndedJob
+from leasehold.env import to_micros
 from leasehold.stores.sqlite.disk import space
 from leasehold.stores.sqlite.keeping import archive
-from leasehold.stores.sqlite.keeping.finding import OLD_KEYS
 from leasehold.stores.sqlite.leasing.state import remove, state_of
-from leasehold.stores.sqlite.submitting.ended_dependents import STILL_NEEDED, within_budget
+from leasehold.stores.sqlite.schema.rows import SQLITE
+from leasehold.stores.sqlite.submitting.ended_dependents import Dependents
 from leasehold.stores.sqlite.writing.step import Step
-from leasehold.stores.tables import cleanup
+from leasehold.stores.tables.archive import DROP
+from leasehold.stores.tables.finding import OLD_KEYS
+from leasehold.stores.tables.removing import RECORDS_OF_A_JOB, TableRemoval
 
 # Guard of every pruning: the job is still in `finished`, and nobody needs it. Whether its end is
 # old enough for its queue is asked of what this finds.
@@ -32,7 +33,7 @@ STILL_ENDED: Final = f"""
     CROSS JOIN finished ON finished.seq = doomed.value
     JOIN job ON job.seq = finished.seq
     JOIN lane ON lane.id = job.lane
-    WHERE NOT ({STILL_NEEDED})
+    WHERE NOT ({Dependents.still_needed()})
 """  # noqa: S608  # our own words
 COUNT: Final = """
     SELECT job.lane, finished.status, count(*), max(finished.version),
@@ -87,33 +88,14 @@ DROP_ARCHIVED_AUDITS: Final = """
 """
 
 
-class Removal:
+class Removal(TableRemoval):
     """What core.rules.cleaning does inside a write."""
 
-    def __init__(self, step: Step) -> None:
-        self._step = step
-        self.now = from_micros(step.now)
-
-    def own_retentions(self) -> Mapping[str, QueueRetention]:
-        return cleanup.own_retentions(self._step.rules)
-
-    def latest(self) -> CleanUp | None:
-        return next(cleanup.latest(self._step.db, 1), None)
-
-    def progress(self, run: int) -> Progress | None:
-        return cleanup.progress_of(self._step.db, run)
-
-    def save(self, progress: Progress) -> None:
-        cleanup.save(self._step.db, progress)
-
-    def still_ended(self, keys: Sequence[int]) -> Sequence[EndedJob[int]]:
-        rows: Any = self._step.execute(
-            STILL_ENDED, {"seqs": _list(within_budget(self._step, keys))}
-        )
-        return [
-            EndedJob(seq, queue, STATUS_OF[status], ended_at)
-            for seq, queue, status, ended_at in rows
-        ]
+    dialect = SQLITE
+    dependents = Dependents
+    delete = DELETE
+    still_ended_statement = STILL_ENDED
+    _step: Step
 
     def remove(self, jobs: Sequence[EndedJob[int]], *, archived: bool) -> None:
         step = self._step
@@ -139,13 +121,8 @@ class Removal:
         self._step.execute(DROP_RESULTS, (_list(keys),))
         return self._step.db.changes()
 
-    def drop_histories(self, keys: Sequence[int]) -> int:
-        for table in ("attempt", "event"):
-            self._step.execute(DELETE.format(table), (_list(keys),))
-        return len(keys)
-
     def drop_archived(self, first_day: int, limit: int) -> int:
-        self._step.execute(archive.DROP, (first_day, limit))
+        self._step.execute(DROP, (first_day, limit))
         return self._step.db.changes()
 
     def drop_rest(self, limit: int, scope: Scope) -> int:
@@ -169,9 +146,6 @@ class Removal:
         self._step.execute(DROP_ARCHIVED_AUDITS, (to_micros(until), limit))
         return self._step.db.changes()
 
-    def audit(self, actor: str, action: str, count: int, detail: dict[str, Any]) -> None:
-        self._step.audit(actor, action, count, detail)
-
 
 def _list(seqs: Sequence[int]) -> str:
     return msgspec.json.encode(seqs).decode()
@@ -182,10 +156,6 @@ WHOSE: Final = """
     WHERE job.seq = ?
 """
 FORGET_KEY: Final = "DELETE FROM idempotency WHERE queue = ? AND key = ? AND seq = ?"
-RECORDS_OF_A_JOB: Final = (
-    "attempt", "failed_job", "event", "progress", "log", "dependent", "dependency", "raised",
-    "ended_dependents", "job",
-)  # fmt: skip
 
 
 def erase(step: Step, seq: int) -> None:

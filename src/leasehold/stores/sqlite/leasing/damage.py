@@ -38,7 +38,7 @@ from leasehold.stores.sqlite.rules.tokens import Tokens
 from leasehold.stores.sqlite.schema import damaged_cells
 from leasehold.stores.sqlite.schema.job_row import GUARDED, problems
 from leasehold.stores.sqlite.schema.rows import whole
-from leasehold.stores.sqlite.schema.schedule_row import unreadable_schedules
+from leasehold.stores.sqlite.schema.schedule_row import SCHEDULES
 from leasehold.stores.sqlite.submitting import inheritance
 from leasehold.stores.sqlite.writing.step import Step
 
@@ -194,7 +194,7 @@ def _waiting_aside(step: Step, damaged: Damaged) -> Decision | None:
 def told(db: apsw.Connection) -> Iterator[str]:
     """Every row that cannot be read, as sentences; also of jobs that were set aside."""
     yield from damaged_cells.told(db)
-    yield from unreadable_schedules(db)
+    yield from SCHEDULES.unreadable(db)
     yield from known.load(db).problems()
     yield from unreadable_settings(db)
     yield from Tokens(db).unreadable()

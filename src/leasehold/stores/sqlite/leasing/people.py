@@ -17,8 +17,11 @@ from leasehold.stores.sqlite.leasing.state import Histories, JobState, remove
 from leasehold.stores.sqlite.reading.read import read_job
 from leasehold.stores.sqlite.rules.queues import QueueBook
 from leasehold.stores.sqlite.schema.job_row import problem_with
-from leasehold.stores.sqlite.submitting import ended_dependents, inheritance, linking
-from leasehold.stores.tables import places
+from leasehold.stores.sqlite.schema.rows import SQLITE
+from leasehold.stores.sqlite.submitting import inheritance, linking
+from leasehold.stores.sqlite.submitting.ended_dependents import Dependents
+from leasehold.stores.tables import ended_dependents, places
+from leasehold.stores.tables.linking import replay_order, waits_again_for
 
 REQUEST_CANCEL: Final = "UPDATE running SET cancel_reason = ? WHERE seq = ?"
 ALLOW_AGAIN: Final = "UPDATE job SET allowance = ?, start_by = NULL WHERE seq = ?"
@@ -54,7 +57,7 @@ class Desk(Histories):
         self._step.execute(ALLOW, (allowance, job.seq))
 
     def waits_again_for(self, handle: JobState, job: Job) -> list[int]:
-        return linking.waits_again_for(self._step, handle.seq, job)
+        return waits_again_for(self._step, handle.seq, job)
 
     def replay(self, job: JobState, replay: Replay, waits_for: Sequence[int]) -> None:
         step = self._step
@@ -80,7 +83,7 @@ class Desk(Histories):
         step.hints.ready = True
 
     def needed_by(self, job: JobState) -> str | None:
-        return ended_dependents.needed_by(self._step, job.seq)
+        return Dependents(self._step).needed_by(job.seq)
 
     def erase(self, job: JobState) -> None:
         erase(self._step, job.seq)
@@ -95,7 +98,7 @@ class Desk(Histories):
         step.hints.ready = True
 
     def replay_order(self, job_ids: Sequence[str]) -> list[int]:
-        return linking.replay_order(self._step, job_ids)
+        return replay_order(self._step, SQLITE, job_ids)
 
     def audit(self, actor: str, action: str, detail: dict[str, Any], count: int) -> None:
         self._step.audit(actor, action, count, detail)

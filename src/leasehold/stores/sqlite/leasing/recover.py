@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import apsw
 import msgspec
@@ -30,13 +30,11 @@ from leasehold.core.model.budget import (
 from leasehold.core.model.lease import Settled, SweepReport
 from leasehold.core.model.limits import SECONDS_MAX
 from leasehold.core.model.lives import Life
-from leasehold.core.model.records import SILENT_SECONDS
 from leasehold.core.model.status import Event
 from leasehold.core.rules import key_accounts, recovery
 from leasehold.core.rules.decision import Decision
 from leasehold.core.rules.ends import Held
 from leasehold.core.rules.recovery import (
-    WORKER_SILENT_MICROS_MAX,
     HeldJob,
     report_of,
 )
@@ -46,13 +44,15 @@ from leasehold.stores.sqlite.leasing.parking import Shelf
 from leasehold.stores.sqlite.leasing.rebalance import rebalance
 from leasehold.stores.sqlite.leasing.registry import FORGET_WORKER
 from leasehold.stores.sqlite.leasing.state import Histories
-from leasehold.stores.sqlite.reading import feed
-from leasehold.stores.sqlite.rules.queues import finish_deleting
+from leasehold.stores.sqlite.reading.feed import FEED
+from leasehold.stores.sqlite.rules.queues import QueueBook
 from leasehold.stores.sqlite.schema.job_row import problem_with
 from leasehold.stores.sqlite.writing import clock_repair
 from leasehold.stores.sqlite.writing.database import Database
 from leasehold.stores.sqlite.writing.step import Step
+from leasehold.stores.tables.held import HeldRow, Suspects, held_of, silent_since
 from leasehold.stores.tables.places import AT_ITS_PLACE
+from leasehold.stores.tables.queue_changes import QueueChanges
 
 # `running` is small, so a reader simply reads it all. An expiry beyond all leases cannot be read.
 LOST: Final = f"""
@@ -90,49 +90,20 @@ STILL_LATE: Final = f"{LATE} AND job.seq = ?2"
 SET_ALLOWANCE: Final = "UPDATE job SET allowance = ? WHERE seq = ?"
 
 
-class Suspects(NamedTuple):
-    """What a reader found for a sweep; each write looks at its part once more."""
-
-    dead: frozenset[Life]
-    """Lives that were proved to be over before their jobs were looked for."""
-    jobs: list[int]
-    late: list[int]
-    """Pending jobs past their start_by."""
-    silent: list[str]
-
-
 def find(db: apsw.Connection, now: int, dead: Collection[Life]) -> Suspects:
     """The jobs whose holders may be lost, and the workers that were silent for long."""
     workers = msgspec.json.encode(sorted(life.worker for life in dead)).decode()
     jobs = [seq for (seq,) in db.execute(LOST, (now, workers))]
-    silent = [worker for (worker,) in db.execute(SILENT, _silent_since(now))]
+    silent = [worker for (worker,) in db.execute(SILENT, silent_since(now))]
     late = [row[0] for row in db.execute(f"{LATE} LIMIT {LATE_AT_ONCE}", (now,))]
     return Suspects(frozenset(dead), jobs, late, silent)
-
-
-def _silent_since(now: int) -> tuple[int, int]:
-    """Since when a consumer, and a worker, must have been silent to be forgotten."""
-    return now - round(SILENT_SECONDS * 1e6), now - WORKER_SILENT_MICROS_MAX
-
-
-class HeldRow(NamedTuple):
-    """What names a running job here."""
-
-    seq: int
-    id: str
-    lane: int
-    version: int
-
-
-def _held(row: Any) -> tuple[HeldRow, HeldJob] | None:
-    return None if row is None else (HeldRow(*row[:4]), HeldJob(*row[3:]))
 
 
 class Holdings(Histories):
     """The running jobs, to be taken from their holders."""
 
     def held(self, job_id: str, version: int) -> tuple[HeldRow, HeldJob] | None:
-        return _held(self._step.execute(HELD_UNDER, (job_id, version)).fetchone())
+        return held_of(self._step.execute(HELD_UNDER, (job_id, version)).fetchone())
 
     def set_allowance(self, job: HeldRow, allowance: int) -> None:
         self._step.execute(SET_ALLOWANCE, (allowance, job.seq))
@@ -161,7 +132,7 @@ def recover(step: Step, jobs: Sequence[int], dead: Collection[Life]) -> SweepRep
             if problem is not None:
                 decision = damage.set_aside(step, damage.Damaged(seq, problem))
                 set_aside.extend([] if decision is None else [decision.event])
-            elif (found := _held(step.execute(STILL_LOST, (seq,)).fetchone())) is not None:
+            elif (found := held_of(step.execute(STILL_LOST, (seq,)).fetchone())) is not None:
                 yield found
 
     events = recovery.sweep(Holdings(step), readable(), now=step.now, dead=dead)
@@ -172,7 +143,7 @@ def forget_workers(step: Step, dead: Collection[Life], silent: Collection[str]) 
     """Forget workers whose jobs have been taken back; answers which lives are over."""
     done = sorted(set(dead).difference(map(Life._make, step.execute(STILL_HOLDING))))
     step.executemany(FORGET_WORKER, done)
-    since = _silent_since(step.now)
+    since = silent_since(step.now)
     step.executemany(FORGET_SILENT, [(*since, worker) for worker in silent])
     return done
 
@@ -204,7 +175,7 @@ def sweep(database: Database) -> SweepReport:
         over = database.write(partial(_forget_workers, database, lost))
         report = report.plus(SweepReport(workers_proved_dead=tuple(life.worker for life in over)))
         database.deaths.bury(over)
-    finish_deleting(database)
+    QueueChanges(database, QueueBook).finish_deleting()
     return msgspec.structs.replace(report, scan_ms=(monotonic() - started) * 1000)
 
 
@@ -217,7 +188,7 @@ def _recover_some(
 
 def _tidy_up(step: Step) -> None:
     rebalance(step)
-    feed.end_if_unfollowed(step)
+    FEED.end_if_unfollowed(step)
 
 
 def _forget_workers(database: Database, lost: Suspects, step: Step) -> list[Life]:

@@ -36,7 +36,7 @@ from leasehold.stores.sqlite.leasing.parking import Shelf
 from leasehold.stores.sqlite.leasing.registry import note_consumer
 from leasehold.stores.sqlite.leasing.state import settle_stale
 from leasehold.stores.sqlite.reading.read import read_job
-from leasehold.stores.sqlite.rules.schedules import fire_due, shelf
+from leasehold.stores.sqlite.rules.schedules import shelf
 from leasehold.stores.sqlite.submitting import dependents
 from leasehold.stores.sqlite.writing import remembered
 from leasehold.stores.sqlite.writing.database import Database
@@ -198,7 +198,7 @@ def _exchange(
         return Exchange(settled, [], settings_generation=generation, at=at), []
     # First, since what was settled and what is due may make others available.
     dependents.resolve(step)
-    _, tick = fire_due(shelf(database, step))
+    _, tick = shelf(database, step).fire_due()
     granted, cut_short = leasing.lease(
         step, request, database.group_rounds, database.lives.number_of(request.worker)
     )

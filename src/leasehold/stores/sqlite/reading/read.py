@@ -70,21 +70,19 @@ def read_job(db: apsw.Connection, job_id: str) -> Job | None:
 
 def position(db: apsw.Connection, job_id: str, now: int) -> int | None:
     """How many pending jobs of its queue are served before this one."""
-    before: int | None = None
-    with db:  # Several statements, one moment.
-        found: Any = db.execute(_PENDING, (job_id,)).fetchone()
-        if found is not None:
-            queue, seq = found
-            rule = load(db).get(queue)
-            scoring = DEFAULT_SCORING if rule is None else rule.config.scoring
-            numbers: list[Any] = db.execute(_LANES, (queue,)).fetchall()
-            lanes = [Lane(number, scoring) for (number,) in numbers]
-            served = in_order(Lanes(db, FOR_COUNTING), lanes, now)
-            # One that cannot be placed, because its row or another is damaged, stands nowhere.
-            with suppress(*UNREADABLE):
-                found_at = (count for count, row in enumerate(served) if row[2] == seq)
-                before = next(found_at, None)
-    return before
+    found: Any = db.execute(_PENDING, (job_id,)).fetchone()
+    if found is None:
+        return None
+    queue, seq = found
+    rule = load(db).get(queue)
+    scoring = DEFAULT_SCORING if rule is None else rule.config.scoring
+    numbers: list[Any] = db.execute(_LANES, (queue,)).fetchall()
+    lanes = [Lane(number, scoring) for (number,) in numbers]
+    served = in_order(Lanes(db, FOR_COUNTING), lanes, now)
+    # One that cannot be placed, because its row or another is damaged, stands nowhere.
+    with suppress(*UNREADABLE):
+        return next((count for count, row in enumerate(served) if row[2] == seq), None)
+    return None
 
 
 def find_ids(db: apsw.Connection, prefix: str, limit: int) -> list[str]:

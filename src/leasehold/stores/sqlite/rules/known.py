@@ -7,10 +7,10 @@ from typing import Any, Final
 import apsw
 import msgspec
 
+from leasehold.core.model.codes import DELETED_BY
 from leasehold.core.model.queue_config import QueueConfig, QueueRule, QueueState
 from leasehold.core.model.stored import UNREADABLE, moment, problem_of
 from leasehold.core.rules.rule_book import RuleBook
-from leasehold.stores.sqlite.schema.damaged_cells import DELETED_BY
 from leasehold.stores.sqlite.schema.rows import LenientReader, guarded, value_of
 from leasehold.stores.tables.query import Kind, Query
 

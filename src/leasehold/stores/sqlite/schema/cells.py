@@ -267,6 +267,7 @@ CELLS: Final[dict[str, dict[str, str]]] = {
     },
     "bucket": {"queue": TEXT, "name": TEXT, "full_at": between(0, MOMENT_MAX * 30)},
     "setting": {"name": TEXT, "value": read_as("json")},
+    "pin": {"kind": TEXT, "name": TEXT, "at": MOMENT, "document": read_as("pin")},
     "token": {"name": TEXT, "digest": TEXT, "document": read_as("token")},
     "operation": {"number": WHOLE, "id": TEXT, "document": read_as("operation")},
     "operation_part": {"operation": WHOLE, "part": WHOLE, "document": read_as("part")},

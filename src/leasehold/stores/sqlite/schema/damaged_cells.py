@@ -13,7 +13,9 @@ from typing import Any, Final, NamedTuple
 import apsw
 import msgspec
 
+from leasehold.core.model.codes import DELETED_BY
 from leasehold.core.model.histogram import Measurements
+from leasehold.core.model.pins import Pin
 from leasehold.core.model.queue_config import QueueConfig, QueueState
 from leasehold.core.model.retention import CleanUpMode
 from leasehold.core.model.schedule import ScheduleDraft
@@ -31,8 +33,6 @@ from leasehold.stores.sqlite.schema.cells import BREAKER, CELLS, COUNTERS, TOTAL
 
 NAMED_MAX: Final = 100
 """How many cells of one table are named at most."""
-DELETED_BY: Final = " by "
-"""Stands between the state `deleting` of a queue and who deletes it."""
 
 _OWN_STATE: Final = ("store_state", "lane")
 """`own_state` tells of these, and puts them right."""
@@ -176,6 +176,7 @@ _READERS: Final[dict[str, Callable[[Any], Any]]] = {
     "schedule": msgspec.json.Decoder(ScheduleDraft).decode,
     "config": msgspec.json.Decoder(QueueConfig).decode,
     "state": lambda data: QueueState(data.decode().partition(DELETED_BY)[0]),
+    "pin": msgspec.json.Decoder(Pin).decode,
     "token": msgspec.json.Decoder(Token).decode,
     "operation": msgspec.json.Decoder(Operation).decode,
     "part": msgspec.json.Decoder(Part).decode,

@@ -18,8 +18,9 @@ from leasehold.core.model.codes import (
     STATUS_CODE,
     STATUS_OF,
 )
-from leasehold.core.model.job import LEFT_OUT, Job
+from leasehold.core.model.job import Job
 from leasehold.core.model.outcome import JobError
+from leasehold.core.model.plain_data import LEFT_OUT
 from leasehold.core.model.status import Status
 from leasehold.core.model.stored import (
     UNREADABLE,

@@ -9,16 +9,22 @@ each into its value with `value_of`, or learns what is wrong with it.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
 from typing import Any, Final
+
+import msgspec
 
 from leasehold.core.model.codes import STATUS_CODE
 from leasehold.core.model.limits import SECONDS_MAX
 from leasehold.core.model.status import TERMINAL, Status
 from leasehold.core.model.stored import MOMENT_MAX
 from leasehold.stores.tables.query import Kind, Query
-from leasehold.stores.tables.statements import Connection
+from leasehold.stores.tables.statements import Connection, Dialect
 
+SQLITE: Final = Dialect(
+    "IN (SELECT value FROM json_each({}))", lambda values: msgspec.json.encode(values).decode()
+)
 WHOLE_MAX: Final = 1 << 53
 """No number, version or count of ours comes near it."""
 
@@ -109,6 +115,15 @@ class LenientReader:
         fetched: Any = self.db.execute(lenient(query), values)
         for row in fetched:
             yield tuple(map(_leniently, kinds, row))
+
+    def sound_rows(self, query: Query, *values: Any) -> Iterator[tuple[Any, ...]]:
+        kinds = tuple(query.columns.items())
+        for row in self.db.execute(lenient(query), values).fetchall():
+            with suppress(ValueError):
+                yield tuple(
+                    value_of(name, kind, value)
+                    for (name, kind), value in zip(kinds, row, strict=True)
+                )
 
 
 @cache

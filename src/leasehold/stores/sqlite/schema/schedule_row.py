@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from datetime import datetime
 from typing import Any, Final
 
-import apsw
 import msgspec
 
 from leasehold.core.model.schedule import Schedule, ScheduleDraft
-from leasehold.core.model.stored import UNREADABLE, problem_of
+from leasehold.core.model.stored import UNREADABLE, moment, problem_of
 from leasehold.core.rules.scheduling import UnreadableSchedule
 from leasehold.env import from_micros
 from leasehold.errors import InvalidScheduleError
 from leasehold.stores.sqlite.schema.rows import guarded, value_of
 from leasehold.stores.tables.query import Kind
+from leasehold.stores.tables.schedules import COLUMNS, ScheduleRows
 
 KINDS: Final = {
     "name": Kind.TEXT,
@@ -30,16 +28,17 @@ KINDS: Final = {
     "fired": Kind.WHOLE,
     "error": Kind.TEXT_OR_NULL,
 }
+assert tuple(KINDS) == COLUMNS
 _GUARDED: Final = ", ".join(guarded(f"schedule.{name}", kind) for name, kind in KINDS.items())
 # The rowid is there for one whose very name cannot be read.
 ALL: Final = f"SELECT {_GUARDED}, rowid FROM schedule ORDER BY schedule.name"  # noqa: S608  # our own names
-ONE: Final = f"SELECT {_GUARDED}, rowid FROM schedule WHERE schedule.name = ?"  # noqa: S608  # as above
+ONE: Final = f"SELECT {_GUARDED}, rowid FROM schedule WHERE schedule.name = $1"  # noqa: S608  # as above
 DUE: Final = f"""
     SELECT {_GUARDED}, rowid FROM schedule
-    WHERE schedule.due_at <= ? ORDER BY schedule.due_at, schedule.name LIMIT ?
+    WHERE schedule.due_at <= $1 ORDER BY schedule.due_at, schedule.name LIMIT $2
 """  # noqa: S608  # our own names
 AHEAD: Final = f"""
-    SELECT {_GUARDED}, rowid FROM schedule WHERE schedule.due_at > ? ORDER BY schedule.name
+    SELECT {_GUARDED}, rowid FROM schedule WHERE schedule.due_at > $1 ORDER BY schedule.name
 """  # noqa: S608  # our own names
 
 _decode_draft = msgspec.json.Decoder(ScheduleDraft).decode
@@ -56,10 +55,10 @@ def schedule_of(row: tuple[Any, ...]) -> Schedule | UnreadableSchedule:
             draft=_decode_draft(values["draft"]),
             created_at=from_micros(values["created_at"]),
             updated_at=from_micros(values["updated_at"]),
-            next_at=_moment(values["next_at"]),
-            due_at=_moment(values["due_at"]),
+            next_at=moment(values["next_at"]),
+            due_at=moment(values["due_at"]),
             paused=bool(values["paused"]),
-            last_at=_moment(values["last_at"]),
+            last_at=moment(values["last_at"]),
             last_job_id=values["last_job_id"],
             fired=values["fired"],
             error=values["error"],
@@ -73,13 +72,4 @@ def schedule_of(row: tuple[Any, ...]) -> Schedule | UnreadableSchedule:
         return UnreadableSchedule(row[-1], name, error)
 
 
-def unreadable_schedules(db: apsw.Connection) -> Iterator[str]:
-    """The schedules that cannot be read, as sentences."""
-    for row in db.execute(ALL).fetchall():
-        found = schedule_of(row)
-        if isinstance(found, UnreadableSchedule):
-            yield f"{found.error}; it is not fired"
-
-
-def _moment(micros: int | None) -> datetime | None:
-    return None if micros is None else from_micros(micros)
+SCHEDULES: Final = ScheduleRows(ALL, ONE, DUE, schedule_of, "rowid")

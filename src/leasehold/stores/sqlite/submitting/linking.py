@@ -2,31 +2,27 @@
 
 Guard: where a dependency stands is read in the write that stores its dependent. It has either ended
 before, which is seen here, or it ends later, and finds the row in `blocker`.
-
-Reading graphs of jobs, and what must hold for their dependencies.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
-import apsw
 import msgspec
 
 from leasehold.core.model.codes import (
     POLICY_CODE,
     STATUS_OF,
 )
-from leasehold.core.model.graph import Graph, graph_of_rows, order_of
-from leasehold.core.model.job import Draft, Job
+from leasehold.core.model.job import Draft
 from leasehold.core.model.status import Status
-from leasehold.core.rules.dependencies import still_to_wait_for
 from leasehold.core.rules.intake import NewLinks
 from leasehold.core.rules.submitting import due_at
 from leasehold.stores.sqlite.submitting import inheritance
 from leasehold.stores.sqlite.submitting.dependents import resolve
 from leasehold.stores.sqlite.writing.step import Step
+from leasehold.stores.tables.linking import WAIT_AGAIN
 
 FIND_DEPENDENCIES: Final = """
     SELECT job.id, job.seq, finished.status FROM job LEFT JOIN finished USING (seq)
@@ -36,21 +32,6 @@ ADD_DEPENDENT: Final = "INSERT INTO dependent VALUES (?, ?, ?, NULL)"
 ADD_DEPENDENCY: Final = "INSERT INTO dependency VALUES (?, ?, ?, ?)"
 ADD_BLOCKER: Final = "INSERT INTO blocker VALUES (?, ?)"
 REMEMBER_ENDED: Final = "INSERT OR IGNORE INTO resolving (seq) VALUES (?)"
-
-# What was discarded since is not waited for: the join leaves it out.
-DEPENDENCIES_NOW: Final = """
-    SELECT needs, job.id, finished.status
-    FROM dependency JOIN job ON job.seq = needs LEFT JOIN finished ON finished.seq = needs
-    WHERE dependency.seq = ? ORDER BY n
-"""
-WAIT_AGAIN: Final = "INSERT INTO waiting VALUES (?, 1, NULL, ?, ?, ?, ?, NULL)"
-# A replay means now, as for any job: what is left of a delay does not count any more.
-START_ANEW: Final = "UPDATE dependent SET ended_by = NULL, due = ? WHERE seq = ?"
-LINKS_AMONG: Final = """
-    SELECT job.id, needed.id FROM job JOIN dependency USING (seq) JOIN job AS needed
-        ON needed.seq = needs
-    WHERE job.id IN (SELECT value FROM json_each(?))
-"""
 
 
 def find_dependencies(step: Step, job_ids: Collection[str]) -> dict[str, tuple[int, Status | None]]:
@@ -95,20 +76,6 @@ def tell_again(step: Step, ended: Sequence[int]) -> None:
 # -- replaying and discarding ------------------------------------------------------------------
 
 
-def waits_again_for(step: Step, seq: int, job: Job) -> list[int]:
-    """The numbers of the jobs that a replayed job is to wait for; refuses what would be in vain."""
-    if not job.depends_on:
-        return []
-    rows: Any = step.execute(DEPENDENCIES_NOW, (seq,)).fetchall()
-    needed = (
-        (number, needed_id, None if code is None else STATUS_OF[code])
-        for number, needed_id, code in rows
-    )
-    unfinished = still_to_wait_for(job.id, job.on_dependency_failure, needed)
-    step.execute(START_ANEW, (step.now, seq))
-    return unfinished
-
-
 def block_again(
     step: Step, seq: int, needed: Sequence[int], *, version: int, attempts: int, events: int
 ) -> None:
@@ -121,82 +88,3 @@ def block_again(
 def _block(step: Step, blockers: Sequence[tuple[int, int]]) -> None:
     step.executemany(ADD_BLOCKER, blockers)
     step.somebody_waits = True
-
-
-def replay_order(step: Step, job_ids: Sequence[str]) -> list[int]:
-    """The places of these ids, dependencies first."""
-    wanted = msgspec.json.encode(job_ids).decode()
-    links: list[tuple[Any, ...]] = step.execute(LINKS_AMONG, (wanted,)).fetchall()
-    depends_on: dict[str, list[str]] = {}
-    for job_id, needed_id in links:
-        depends_on.setdefault(job_id, []).append(needed_id)
-    return order_of(job_ids, depends_on)
-
-
-# Not by way of a job that is gone: its dependents have nothing to do with each other.
-_LINKED: Final = """
-    WITH RECURSIVE linked (seq) AS (
-        SELECT seq FROM job WHERE id IN (SELECT value FROM json_each(?))
-        UNION SELECT needs FROM linked JOIN dependency USING (seq) JOIN job ON job.seq = needs
-        UNION SELECT dependency.seq FROM linked JOIN dependency ON needs = linked.seq
-    )
-"""
-_NODES: Final = f"""
-    {_LINKED}
-    SELECT job.seq, job.id, lane.queue, lane.task, dependent.policy, ended_by.id,
-           coalesce(finished.status, waiting.status, iif(running.seq IS NULL, 2, 3)),
-           coalesce(finished.reason, waiting.reason)
-    FROM linked JOIN job USING (seq) JOIN lane ON lane.id = job.lane
-    LEFT JOIN running ON running.seq = job.seq
-    LEFT JOIN finished ON finished.seq = job.seq
-    LEFT JOIN waiting ON waiting.seq = job.seq
-    LEFT JOIN dependent ON dependent.seq = job.seq
-    LEFT JOIN job AS ended_by ON ended_by.seq = dependent.ended_by
-    ORDER BY job.seq
-"""  # noqa: S608  # our own names
-_LINKS: Final = f"""
-    {_LINKED}
-    SELECT dependency.seq, job.id FROM linked JOIN dependency USING (seq)
-        JOIN job ON job.seq = needs
-    ORDER BY dependency.seq, n
-"""  # noqa: S608  # our own names
-
-_WAITS_FOR_NOBODY: Final = """
-    SELECT id FROM waiting JOIN job USING (seq)
-    WHERE status = 1 AND seq NOT IN (SELECT seq FROM blocker) LIMIT 10
-"""
-_WAITS_FOR_EVER: Final = """
-    SELECT DISTINCT id FROM blocker JOIN job USING (seq) JOIN finished ON finished.seq = needs
-    WHERE needs NOT IN (SELECT seq FROM resolving)
-    UNION SELECT id FROM blocker JOIN job USING (seq) WHERE needs NOT IN (SELECT seq FROM job)
-    LIMIT 10
-"""
-_BLOCKED_NO_MORE: Final = """
-    SELECT DISTINCT seq FROM blocker
-    WHERE seq NOT IN (SELECT seq FROM waiting WHERE status = 1) LIMIT 10
-"""
-_NEVER_TOLD: Final = (
-    "SELECT seq FROM resolving WHERE seq NOT IN (SELECT seq FROM finished) LIMIT 10"
-)
-
-
-def graph(db: apsw.Connection, job_ids: Sequence[str]) -> Graph:
-    """These jobs and all that are linked with them."""
-    wanted = (msgspec.json.encode(job_ids).decode(),)
-    # Two statements, one moment: nothing may come in between.
-    with db:
-        rows: list[tuple[Any, ...]] = db.execute(_NODES, wanted).fetchall()
-        links: list[tuple[Any, ...]] = db.execute(_LINKS, wanted).fetchall()
-    return graph_of_rows(rows, links)
-
-
-def problems(db: apsw.Connection) -> Iterator[str]:
-    """Whatever would leave a job blocked for ever, or run it too early."""
-    for (job_id,) in db.execute(_WAITS_FOR_NOBODY):
-        yield f"job {job_id} is blocked, but waits for nobody"
-    for (job_id,) in db.execute(_WAITS_FOR_EVER):
-        yield f"job {job_id} waits for a job that has ended or is gone, and nobody will tell it"
-    for (seq,) in db.execute(_BLOCKED_NO_MORE):
-        yield f"number {seq} waits for another job, but is not blocked"
-    for (seq,) in db.execute(_NEVER_TOLD):
-        yield f"number {seq} has not ended, but its dependents are to be told so"

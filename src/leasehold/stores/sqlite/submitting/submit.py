@@ -88,7 +88,7 @@ class PlainSubmit(Grouped[Sequence[Answer] | QueueFullError]):
         self.drafts = drafts
 
     def __call__(self, step: Step) -> Sequence[Answer] | QueueFullError:
-        return submit(step, self.lanes, self.drafts, partial=False)
+        return submitting.submit(Intake(step, self.lanes), self.drafts)
 
     @classmethod
     def together(
@@ -216,9 +216,7 @@ def insert(
         seq += 1
     step.next_seq = seq
     for (lane, status, in_band), count in born.items():
-        step.count(lane, status, count)
-        step.count(lane, "total_submitted", count)
-        step.count(lane, in_band, count)
+        step.count_new(lane, status, in_band, count)
     step.write_many(INSERT_JOB, jobs)
     ready.enter_new(step, newcomers)
     if entries:

@@ -290,15 +290,16 @@ class Database:
             yield db
 
     def look(self, operation: Callable[[apsw.Connection], T]) -> T:
-        """Read; what fails because a cell cannot be read is read again without that cell."""
+        """Read at one moment; what fails because of a cell is read again without that cell."""
         try:
-            with self.read() as db:
+            with self.read() as db, db:
                 return operation(db)
         except (*UNREADABLE, StoreError) as error:
             if not _may_be_damage(error):
                 raise
-        with self.read() as db, damaged_cells.without_damage(db):
-            return operation(db)
+        with self.read() as db, damaged_cells.without_damage(db), db:
+            answer = operation(db)
+        return answer  # noqa: RET504  # by its types, apsw might swallow an error
 
     def now(self, db: Connection) -> int:
         """The store's time in microseconds, for who only looks."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from leasehold.core.model.job import LEFT_OUT
+from leasehold.core.model.plain_data import LEFT_OUT
 from leasehold.core.model.status import Status
 from leasehold.testing.soak.rules.base import Step, rule
 from leasehold.testing.soak.rules.queueing import fits

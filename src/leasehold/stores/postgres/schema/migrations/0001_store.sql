@@ -547,6 +547,15 @@ CREATE TABLE setting (
     value text COLLATE "C" NOT NULL  -- JSON
 );
 
+-- Small texts that people leave on the store: deploy marks, named views, workers that are to stop.
+CREATE TABLE pin (
+    kind     text COLLATE "C" NOT NULL,
+    name     text COLLATE "C" NOT NULL,
+    at       bigint NOT NULL,
+    document text NOT NULL,  -- JSON
+    PRIMARY KEY (kind, name)
+);
+
 -- Who may do what over the network. Of a token's secret only the hash is kept.
 CREATE TABLE token (
     name     text COLLATE "C" PRIMARY KEY,
@@ -749,6 +758,16 @@ CREATE TABLE reply (
     at   bigint NOT NULL,
     data bytea NOT NULL
 );
+
+-- Payloads and results that are too large for a row, in parts (blobs.py). They are compressed by who
+-- makes them or not at all, and read from their beginning.
+CREATE TABLE blob (
+    key  text COLLATE "C" NOT NULL,
+    part bigint NOT NULL,
+    data bytea NOT NULL,
+    PRIMARY KEY (key, part)
+);
+ALTER TABLE blob ALTER COLUMN data SET STORAGE EXTERNAL;
 
 -- Tables whose rows live for moments: cleaned up as soon as some thousand are dead.
 DO $$

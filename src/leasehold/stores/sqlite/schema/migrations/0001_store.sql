@@ -443,6 +443,15 @@ CREATE TABLE setting (
     value TEXT NOT NULL  -- JSON
 ) WITHOUT ROWID;
 
+-- Small texts that people leave on the store: deploy marks, named views, workers that are to stop.
+CREATE TABLE pin (
+    kind     TEXT NOT NULL,
+    name     TEXT NOT NULL,
+    at       INTEGER NOT NULL,
+    document TEXT NOT NULL,  -- JSON
+    PRIMARY KEY (kind, name)
+) WITHOUT ROWID;
+
 -- Who may do what over the network. Of a token's secret only the hash is kept.
 CREATE TABLE token (
     name     TEXT PRIMARY KEY,

@@ -9,9 +9,8 @@ from leasehold.core.rules import key_check
 from leasehold.core.rules.key_accounts import Account
 from leasehold.core.rules.key_check import KeyFacts, PendingJob
 from leasehold.core.rules.starting import key_starts
-from leasehold.stores.postgres.rules.known import load
-from leasehold.stores.postgres.server.connection import Connection
-from leasehold.stores.postgres.submitting.gate import BucketBook
+from leasehold.stores.tables.queues import TableQueues
+from leasehold.stores.tables.statements import Connection
 
 _RUNNING: Final = """
     SELECT lane.queue, limit_key, job.lane, count(*)
@@ -26,7 +25,7 @@ _PENDING: Final = """
         LEFT JOIN place ON place.seq = job.seq
 """
 _RESTING: Final = "SELECT queue, key FROM resting"
-# When the last write happened that was alone: what is shown was right then.
+# When the last write happened (on PostgreSQL, one that was alone): what is shown was right then.
 _CLOCK: Final = "SELECT clock FROM store_state"
 _UNSETTLED: Final = """
     SELECT queue FROM rescoring JOIN lane ON lane.id = rescoring.lane
@@ -34,17 +33,18 @@ _UNSETTLED: Final = """
 """
 
 
-def problems(db: Connection) -> Iterator[str]:
+def problems(db: Connection, queues: type[TableQueues]) -> Iterator[str]:
     """Whatever would let too many jobs of a key run, or keep one from running for ever."""
 
     def rows(statement: str) -> list[Any]:
         return db.execute(statement).fetchall()
 
     ((now,),) = rows(_CLOCK)
-    buckets = BucketBook(db, now)
+    known = queues(db, now)
+    buckets = known.buckets
     return key_check.problems(
         KeyFacts(
-            limits=load(db).key_limits,
+            limits=known.rules.key_limits,
             running={(queue, key, lane): n for queue, key, lane, n in rows(_RUNNING)},
             accounts={Account(*account): count for *account, count in rows(_ACCOUNTS)},
             unsettled={queue for (queue,) in rows(_UNSETTLED)},

@@ -1,0 +1,161 @@
+"""How long every page of the dashboard takes on a large store.
+
+    python -m benchmarks.dashboard                        # a million jobs, in a file of its own
+    python -m benchmarks.dashboard --jobs 100000 --store postgresql://...
+
+The store gets so many jobs in every status, 5,000 tasks in 500 queues, 200 workers, workflows,
+failures and deploy marks, then each page is asked for a few times: the first answer finds nothing
+in any cache, the best of the others is what a person who looks on sees.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import tempfile
+import time
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from leasehold.connect import connect
+from leasehold.core.contract.store import Store
+from leasehold.core.model.job import Draft
+from leasehold.core.model.lease import LeaseRequest, Settlement
+from leasehold.core.model.outcome import Complete, Fail, JobError
+from leasehold.core.model.records import WorkerInfo
+from leasehold.core.model.search import JobFilter
+from leasehold.core.model.status import Status
+from leasehold.dashboard import dashboard
+from leasehold.queue.facade import TaskQueue
+
+QUEUES = 500
+TASKS_PER_QUEUE = 10
+WORKERS = 200
+BATCH = 1000
+SERVED = 10
+"""So many queues each worker serves."""
+AGAIN = 4
+ALLOWED_SECONDS = 0.3
+
+
+def drafts(jobs: int) -> Iterator[Draft]:
+    """Jobs of every queue and task; one in fifty belongs to a workflow of ten."""
+    for number in range(jobs):
+        queue = number % QUEUES
+        task = number // QUEUES % TASKS_PER_QUEUE
+        workflow = number // 500 * 500 + number % 50 if number % 500 >= 490 else None
+        yield Draft(
+            id=f"job-{number:09}",
+            queue=f"queue-{queue:03}",
+            task=f"app.part{queue:03}:task_{task}",
+            payload=b'{"order":%d}' % number,
+            priority=number % 101,
+            delay_seconds=3600.0 if number % 20 == 0 else 0.0,
+            metadata={"tenant": f"t{number % 997}"},
+            parent_id=None if workflow is None else f"flow-{workflow}",
+            max_retries=0 if number % 3 == 0 else 3,
+        )
+
+
+def fill(store: Store, jobs: int) -> None:
+    """Submit them, and let most of them end: one attempt in ten fails."""
+    wanted = drafts(jobs)
+    while batch := list(islice(wanted, BATCH)):
+        store.submit(batch)
+    queues = tuple(f"queue-{number:03}" for number in range(QUEUES))
+    for start in range(0, QUEUES, SERVED):
+        served = queues[start : start + SERVED]
+        left = jobs * SERVED // QUEUES * 7 // 10
+        while left > 0:
+            request = LeaseRequest(worker=f"w-{start}", queues=served, limit=min(left, BATCH))
+            leases = store.exchange(request=request).leases
+            if not leases:
+                break
+            ends = [Settlement(each.job_id, each.version, _outcome(each)) for each in leases]
+            store.exchange(ends)
+            left -= len(leases)
+    for number in range(WORKERS):
+        store.register_worker(
+            WorkerInfo(
+                id=f"worker-{number:03}",
+                host=f"host-{number % 20}",
+                pid=number + 1,
+                queues=queues[number : number + SERVED],
+                slots=8,
+                started_at=store.now(),
+                heartbeat_at=store.now(),
+                tasks=tuple(f"app.part{number:03}:task_{task}" for task in range(TASKS_PER_QUEUE)),
+            )
+        )
+        served = queues[number : number + SERVED]
+        request = LeaseRequest(worker=f"worker-{number:03}", queues=served, limit=4)
+        store.exchange(request=request)
+    store.pin("deploy", "v1.2", "", actor="bench")
+
+
+def _outcome(lease: Any) -> Any:
+    number = int(lease.job_id.rpartition("-")[2])
+    if number % 10:
+        return Complete(b'"done"')
+    kind = f"order {number} was refused by till {number % 7}"
+    return Fail(JobError(f"Error{number % 40}", kind), retryable=number % 30 != 0)
+
+
+def pages(queue: TaskQueue) -> list[str]:
+    """Every page, with things that are there."""
+    [dead] = queue.store.search(JobFilter(statuses=(Status.DEAD,)), limit=1).jobs
+    [failure] = queue.failures(limit=1)
+    [child] = queue.store.search(JobFilter(has_parent=True), limit=1).jobs
+    return [
+        "", "?over=24h", "?over=30d", "queues", "queue?name=queue-007",
+        "queue-rules?name=queue-007", "jobs", "jobs?q=status:dead", "jobs?q=queue:queue-007",
+        "jobs?q=task:app.part007:task_3", "jobs?q=meta.tenant:t5", "jobs?q=error:Error7",
+        f"job?id={dead.id}", "failures",
+        f"failure?fingerprint={failure.fingerprint}", "dead-letters", "workflows",
+        f"workflow?id={child.parent_id}", "schedules", "workers", "operations", "health",
+        "settings", "audit", "confirm?order=replay-letters",
+        "confirm?order=cancel-found&q=queue:queue-007",
+    ]  # fmt: skip
+
+
+async def measure(queue: TaskQueue) -> list[tuple[str, float, float, int]]:
+    """Each page, its first answer and the best of the next ones, in seconds, and its size."""
+    transport = httpx.ASGITransport(app=dashboard(queue, insecure=True))
+    found = []
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        for page in pages(queue):
+            took = []
+            for _ in range(AGAIN):
+                began = time.perf_counter()
+                answer = await client.get(f"/{page}", timeout=600)
+                took.append(time.perf_counter() - began)
+                assert answer.status_code == 200, (page, answer.status_code, answer.text[:500])
+            found.append((page, took[0], min(took[1:]), len(answer.content)))
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--jobs", type=int, default=1_000_000)
+    parser.add_argument("--store", help="An empty store; else a file that is deleted at the end.")
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        store = connect(asked.store or str(Path(folder) / "large.db"))
+        began = time.perf_counter()
+        fill(store, asked.jobs)
+        print(f"{asked.jobs:,} jobs in {time.perf_counter() - began:.0f} s", flush=True)
+        found = asyncio.run(measure(TaskQueue(store, num_workers=0)))
+        store.close()
+    print(f"{'page':48} {'first':>9} {'again':>9} {'KiB':>7}")
+    for page, first, again, size in found:
+        slow = "  slow" if again > ALLOWED_SECONDS else ""
+        times = f"{first * 1e3:6.0f} ms {again * 1e3:6.0f} ms"
+        print(f"{page or 'overview':48} {times} {size / 1024:7.0f}{slow}")
+
+
+if __name__ == "__main__":
+    main()

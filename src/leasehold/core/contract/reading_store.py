@@ -1,0 +1,99 @@
+"""Looking at jobs and what goes with them; nothing here changes anything."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Protocol
+
+from leasehold.core.model.graph import Graph
+from leasehold.core.model.job import Attempt, HistoryEvent, Job
+from leasehold.core.model.joblog import JobLog
+from leasehold.core.model.records import AuditRecord, Stats
+from leasehold.core.model.search import COUNTED_MAX, Count, HeavyField, JobFilter, Page
+
+
+class ReadingStore(Protocol):
+    """The part of the store that answers questions."""
+
+    def get(self, job_id: str) -> Job | None:
+        """A snapshot, or None.
+
+        - FAI-1  `failure_count`, `first_failed_at` and `last_failed_at` tell of every attempt that
+                 failed or whose worker was lost, also of those without a record any more; snoozes,
+                 releases and cancelled attempts are none. Replays and clean-ups of the history
+                 leave them as they are, and the archive keeps them.
+        """
+
+    def position(self, job_id: str) -> int | None:
+        """How many pending jobs of its queue are served before this one; None if it is not pending.
+
+        - POS-1  0 is the next to be leased. Counting takes time with the position, not with the
+                 queue: it is for people who ask, not for loops.
+        """
+
+    def graph(self, job_ids: Sequence[str]) -> Graph:
+        """These jobs and all that are linked with them by dependencies, directly or not.
+
+        - DEP-8  Every node says what it depends on and, if a dependency's end has ended it, which.
+                 Jobs that do not exist (any more) are passed over.
+        """
+
+    def search(
+        self,
+        where: JobFilter,
+        *,
+        limit: int = 100,
+        cursor: str | None = None,
+        without: Collection[HeavyField] = (),
+    ) -> Page:
+        """Jobs that fit, the last submitted first, page by page.
+
+        - SEA-1  Text is found in any case, in whatever script: "MÜNCHEN" by "münchen", "straße" by
+                 "STRASSE", and the other way round.
+        - SEA-2  What it is to go `without` is neither fetched nor carried: payloads and results are
+                 empty and of the codec LEFT_OUT, metadata is None. Filters count all the same.
+        - SEA-4  What no page gave as its cursor is refused with InvalidJobError.
+        """
+
+    def count(self, where: JobFilter, *, counted_max: int = COUNTED_MAX) -> Count:
+        """How many jobs fit.
+
+        - SEA-3  Exact up to `counted_max`, and at any number where a filter asks for nothing but
+                 queues and statuses; beyond, the answer says that there are at least so many. A
+                 bound outside 1 to COUNTED_MAX raises InvalidJobError.
+        """
+
+    def find_ids(self, prefix: str, *, limit: int = 10) -> list[str]:
+        """Ids of jobs that begin like this, in order; for people who type only their beginning.
+
+        - FID-1  At most `limit` of them, the first ones; an index seek, however many jobs there are
+                 and however short the prefix is.
+        """
+
+    def attempts(self, job_id: str) -> list[Attempt]:
+        """The job's attempts, oldest first, the running one included."""
+
+    def history(self, job_id: str) -> list[HistoryEvent]:
+        """Everything that happened to the job, oldest first; empty once it was dropped (RET-8).
+
+        - HIS-1  `sequence` has no gaps, and each event's `before` is the previous `after`.
+        - HIS-2  Replaying it gives the job's status, lease version and attempts: `leased` spends
+                 one, `snoozed` and `released` take it back, a reset makes them 0;
+                 `HistoryEvent.attempts` says how many that left.
+        - HIS-3  Every event has a message for people, in the words of `core.rules.messages`, and
+                 an event about a lease names whose it is: leased by whom until when, completed by
+                 whom after how long, recovered from whom and why, and a stale holder when it is
+                 refused (SET-2), however long ago it held the job.
+        """
+
+    def log(self, job_id: str) -> JobLog:
+        """What the job's tasks logged; empty for a job that is not there."""
+
+    def stats(self, queue: str | None = None) -> Stats:
+        """Counts and totals, from maintained counters: the jobs are never scanned."""
+
+    def queues(self) -> list[str]:
+        """The names of all queues that were created or ever held a job."""
+
+    def audit_log(self, limit: int = 100) -> list[AuditRecord]:
+        """The latest administrative actions, newest first, archived ones included."""

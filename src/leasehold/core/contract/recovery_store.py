@@ -1,0 +1,92 @@
+"""Workers, and taking jobs back from those that are lost."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from leasehold.core.model.lease import Settled, StuckJob, SweepReport
+from leasehold.core.model.records import WorkerInfo, WorkerLife
+
+
+class RecoveryStore(Protocol):
+    """The part of the store that knows who works, and who does no more."""
+
+    def recover(self) -> SweepReport:
+        """Take back every running job whose lease expired or whose holder is proved dead.
+
+        - REC-1  Each becomes `pending`, or `dead` when its allowance is used up, or `cancelled`
+                 when that was asked for; `core.model.outcome.decide_recovery` says which.
+        - REC-2  Each leaves an attempt record with holder, version, expiry and last heartbeat, and
+                 an error of type `WorkerLost` that says why. At most 100 attempt records are kept
+                 per job, or as many as the setting `attempt_records_max` says.
+        - REC-3  A worker that is merely busy, stopped or cut off keeps its jobs until they expire.
+                 So does whoever leases under the name of a worker that died, from another process
+                 than the one that registered it.
+        - REC-4  Several sweeps at once are safe: each job is taken back once.
+        - REC-5  No attempt is added or taken back.
+        - REC-8  Those whose lease ended first are taken back first; of those that ended together,
+                 those submitted first.
+        """
+
+    def recover_one(
+        self,
+        job_id: str,
+        version: int,
+        *,
+        reset_attempts: bool,
+        reason: str,
+        actor: str | None = None,
+    ) -> Settled:
+        """Take a job from its holder although its lease has not expired.
+
+        - REC-6  Fenced by version: raises LeaseLostError if the lease has moved on. The job becomes
+                 what REC-1 says; with reset, it has its full allowance again first.
+        - REC-7  If it is somebody's order, `actor`, it leaves an audit record with the job and its
+                 worker, in the same write.
+        """
+
+    def stuck(
+        self, silent_seconds: float | None, *, running_seconds: float | None = None
+    ) -> list[StuckJob]:
+        """Running jobs without a heartbeat for so long, or running for so long though it beats.
+
+        - STK-1  Each bound counts unless it is None. Those silent for longest come first, then
+                 those that run for longest.
+        """
+
+    def promote(self) -> int:
+        """Make every due `scheduled` or `failed` job `pending`; answers how many."""
+
+    # -- workers -----------------------------------------------------------------------------
+
+    def register_worker(
+        self, info: WorkerInfo, *, is_remote: bool = False, is_entered: bool = False
+    ) -> WorkerLife:
+        """Enter a worker in the registry, by the store's clock, and hold its sign of life.
+
+        - WRK-1  It is in the registry, with how many leases it holds, until its life is closed or
+                 `recover` removes it because it died.
+        - WRK-7  The entry says which tasks a worker knows; that of a consumer, which ones it asked
+                 for the last time.
+        - WRK-2  An exchange whose request names a `consumer` enters its worker as one, or brings
+                 its entry up to date, in the same write; the entry of a registered worker stays as
+                 it is. Renewals are signs of life of both.
+        - WRK-3  A consumer without a sign of life for SILENT_SECONDS (120) that holds no
+                 lease is gone from the registry at once, and `recover` forgets it.
+        - WRK-5  A worker that `is_remote` speaks through this process and is not in it: neither's
+                 death proves anything of the other, and its jobs wait for their leases. The entry
+                 is that of its `host`, `pid` and `started_at`: entering it again, from whichever
+                 process, takes up the same entry, and closing that life ends it, but never the
+                 entry of another registration under the same name. One that `is_entered` is
+                 not entered once more: its life is there to be closed.
+        - WRK-6  A consumer that serves no queue any more is gone at once, and nothing needs to be
+                 leased to say so (`limit` 0). While a lease of its name is held, its entry stays:
+                 there may be another consumer of that name. An entry of another process under
+                 the same name stays, as does a registered worker's.
+        """
+
+    def workers(self) -> list[WorkerInfo]:
+        """The registered workers and consumers, those that came first first.
+
+        - WRK-4  Each names its current jobs, those leased first first, at most CURRENT_JOBS_MAX.
+        """

@@ -1,0 +1,73 @@
+"""What the fields of a draft may hold; each check raises InvalidJobError and names the field."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Final
+
+from leasehold.core.model.limits import METADATA_LENGTH_MAX, NAME_LENGTH_MAX, SECONDS_MAX
+from leasehold.core.model.text import is_text
+from leasehold.errors import InvalidJobError
+
+_FIRST_MOMENT: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST_MOMENT: Final = datetime(9999, 12, 31, tzinfo=UTC)
+
+
+def check_name(what: str, value: str) -> None:
+    """Names are printable text of bounded length."""
+    if _is_plain(value):
+        return
+    if not isinstance(value, str) or not value:
+        raise InvalidJobError(f"{what} must be a non-empty string, not {value!r}")
+    if len(value) > NAME_LENGTH_MAX:
+        raise InvalidJobError(
+            f"{what} is {len(value)} characters long; at most {NAME_LENGTH_MAX} are allowed"
+        )
+    if not value.isprintable():
+        raise InvalidJobError(f"{what} must not contain control characters: {value!r}")
+
+
+def _is_plain(value: str) -> bool:
+    """Most names at one glance: what is left is looked at more closely."""
+    return type(value) is str and 0 < len(value) <= NAME_LENGTH_MAX and value.isprintable()
+
+
+def check_moment(what: str, value: datetime) -> None:
+    """Moments know their time zone, and every calendar knows them."""
+    if value.utcoffset() is None:
+        raise InvalidJobError(f"{what} must know its time zone, for instance UTC: {value}")
+    if not _FIRST_MOMENT <= value <= _LAST_MOMENT:
+        raise InvalidJobError(f"{what} must be from 1970 to 9999 (UTC): {value}")
+
+
+def check_seconds(what: str, value: float) -> None:
+    """Time spans are positive, and end some day."""
+    zero = what == "delay_seconds"
+    # The comparison also refuses NaN, which is neither above nor below anything.
+    if not ((value >= 0 if zero else value > 0) and value <= SECONDS_MAX):
+        least = "0 or more" if zero else "above 0"
+        raise InvalidJobError(f"{what} must be {least} and at most ten years in seconds: {value!r}")
+
+
+def check_metadata(metadata: Mapping[str, object]) -> None:
+    """Metadata is small, flat, and the same in every encoding."""
+    if not isinstance(metadata, dict):
+        raise InvalidJobError(f"metadata maps names to values, it is not {metadata!r}")
+    length = 0
+    for key, value in metadata.items():
+        if not isinstance(key, str) or not isinstance(value, str | int | float | bool | None):
+            raise InvalidJobError(
+                f"metadata maps names to text, numbers, booleans or None, not {key!r} to {value!r}"
+            )
+        if isinstance(value, float) and not math.isfinite(value):
+            raise InvalidJobError(f"metadata {key!r} must be a finite number, not {value!r}")
+        if not is_text(key) or (isinstance(value, str) and not is_text(value)):
+            raise InvalidJobError(f"metadata must be UTF-8 text, not {key!r}: {value!r}")
+        length += len(key) + (len(value) if isinstance(value, str) else 0)
+    if length > METADATA_LENGTH_MAX:
+        raise InvalidJobError(
+            f"metadata has {length:,} characters; at most {METADATA_LENGTH_MAX:,} are kept, as it "
+            "comes with every list of jobs: put large data into the payload"
+        )

@@ -1,0 +1,19 @@
+"""Names of somebody's own, in a store where names are unique for everybody.
+
+A token that is good for some queues must neither learn that a name is taken elsewhere nor take it
+away from others. So what it names begins with whose it is: the ids of jobs and the names of
+schedules with their queue, the names of workers with the token.
+"""
+
+from __future__ import annotations
+
+
+def own_prefix(owner: str) -> str:
+    """What stands before the names of this owner, and of no other.
+
+    >>> own_prefix("mail")
+    'mail:'
+    >>> own_prefix("mail:fast")
+    'mail%3Afast:'
+    """
+    return owner.replace("%", "%25").replace(":", "%3A") + ":"

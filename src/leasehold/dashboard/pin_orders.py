@@ -1,0 +1,61 @@
+"""Orders that pin something to the store: named views, deploy marks, workers that are to stop."""
+
+from __future__ import annotations
+
+from leasehold.dashboard.action import OPERATOR, Action, Fields, Question, given
+from leasehold.dashboard.job_columns import chosen_columns, in_address
+from leasehold.dashboard.shown import link
+from leasehold.dashboard.visit import Desk
+from leasehold.queue.upkeep import Upkeep
+from leasehold.service.caller import Caller
+
+
+def _keep_view(desk: Desk, caller: Caller, fields: Fields) -> int:
+    show = in_address(chosen_columns([fields.get("show", "")]))
+    # Only what follows the page's name is kept: a view never leads anywhere else.
+    query = link("jobs", q=fields.get("q"), show=show).partition("?")[2]
+    desk.store.pin("view", given(fields, "name").strip(), query, actor=caller.actor)
+    return 1
+
+
+def _forget_view(desk: Desk, caller: Caller, fields: Fields) -> int:
+    desk.store.unpin("view", given(fields, "name"), actor=caller.actor)
+    return 1
+
+
+def _mark_deploy(desk: Desk, caller: Caller, fields: Fields) -> int:
+    desk.store.pin("deploy", given(fields, "name").strip(), "", actor=caller.actor)
+    return 1
+
+
+def _ask_stop(desk: Desk, fields: Fields) -> Question:
+    worker = given(fields, "worker")
+    known = next((each for each in desk.store.workers() if each.id == worker), None)
+    if known is None:
+        return Question(f"Stop worker {worker}?", "It is not registered: it may have stopped.", "")
+    effect = (
+        f"It leases no more, finishes the {known.running} jobs that it runs within its grace, and "
+        "hands back the rest with no attempt spent. It hears of it when it next speaks to the "
+        "store. Whatever started it may start another one."
+    )
+    return Question(f"Stop worker {worker}?", effect, "Stop the worker")
+
+
+def _stop(desk: Desk, caller: Caller, fields: Fields) -> int:
+    Upkeep(desk.store, caller.actor).stop_worker(given(fields, "worker"))
+    return 1
+
+
+PIN_ORDERS = {
+    "keep-view": Action(
+        OPERATOR, _keep_view, "The view is kept, for everybody.",
+        lambda fields: link("jobs", q=fields.get("q"), show=fields.get("show")),
+    ),
+    "forget-view": Action(OPERATOR, _forget_view, "The view is forgotten.", lambda _: "jobs"),
+    "mark-deploy": Action(
+        OPERATOR, _mark_deploy, "The deploy is marked.", lambda _: "failures",
+    ),
+    "stop-worker": Action(
+        OPERATOR, _stop, "The worker was asked to stop.", lambda _: "workers", _ask_stop,
+    ),
+}  # fmt: skip

@@ -1,0 +1,63 @@
+"""Whether a store can be written to: a lock that somebody keeps, a seal that was left."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final, Protocol
+
+from leasehold.observe.findings import Finding, Level
+
+WRITE_SECONDS_WARNING: Final = 5.0
+WRITE_SECONDS_CRITICAL: Final = 30.0
+
+
+class StoreFacts(Protocol):
+    """What a check is given of `leasehold.observe.health.Facts`."""
+
+    @property
+    def store(self) -> Mapping[str, Any]: ...
+
+    @property
+    def wall_clock(self) -> datetime: ...
+
+
+def seal(facts: StoreFacts) -> Finding | None:
+    """A store that was moved, or is one end of a move that was cut short, takes no writes."""
+    if "seal" not in facts.store:
+        return None
+    refusal = facts.store["seal"]
+    if refusal is None:
+        return Finding(check="seal", level=Level.OK, found="it takes writes")
+    found, _, advice = str(refusal).partition(": ")
+    return Finding(
+        check="seal",
+        level=Level.CRITICAL,
+        found=found,
+        meaning="nothing can be submitted, leased or settled here; reading goes on",
+        advice=advice,
+    )
+
+
+def write_lock(facts: StoreFacts) -> Finding | None:
+    """A write takes milliseconds: whoever keeps the others waiting for seconds is stuck."""
+    if "writing" not in facts.store:
+        return None
+    for held in facts.store["writing"]:
+        seconds = (facts.wall_clock - datetime.fromisoformat(held["since"])).total_seconds()
+        if seconds < WRITE_SECONDS_WARNING and not held["stopped"]:
+            continue
+        pid = held["pid"]
+        stopped = " (stopped)" if held["stopped"] else ""
+        return Finding(
+            check="write_lock",
+            level=Level.CRITICAL
+            if held["stopped"] or seconds >= WRITE_SECONDS_CRITICAL
+            else Level.WARNING,
+            found=f"process {pid}{stopped} {held['what']} for {max(0.0, seconds):,.0f} s",
+            meaning="nobody else can submit, lease or settle until it goes on or ends",
+            advice=f"resume it: kill -CONT {pid}; or end it: kill -KILL {pid}"
+            if held["stopped"]
+            else f"look at process {pid}; if it is stuck, end it: {held.get('end', f'kill {pid}')}",
+        )
+    return Finding(check="write_lock", level=Level.OK, found="nobody keeps the others waiting")

@@ -1,0 +1,278 @@
+# ruff: noqa: ASYNC109 - a timeout means the same here as in the calls that block.
+"""The life of a TaskQueue: it is opened, its workers run, it is shut down, its process forks."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Literal, Self
+
+from leasehold.core.contract.store import Store
+from leasehold.core.model.durations import Seconds, given_seconds
+from leasehold.core.model.job import Job
+from leasehold.core.model.status import Status
+from leasehold.env import Env
+from leasehold.errors import QueueClosedError
+from leasehold.interrupts import import_whole
+from leasehold.queue.arguments import (
+    folder_for_output,
+    given,
+    given_durations,
+    names,
+)
+from leasehold.queue.autostart import Autostart
+from leasehold.queue.calls import QueueCalls
+from leasehold.queue.leftovers import tell_of_leftovers
+from leasehold.queue.options import JobRef
+from leasehold.queue.ready import Ready
+from leasehold.queue.waiters import Waiters
+from leasehold.queue.within import own_lease, refuse_shutdown
+from leasehold.queue.workermaker import WorkerMaker
+from leasehold.worker.executors.role import is_child_process
+from leasehold.worker.hooks import Hooks
+from leasehold.worker.joblines import JobLines
+from leasehold.worker.loglines import shown_on_stderr
+from leasehold.worker.task import TaskRegistry
+
+if TYPE_CHECKING:
+    from leasehold.queue.awaiting import Bridge
+    from leasehold.worker.stopping import StopReason
+    from leasehold.worker.worker import Worker
+
+SHUTDOWN_SECONDS: Final = 30.0
+
+
+class QueueLife(QueueCalls, ABC):
+    """Its workers, and what carries its awaitable calls."""
+
+    store: Store
+    ready: Ready
+    registry: TaskRegistry
+    _env: Env
+    _hooks: Hooks
+    _num_workers: int
+    _given_store: Store | None
+    _output_dir: str | os.PathLike[str] | None
+    _autostart: Autostart
+    _lock: threading.Lock
+    _closed: bool
+    _workers: WorkerMaker
+    _worker: Worker | None
+    _embedded_in: int | None
+    """The process in which its own workers run: one forked from it has none."""
+    _bridge_made: Bridge | None
+    _waiters: Waiters
+
+    @abstractmethod
+    def _open(self) -> None:
+        """Open the store and make everything that works on it."""
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            # Interrupted here, nobody comes to the end of the block to close it.
+            self.shutdown()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.shutdown()
+
+    def start(self) -> None:
+        """Start the workers now; the first use of the queue does it anyway.
+
+        A queue that was shut down is opened again. One in memory is empty then.
+        """
+        with self._lock:
+            if self._closed:
+                self._open()
+        self._start_workers()
+
+    def run_worker(
+        self,
+        *,
+        slots: int | None = None,
+        queues: str | Sequence[str] | None = None,
+        max_jobs: int | None = None,
+        max_memory_mb: float | None = None,
+        grace_seconds: Seconds | None = None,
+        tasks: str | Sequence[str] | None = None,
+        executor: Literal["thread", "process"] | None = None,
+        until_empty: bool = False,
+        on_ready: Callable[[str], None] | None = None,
+        lease_seconds: Seconds | Literal["auto"] | None = None,
+        allow_commands: bool | None = None,
+        log_level: int | str = "INFO",
+        log_format: str | None = None,
+    ) -> StopReason:
+        """Run jobs in the foreground until SIGTERM or SIGINT: the main loop of a worker process.
+
+        The first signal lets what runs finish within the grace (30 s); a second one hands it back
+        at once. After `max_jobs` jobs, or above `max_memory_mb`, it finishes what it has and
+        returns too; the answer says why, so that whoever started the process can start it anew.
+
+        It serves `queues`, or those that the TaskQueue was given, or else "default" and the queues
+        of its tasks; `"*"` means all. With `tasks` it runs jobs of these only. `lease_seconds` and
+        `allow_commands` are those of the TaskQueue unless given here. `executor="process"` runs
+        plain functions in child processes, unless their task says otherwise. With `until_empty` it
+        returns when no job of its queues is pending, running or to be retried; the answer is
+        "unrunnable" if jobs are left that it cannot run. `on_ready` is told its id when it begins,
+        which may have to wait for a store that is locked by another process.
+
+        It logs what it serves, a line when a job starts and one when it ends, and failures with
+        their traceback. If the program has not set up `logging`, the lines go to standard error, at
+        `log_level` and in `log_format`; if it has, its own handlers and levels count.
+        """
+        if slots is not None and slots < 1:
+            raise ValueError(f"slots must be 1 or more, not {slots}")
+        limits = given(
+            max_jobs=max_jobs,
+            max_memory_mb=max_memory_mb,
+            tasks=None if tasks is None else names(tasks),
+            until_empty=until_empty,
+            **given_durations(grace_seconds=grace_seconds, lease_seconds=lease_seconds),
+            allow_commands=allow_commands,
+            output_dir=folder_for_output(self.store, self._output_dir) if allow_commands else None,
+        )
+        if executor is not None:
+            self.registry.run_functions_in(executor)
+        lines = JobLines(self._env)
+        with shown_on_stderr(log_level, log_format):
+            with self._lock:
+                self._check_open()
+                embedded = self._worker
+                # From here on it is this process's only worker: a task that submits starts no
+                # other.
+                self._worker = worker = self._workers.new(
+                    slots or self._num_workers or 4,
+                    lines.before(self._hooks),
+                    queues=queues,
+                    limits=limits,
+                )
+            if embedded is not None:
+                embedded.stop()
+            self._scheduling.mark_orphans()
+            self._workers.warn_of_gaps(queues, tasks, allow_commands=allow_commands)
+            return worker.run(on_ready, lines)
+
+    def shutdown(self, wait: bool = True, timeout: Seconds = SHUTDOWN_SECONDS) -> None:
+        """Take nothing more, let what runs finish within `timeout`, hand back the rest, and close.
+
+        Without `wait`, what runs is handed back at once, with no attempt spent. Jobs that were not
+        started stay in the store. Shutting down twice is harmless. A task cannot shut down the
+        queue whose worker runs it: UnsupportedError.
+        """
+        with self._lock:
+            if self._closed:
+                return
+            worker = self._worker
+            if worker is not None:
+                refuse_shutdown(own_lease(), worker.id)
+            self._closed = True
+        self._autostart.cancel()
+        atexit.unregister(self.shutdown)
+        if worker is not None:
+            worker.stop(timeout=given_seconds("timeout", timeout) if wait else 0)
+            if self._embedded_in == os.getpid():
+                tell_of_leftovers(self.store, self._workers.queues_served(None))
+        self._consuming.close()
+        if self._bridge_made is not None:
+            self._bridge_made.close()
+        self.ready.close()
+        self._waiters.close()
+        if self._given_store is None:
+            self.store.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise QueueClosedError("this TaskQueue was shut down: queue.start() opens it again")
+
+    def _ensure_workers(self) -> None:
+        """Start the workers of this process, unless only `start()` may."""
+        if not self._autostart.is_off:
+            self._start_workers()
+
+    def _start_workers(self) -> None:
+        """Start the workers of this process, if it should have any and has none yet."""
+        # A task in a child process may submit jobs, but its worker is the one that runs them.
+        if self._worker or not self._num_workers or self._closed or is_child_process():
+            return
+        with self._lock:
+            if self._worker is not None or self._closed:
+                return
+            worker = self._workers.new(self._num_workers, self._hooks)
+            worker.start()
+            self._worker = worker
+            self._embedded_in = os.getpid()
+            # A program that forgets to shut down still lets its running jobs finish.
+            atexit.register(self.shutdown)
+        self._scheduling.mark_orphans()
+
+    def _begin_in_fork(self) -> None:
+        """Said in a process forked from the one that made this: none of its threads are here.
+
+        The parent's workers stay the parent's, and no others are started in their place. The
+        parts keep what they were given: `Ready` begins anew here, `Waiters` do so by themselves.
+        """
+        self._lock = threading.Lock()
+        self._bridge_made = None
+        self.ready.begin_anew_in_fork()
+        self._consuming.begin_anew_in_fork()
+
+    # -- awaiting ----------------------------------------------------------------------------
+
+    async def aget(self, job: JobRef) -> Job:
+        """`get`, to be awaited."""
+        return await self.bridge().call(self.get, job)
+
+    async def aget_status(self, job: JobRef) -> Status:
+        """`get_status`, to be awaited."""
+        return await self.bridge().call(self.get_status, job)
+
+    async def acancel(self, job: JobRef, reason: str = "") -> Job:
+        """`cancel`, to be awaited."""
+        return await self.bridge().call(self.cancel, job, reason)
+
+    async def ashutdown(self, wait: bool = True, timeout: Seconds = SHUTDOWN_SECONDS) -> None:
+        """`shutdown`, to be awaited."""
+        import asyncio
+
+        await asyncio.to_thread(self.shutdown, wait, timeout)
+
+    def bridge(self) -> Bridge:
+        """What carries the awaitable calls; made when the first of them comes."""
+        if self._bridge_made is None:
+            import_whole("leasehold.queue.awaiting")
+            from leasehold.queue.awaiting import Bridge
+
+            with self._lock:
+                self._check_open()
+                self._bridge_made = self._bridge_made or Bridge(self.store)
+        return self._bridge_made
+
+
+_queues_here: Final[weakref.WeakSet[QueueLife]] = weakref.WeakSet()
+
+
+def begin_anew_in_forks(queue: QueueLife) -> None:
+    """From now on a queue is told when its process was forked."""
+    _queues_here.add(queue)
+
+
+def _begin_in_fork() -> None:
+    for queue in list(_queues_here):
+        queue._begin_in_fork()  # noqa: SLF001 - it is this class's own business.
+
+
+os.register_at_fork(after_in_child=_begin_in_fork)

@@ -1,0 +1,56 @@
+"""Backups of the store that is served, in a folder that was named when the service started."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from msgspec import Meta
+
+from leasehold.core.contract.local_store import local_part
+from leasehold.errors import UnsupportedError
+from leasehold.service.base import Part
+from leasehold.service.caller import Caller
+from leasehold.service.operation import Answer, Request, operation
+
+BackupName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
+"""A file's name and no path: whoever calls chooses none outside of the folder."""
+
+
+class MakeBackup(Request):
+    """A new file in the service's folder for backups, such as `monday.db`."""
+
+    name: BackupName
+
+
+class Backup(Answer):
+    """A copy that is whole."""
+
+    name: str
+    size_bytes: int
+
+
+class Backups(Part):
+    """The operation for copies."""
+
+    backup_folder: Path | None = None
+    """Where they go; None if nobody has named a folder, and there are none."""
+
+    @operation("POST", "/backups", "admin", status=201)
+    def backup(self, caller: Caller, request: MakeBackup) -> Backup:
+        """Write a consistent copy of the store on the server's machine while it is in use.
+
+        It needs a SQLite store, and a service that was started with `--backup-dir`. A backup has
+        everything in it, so it stays there, and nothing is ever replaced. Blobs are not in it.
+        """
+        caller.check_unscoped()
+        if self.backup_folder is None:
+            raise UnsupportedError(
+                "this service makes no backups: start it with --backup-dir, or run `queuectl "
+                "backup` where the store lives"
+            )
+        target = self.backup_folder / request.name
+        if target.exists():
+            raise UnsupportedError(f"there is a backup {request.name!r} already: choose a new name")
+        local_part(self.store, "a backup").backup(str(target))
+        return Backup(name=request.name, size_bytes=target.stat().st_size)

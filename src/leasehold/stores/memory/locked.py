@@ -1,0 +1,128 @@
+"""The one lock of the memory store, and the ways through it: each verb looks, or changes.
+
+A verb runs inside the shield against interrupts: Ctrl-C finds it done, or not begun.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Concatenate, ParamSpec, TypeVar
+
+from leasehold.core.model.records import Listener
+from leasehold.errors import StoreClosedError
+from leasehold.interrupts import SHIELD, Interrupted
+from leasehold.stores.memory import (
+    dependents,
+    pruning,
+)
+from leasehold.stores.memory.forgetting import make_room
+from leasehold.stores.memory.state import News, State
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+logger = logging.getLogger("leasehold.stores.memory")
+
+
+class LockedState:
+    """The state, and whoever listens to its changes."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._lock = threading.Lock()
+        self._listeners: list[Listener] = []
+        self._closed = False
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        with SHIELD, self._lock:
+            self._check_open()
+            self._listen([*self._listeners, listener])
+
+        def end() -> None:
+            with SHIELD, self._lock:
+                self._listen([each for each in self._listeners if each is not listener])
+
+        return end
+
+    def close(self) -> None:
+        with SHIELD, self._lock:
+            self._closed = True
+            self._listen([])
+
+    def _look(
+        self, verb: Callable[Concatenate[State, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Let a verb look at the state that changes nothing."""
+        with SHIELD, self._lock:
+            if self._closed:
+                self._check_open()
+            self._state.look()
+            return verb(self._state, *args, **kwargs)
+
+    def _run(
+        self, verb: Callable[Concatenate[State, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Let a verb work on the state alone, then wake whom it concerns."""
+        state = self._state
+        links = state.links
+        with SHIELD:
+            with self._lock:
+                if self._closed:
+                    self._check_open()
+                # A clean-up reports each job that its call removes (RET-1): nothing goes before it.
+                state.tick(forgets=verb is not pruning.prune)
+                answer = verb(state, *args, **kwargs)
+                if links.ended or links.lowered or links.changed:
+                    dependents.resolve(state)
+                if state.is_overfull:
+                    make_room(state)
+                news, listeners = self._take_news() if state.news else (None, [])
+            if news is not None:
+                _publish(news, listeners)
+        if links.ended or links.lowered or links.changed:
+            self._resolve_the_rest()
+        return answer
+
+    def _take_news(self) -> tuple[News | None, list[Listener]]:
+        news = self._state.news
+        if news is None or not news:
+            return None, []
+        self._state.news = News()
+        return news, self._listeners
+
+    def _resolve_the_rest(self) -> None:
+        """Go on with dependents, and others, that were too many for one hold of the lock."""
+        links = self._state.links
+        while links.ended or links.lowered or links.changed:
+            with SHIELD:
+                with self._lock:
+                    dependents.resolve(self._state)
+                    make_room(self._state)
+                    news, listeners = self._take_news()
+                if news is not None:
+                    _publish(news, listeners)
+
+    def _listen(self, listeners: list[Listener]) -> None:
+        # Lists are replaced, never changed: whoever goes through one is not disturbed.
+        self._listeners = listeners
+        self._state.news = News() if listeners else None
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreClosedError("this memory store is closed: its jobs are gone")
+
+
+def _publish(news: News, listeners: list[Listener]) -> None:
+    for listener in listeners:
+        try:
+            if news.ready:
+                listener.on_ready()
+            if news.ended:
+                listener.on_ended(news.ended)
+            if news.cancel_requested:
+                listener.on_cancel_requested(news.cancel_requested)
+        except (Exception, Interrupted):
+            # The write is done and its caller must hear so, whatever a listener makes of it.
+            logger.exception("a listener of the memory store failed: %r", listener)

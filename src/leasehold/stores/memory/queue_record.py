@@ -1,0 +1,66 @@
+"""What the memory store keeps of one queue."""
+
+from __future__ import annotations
+
+import msgspec
+
+from leasehold.core.model.breaker import BreakerState
+from leasehold.core.model.drain import Drain
+from leasehold.core.model.queue_config import QueueRule
+from leasehold.core.model.span import SUBMITTED_IN, Span, band_of
+from leasehold.core.model.status import Status
+from leasehold.stores.memory.buckets import Buckets
+from leasehold.stores.memory.lanes import Lanes
+from leasehold.stores.memory.meter import Meter
+
+
+class Totals(msgspec.Struct):
+    """Lifetime totals of one queue, under the names they have in `Stats`."""
+
+    submitted: int = 0
+    leased: int = 0
+    completed: int = 0
+    failed: int = 0
+    retried: int = 0
+    dead: int = 0
+    cancelled: int = 0
+    lost: int = 0
+    recovered: int = 0
+    renewed: int = 0
+    rejected: int = 0
+    rate_limited: int = 0
+    cleaned: int = 0
+
+
+class MemoryQueue:
+    """One queue: who waits in it, and its figures."""
+
+    __slots__ = (
+        "breakers", "buckets", "counts", "deleted_after", "drain", "lanes", "meter", "rule",
+        "since", "submitted_by_priority", "totals",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.since: int | None = None
+        """When its first job came."""
+        self.deleted_after: int | None = None
+        """How many jobs had been submitted to it when it was deleted, if it was."""
+        self.lanes = Lanes()
+        self.breakers: dict[str, BreakerState] = {}
+        """By task, only of those that failed since they last completed."""
+        self.counts = dict.fromkeys(Status, 0)
+        self.totals = Totals()
+        self.submitted_by_priority = [0] * 101
+        self.meter = Meter()
+        self.rule: QueueRule | None = None
+        """None for a queue that nobody configured."""
+        self.buckets = Buckets()
+        self.drain: Drain | None = None
+        """How fast it drains, once somebody has looked."""
+
+    def totals_ever(self) -> Span:
+        """Everything that is counted for ever, and its depth."""
+        counted = msgspec.structs.asdict(self.totals) | dict.fromkeys(SUBMITTED_IN.values(), 0)
+        for priority, jobs in enumerate(self.submitted_by_priority):
+            counted[SUBMITTED_IN[band_of(priority)]] += jobs
+        return self.meter.totals(counted, self.counts[Status.PENDING])

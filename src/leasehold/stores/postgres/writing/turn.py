@@ -1,0 +1,128 @@
+"""The turn of the store: who writes side by side with others, who alone, and who keeps it too long.
+
+It is an advisory lock that ends with its transaction. A client that is stopped, or whose machine is
+cut off from the network in the midst of a write, would keep it without end: between two statements
+of a pipeline no timeout of the server counts. So whoever has waited for its turn as long as it may
+looks who has it, and ends those of the store's own connections that have waited for their client
+for half that time. Their writes are undone, and done again by themselves if their client goes on.
+An application's own transaction is never ended: whoever waits is told of it.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Final, NamedTuple
+
+from psycopg.errors import InsufficientPrivilege
+
+from leasehold.errors import StoreBusyError
+from leasehold.stores.postgres.server.address import Address
+from leasehold.stores.postgres.server.connection import Connection, name_of
+
+logger = logging.getLogger("leasehold.store")
+
+ALONE: Final = "SELECT pg_advisory_xact_lock($1)"
+SHARED: Final = "SELECT pg_advisory_xact_lock_shared($1)"
+KEY: Final = "SELECT hashtextextended('leasehold turn ' || $1, 0)"
+# Of those who share a turn the one that has it for longest comes first.
+HOLDERS: Final = """
+    SELECT lock.pid, application_name, coalesce(host(client_addr), 'this machine'),
+           xact_start, extract(epoch FROM clock_timestamp() - xact_start)::float8,
+           wait_event_type = 'Client'
+               AND clock_timestamp() - query_start > make_interval(secs => $2::float8)
+    FROM pg_locks AS lock JOIN pg_stat_activity AS activity USING (pid)
+    WHERE locktype = 'advisory' AND granted AND lock.pid <> pg_backend_pid() AND objsubid = 1
+        AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+        AND classid = (($1::bigint >> 32) & 4294967295)::oid
+        AND objid = ($1::bigint & 4294967295)::oid
+    ORDER BY xact_start
+"""
+END: Final = "SELECT pg_terminate_backend($1::integer)"
+
+
+class Holder(NamedTuple):
+    """A process of the server that has the turn."""
+
+    pid: int
+    application: str
+    client: str
+    since: Any
+    """When its transaction began; as all that follows, None if that is not for this role to see."""
+    seconds: float | None
+    is_frozen: bool | None
+    """Whether it has waited for its client for long."""
+
+    @property
+    def what(self) -> str:
+        """Who it is, for people."""
+        return f"of the server ({self.application or 'no application name'}, {self.client})"
+
+
+class Turn:
+    """The turn of one store."""
+
+    def __init__(self, db: Connection, address: Address) -> None:
+        row: Any = db.execute(KEY, (address.schema,)).fetchone()
+        self.key: int = row[0]
+        self._address = address
+
+    def take(self, db: Connection, *, alone: bool) -> None:
+        """Wait for it; it ends with the transaction."""
+        db.execute(ALONE if alone else SHARED, (self.key,))
+
+    def holders(self, db: Connection) -> list[Holder]:
+        """Who has it at this moment."""
+        frozen_seconds = self._address.lock_timeout_seconds / 2
+        return [Holder(*row) for row in db.execute(HOLDERS, (self.key, frozen_seconds))]
+
+    def free(self, db: Connection) -> None:
+        """End those that hold it without doing anything; raises StoreBusyError if there are none.
+
+        Said by who has waited for it in vain.
+        """
+        holders = self.holders(db)
+        own = name_of(self._address)
+        frozen = [each for each in holders if each.is_frozen and each.application == own]
+        busy = StoreBusyError(
+            f"{self._address.shown}: it was not this write's turn within "
+            f"{self._address.lock_timeout_seconds:g} s; nothing was written, try again"
+            + "".join(_named(each) for each in holders[:1])
+        )
+        if not frozen:
+            raise busy
+        for each in frozen:
+            logger.warning(
+                "%s: process %d %s had the turn for %.0f s, and waited for its client: its write "
+                "is undone",
+                self._address.shown,
+                each.pid,
+                each.what,
+                each.seconds or 0,
+            )
+            try:
+                db.execute(END, (each.pid,)).fetchone()
+            except InsufficientPrivilege:
+                raise busy from None
+
+
+def _named(holder: Holder) -> str:
+    seconds = "" if holder.seconds is None else f" for {holder.seconds:.0f} s"
+    return (
+        f". Process {holder.pid} {holder.what} has it{seconds}; if it hangs: "
+        f"SELECT pg_terminate_backend({holder.pid})"
+    )
+
+
+def who_writes(holders: list[Holder]) -> list[dict[str, Any]]:
+    """Who keeps others from writing, as a store describes it."""
+    return [
+        {
+            "pid": each.pid,
+            "what": f"{each.what} has the store's turn",
+            "since": each.since.isoformat(timespec="seconds"),
+            "stopped": False,
+            "end": f"SELECT pg_terminate_backend({each.pid})",
+        }
+        for each in holders
+        if each.since is not None
+    ]

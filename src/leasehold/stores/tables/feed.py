@@ -1,0 +1,167 @@
+"""The change feed: triggers write it, in whichever write makes the change, while somebody follows.
+
+A job's move is a row inserted into one of four tables, and any other event of its history raises
+`events` there: so triggers on these miss nothing, whoever writes. They are made for the first
+follower and dropped after the last, so that a store without followers pays nothing at all.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+from leasehold.core.model.changes import FOLLOWED_SECONDS, Change, ChangeKind, Changes
+from leasehold.core.model.codes import EVENT_CODE, EVENT_OF, STATUS_CODE, STATUS_OF
+from leasehold.core.model.pages import check_cursor
+from leasehold.core.model.status import Event, Status
+from leasehold.stores.tables.statements import Connection
+from leasehold.stores.tables.step import TableStep
+
+_REFRESHED_MICROS: Final = 300_000_000
+"""How old the note of the latest look may get: looking is writing no more often than that."""
+
+_KINDS: Final[tuple[ChangeKind, ...]] = ("job", "queue", "worker", "schedule", "setting")
+_JOB, _QUEUE, _WORKER, _SCHEDULE, _SETTING = range(len(_KINDS))
+
+_JOB_TABLES: Final = {
+    "ready": str(STATUS_CODE[Status.PENDING]),
+    "waiting": "NEW.status",
+    "running": str(STATUS_CODE[Status.RUNNING]),
+    "finished": "NEW.status",
+}
+_OTHER_TABLES: Final = (
+    ("queue", _QUEUE, "name", ("INSERT", "UPDATE OF state, config", "DELETE")),
+    ("worker", _WORKER, "id", ("INSERT", "DELETE")),
+    ("schedule", _SCHEDULE, "name", ("INSERT", "UPDATE", "DELETE")),
+    ("setting", _SETTING, "name", ("INSERT", "UPDATE", "DELETE")),
+)
+# Of a job that was deleted since, only that is told: its id is known no more.
+_READ: Final = f"""
+    SELECT change.n, kind, coalesce(name, job.id), status, change.events,
+        CASE WHEN status IS NULL THEN NULL
+             WHEN change.events = 1 THEN {EVENT_CODE[Event.CREATED]}
+             ELSE coalesce(
+                (SELECT event FROM event WHERE event.seq = change.seq AND event.n = change.events),
+                (SELECT outcome FROM attempt
+                 WHERE attempt.seq = change.seq AND ended_event = change.events),
+                CASE WHEN status = {STATUS_CODE[Status.RUNNING]}
+                     THEN {EVENT_CODE[Event.LEASED]} END)
+        END
+    FROM change LEFT JOIN job ON job.seq = change.seq
+    WHERE change.n > $1 AND coalesce(name, job.id) IS NOT NULL ORDER BY change.n LIMIT $2
+"""  # noqa: S608  # our own names
+_FOLLOW: Final = """
+    INSERT INTO meta VALUES ('followed_at', $1)
+    ON CONFLICT (key) DO UPDATE SET value = excluded.value
+"""
+_FORGET: Final = "DELETE FROM meta WHERE key = 'followed_at'"
+_EMPTY: Final = "DELETE FROM change"
+# One number is left out, so that a cursor from before does not look like the latest.
+_SKIP: Final = ("INSERT INTO change (kind, name) VALUES (0, '')", _EMPTY)
+
+
+class Noted(NamedTuple):
+    """What a trigger writes, and when."""
+
+    trigger: str
+    what: str
+    """Such as `INSERT` or `UPDATE OF events`."""
+    table: str
+    statement: str
+
+
+def noted() -> Iterator[Noted]:
+    """All that is to be written to the feed."""
+
+    def note(table: str, what: str, kind: int, name: str, seq: str, status: str, n: str) -> Noted:
+        return Noted(
+            f"change_{table}_{what.split(maxsplit=1)[0].lower()}",
+            what,
+            table,
+            "INSERT INTO change (kind, name, seq, status, events) "  # noqa: S608  # our own names
+            f"VALUES ({kind}, {name}, {seq}, {status}, {n})",
+        )
+
+    for table, status in _JOB_TABLES.items():
+        for what in ("INSERT", "UPDATE OF events"):
+            yield note(table, what, _JOB, "NULL", "NEW.seq", status, "NEW.events")
+    yield note("job", "DELETE", _JOB, "OLD.id", "OLD.seq", "NULL", "NULL")
+    for table, kind, column, events in _OTHER_TABLES:
+        for what in events:
+            row = "OLD" if what == "DELETE" else "NEW"
+            yield note(table, what, kind, f"{row}.{column}", "NULL", "NULL", "NULL")
+
+
+class Bounds(NamedTuple):
+    """What is kept of the feed."""
+
+    since: int
+    """Whoever has seen this one, or a later one, has missed nothing."""
+    latest: int
+    followed_at: int | None
+    """When somebody last looked; None if nothing is kept."""
+
+
+class TableFeed(ABC):
+    """The feed of a store; a database has its own kind of triggers."""
+
+    @abstractmethod
+    def bounds(self, db: Any) -> Bounds: ...
+
+    @abstractmethod
+    def make_triggers(self, step: Any) -> None: ...
+
+    @abstractmethod
+    def drop_triggers(self, step: Any) -> None: ...
+
+    @abstractmethod
+    def trim(self, step: Any, latest: int) -> None:
+        """Forget what is too old, unless a trigger does."""
+
+    def is_followed(self, db: Connection, now: int) -> bool:
+        """Whether changes are kept, and somebody has looked lately."""
+        followed_at = self.bounds(db).followed_at
+        # A look from the future was noted before a person set the clock right.
+        return followed_at is not None and 0 <= now - followed_at < _REFRESHED_MICROS
+
+    def follow(self, step: TableStep) -> bool:
+        """Keep changes from now on; answers whether they were kept already."""
+        was_followed = self.bounds(step.db).followed_at is not None
+        if not was_followed:
+            for statement in _SKIP:
+                step.execute(statement)
+            self.make_triggers(step)
+        step.execute(_FOLLOW, (str(step.now),))
+        return was_followed
+
+    def end_if_unfollowed(self, step: TableStep) -> None:
+        """Keep no more changes once nobody has asked for them for long."""
+        _, latest, followed_at = self.bounds(step.db)
+        self.trim(step, latest)
+        if followed_at is None or step.now - followed_at <= FOLLOWED_SECONDS * 1e6:
+            return
+        self.drop_triggers(step)
+        step.execute(_EMPTY)
+        step.execute(_FORGET)
+
+    def changes(self, db: Connection, cursor: str | None, limit: int, *, was_kept: bool) -> Changes:
+        """What changed after the cursor."""
+        seen = check_cursor(limit, cursor)
+        since, latest, _ = self.bounds(db)
+        if seen is None:
+            return Changes([], str(latest))
+        if not was_kept or not since <= seen <= latest:
+            return Changes([], str(latest), gap=True)
+        rows: list[Any] = db.execute(_READ, (seen, limit)).fetchall()
+        told = [
+            Change(
+                kind=_KINDS[kind],
+                name=name,
+                status=STATUS_OF.get(status),
+                event=EVENT_OF.get(event),
+                sequence=sequence,
+            )
+            for _, kind, name, status, sequence, event in rows
+        ]
+        return Changes(told, str(rows[-1][0] if rows else latest))

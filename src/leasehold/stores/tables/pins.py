@@ -1,0 +1,61 @@
+"""Pins; `core.rules.pins` decides. Guard of a change: what is there is read inside the write."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any, Final
+
+import msgspec
+
+from leasehold.core.model.pins import Pin, PinKind
+from leasehold.core.model.stored import UNREADABLE
+from leasehold.core.rules.pins import stops_in
+from leasehold.stores.tables.statements import Connection
+from leasehold.stores.tables.step import TableStep
+
+EVERY: Final = "SELECT document FROM pin WHERE kind = $1 ORDER BY at, name"
+PUT: Final = """
+    INSERT INTO pin VALUES ($1, $2, $3, $4)
+    ON CONFLICT (kind, name) DO UPDATE SET at = excluded.at, document = excluded.document
+"""
+DROP: Final = "DELETE FROM pin WHERE kind = $1 AND name = $2"
+
+_pin: Final = msgspec.json.Decoder(Pin)
+
+
+def pins(db: Connection, kind: PinKind) -> list[Pin]:
+    """Those of a kind, the oldest first; one that cannot be read is passed over."""
+    found: list[Pin] = []
+    rows: Any = db.execute(EVERY, (kind,))
+    for (document,) in rows:
+        with suppress(*UNREADABLE):
+            found.append(_pin.decode(document))
+    return found
+
+
+def stops(db: Connection) -> dict[str, str]:
+    """Which workers were asked to stop."""
+    return stops_in(pins(db, "stop"))
+
+
+class PinShelf:
+    """See `leasehold.core.rules.pins.PinShelf`."""
+
+    def __init__(self, step: TableStep) -> None:
+        self._step = step
+        self.now = step.now
+        self.audit = step.audit
+
+    def every(self, kind: PinKind) -> list[Pin]:
+        return pins(self._step.db, kind)
+
+    def put(self, pin: Pin) -> None:
+        document = msgspec.json.encode(pin).decode()
+        self._step.execute(PUT, (pin.kind, pin.name, self.now, document))
+
+    def drop(self, kind: PinKind, name: str) -> None:
+        self._step.execute(DROP, (kind, name))
+
+    def let_workers_look(self) -> None:
+        self._step.settings_changed()
+        self._step.hints.ready = True

@@ -1,0 +1,186 @@
+"""Schedules: kept beside the jobs, fired in the write that leases. The rules: rules.scheduling."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterator, Sequence
+from datetime import datetime
+from typing import Any, ClassVar, Final, NamedTuple
+
+import msgspec
+
+from leasehold.core.model.job import Draft, Job
+from leasehold.core.model.schedule import Fired, Schedule
+from leasehold.core.model.stored import MOMENT_MAX, micros
+from leasehold.core.rules import scheduling
+from leasehold.core.rules.scheduling import UnreadableSchedule
+from leasehold.env import from_micros, to_micros
+from leasehold.errors import LeaseholdError, QueueFullError
+from leasehold.stores.tables.statements import Connection, Dialect
+from leasehold.stores.tables.step import TableStep
+
+COLUMNS: Final = (
+    "name", "draft", "created_at", "updated_at", "next_at", "due_at", "paused", "last_at",
+    "last_job_id", "fired", "error",
+)  # fmt: skip
+# What is no number is above all numbers, and left out.
+NEXT_LOOK: Final = f"SELECT min(due_at) FROM schedule WHERE due_at <= {MOMENT_MAX}"  # noqa: S608  # our own number
+_VALUES: Final = ", ".join(f"${n}" for n in range(1, len(COLUMNS) + 1))
+_CHANGES: Final = ", ".join(f"{name} = excluded.{name}" for name in COLUMNS[1:])
+KEEP: Final = f"""
+    INSERT INTO schedule ({", ".join(COLUMNS)}) VALUES ({_VALUES})
+    ON CONFLICT (name) DO UPDATE SET {_CHANGES}
+"""  # noqa: S608  # our own names
+# What was asked for is not written again: it may be large, or say more than this version knows.
+MOVE_ON: Final = """
+    UPDATE schedule SET next_at = $1, due_at = $2, last_at = $3, last_job_id = $4, fired = $5,
+        error = $6
+    WHERE name = $7
+"""
+REMOVE: Final = "DELETE FROM schedule WHERE name = $1"
+# A job that is not there any more has ended too: only ended jobs are discarded.
+NOT_ENDED: Final = """
+    SELECT job.id FROM job
+    WHERE {} AND NOT EXISTS (SELECT 1 FROM finished WHERE finished.seq = job.seq)
+"""
+
+
+class ScheduleRows(NamedTuple):
+    """How a database reads schedules; the last column of a row is its number."""
+
+    all: str
+    one: str
+    due: str
+    schedule_of: Callable[[tuple[Any, ...]], Schedule | UnreadableSchedule]
+    number: str
+    """The column by which one is known whose very name cannot be read."""
+
+    def every(self, db: Connection) -> list[Schedule]:
+        """All schedules; those that cannot be read say so."""
+        found = [self.schedule_of(row) for row in db.execute(self.all).fetchall()]
+        return [each if isinstance(each, Schedule) else each.shown() for each in found]
+
+    def find(self, db: Connection, name: str) -> Schedule | None:
+        """One schedule; raises if it cannot be read."""
+        row = db.execute(self.one, (name,)).fetchone()
+        found = None if row is None else self.schedule_of(row)
+        if isinstance(found, UnreadableSchedule):
+            raise found.error
+        return found
+
+    def unreadable(self, db: Connection) -> Iterator[str]:
+        """The schedules that cannot be read, as sentences."""
+        for row in db.execute(self.all).fetchall():
+            found = self.schedule_of(row)
+            if isinstance(found, UnreadableSchedule):
+                yield f"{found.error}; it is not fired"
+
+
+class TableSchedules(ABC):
+    """The schedules, as core.rules.scheduling asks for them inside a write."""
+
+    dialect: ClassVar[Dialect]
+    rows: ClassVar[ScheduleRows]
+
+    def __init__(self, step: TableStep) -> None:
+        self._step = step
+
+    @abstractmethod
+    def _submit(self, draft: Draft) -> Sequence[object] | LeaseholdError:
+        """Submit one job."""
+
+    @abstractmethod
+    def read_job(self, job_id: str) -> Job | None: ...
+
+    @property
+    def now(self) -> datetime:
+        return from_micros(self._step.now)
+
+    def find(self, name: str) -> Schedule | UnreadableSchedule | None:
+        row = self._step.execute(self.rows.one, (name,)).fetchone()
+        return None if row is None else self.rows.schedule_of(row)
+
+    def due(self, limit: int) -> Sequence[Schedule | UnreadableSchedule]:
+        found = self._step.execute(self.rows.due, (self._step.now, limit)).fetchall()
+        return [self.rows.schedule_of(row) for row in found]
+
+    def keep(self, schedule: Schedule) -> None:
+        row = {
+            **_progress_of(schedule),
+            "name": schedule.name,
+            "draft": msgspec.json.encode(schedule.draft).decode(),
+            "created_at": to_micros(schedule.created_at),
+            "updated_at": to_micros(schedule.updated_at),
+            "paused": int(schedule.paused),
+        }
+        self._step.execute(KEEP, [row[name] for name in COLUMNS])
+
+    def move_on(self, schedule: Schedule) -> None:
+        self._step.execute(MOVE_ON, (*_progress_of(schedule).values(), schedule.name))
+
+    def postpone(self, key: int, until: datetime, error: str) -> None:
+        statement = f"UPDATE schedule SET due_at = $1, error = $2 WHERE {self.rows.number} = $3"  # noqa: S608  # our own name
+        self._step.execute(statement, (to_micros(until), error, key))
+
+    def remove(self, name: str) -> None:
+        self._step.execute(REMOVE, (name,))
+
+    def not_ended(self, job_ids: Sequence[str]) -> Collection[str]:
+        statement = NOT_ENDED.format(self.dialect.among("job.id", "$1"))
+        found = self._step.execute(statement, (self.dialect.listed(job_ids),))
+        return {str(job_id) for (job_id,) in found}
+
+    def submit(self, draft: Draft) -> LeaseholdError | None:
+        answers = self._submit(draft)
+        if isinstance(answers, LeaseholdError):
+            return answers
+        return answers[0] if isinstance(answers[0], LeaseholdError) else None
+
+    def audit(self, actor: str, action: str, count: int, detail: dict[str, Any]) -> None:
+        self._step.audit(actor, action, count, detail)
+
+    def wake(self) -> None:
+        self._step.hints.ready = True
+
+    # -- verbs -------------------------------------------------------------------------------
+
+    def run(self, name: str, job_id: str, actor: str) -> Job | QueueFullError:
+        """Submit a schedule's job now, beside its ticks."""
+        refusal = scheduling.run_schedule(self, name, job_id, actor)
+        if refusal is not None:
+            return refusal
+        answer = self.read_job(job_id)
+        assert answer is not None
+        return answer
+
+    def fire(self) -> Fired:
+        """Fire what is due, for who does nothing else."""
+        jobs, look_at = self.fire_due()
+        return Fired(jobs, None if look_at is None else from_micros(look_at))
+
+    def fire_due(self) -> tuple[int, int | None]:
+        """Fire what is due; answers how many jobs that submitted, and when to look again.
+
+        Every exchange comes by here: where nothing is due it costs one seek.
+        """
+        look_at = self._next_look()
+        if look_at is None or look_at > self._step.now:
+            return 0, look_at
+        jobs = scheduling.fire_due(self)
+        return jobs, self._next_look()
+
+    def _next_look(self) -> int | None:
+        row: Any = self._step.execute(NEXT_LOOK).fetchone()
+        return None if row is None else row[0]
+
+
+def _progress_of(schedule: Schedule) -> dict[str, Any]:
+    """In the order of MOVE_ON."""
+    return {
+        "next_at": micros(schedule.next_at),
+        "due_at": micros(schedule.due_at),
+        "last_at": micros(schedule.last_at),
+        "last_job_id": schedule.last_job_id,
+        "fired": schedule.fired,
+        "error": schedule.error,
+    }

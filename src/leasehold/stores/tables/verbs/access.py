@@ -1,0 +1,78 @@
+"""Settings, and access from other machines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from leasehold.core.model.settings import SettingValue, StoredSettings
+from leasehold.core.model.tokens import Token, TokenDraft
+from leasehold.core.rules.settings_in_force import SettingsInForce
+from leasehold.core.rules.tokens import create_token, end_session, is_over, revoke_token
+from leasehold.stores.tables import setting_verbs
+from leasehold.stores.tables.database import TableDatabase
+from leasehold.stores.tables.pins import stops
+from leasehold.stores.tables.tokens import Tokens, TokenShelf, make_key
+
+
+class SettingReading(Protocol):
+    """A store's module `rules.settings`."""
+
+    def load(self, db: Any, /) -> SettingsInForce: ...
+
+
+class SettingVerbs:
+    """What is set in the store."""
+
+    _database: TableDatabase
+    _settings: SettingReading
+
+    def settings(self) -> StoredSettings:
+        return self._database.look(lambda db: self._settings.load(db).stored({}, stops(db)))
+
+    def set_setting(self, name: str, value: SettingValue, *, actor: str) -> StoredSettings:
+        return self._database.write(lambda step: setting_verbs.keep(step, name, value, actor))
+
+    def unset_setting(self, name: str, *, actor: str) -> StoredSettings:
+        return self._database.write(lambda step: setting_verbs.forget(step, name, actor))
+
+
+class TokenVerbs:
+    """Who may come in from other machines."""
+
+    _database: TableDatabase
+    _tokens: Callable[[Any], Tokens]
+
+    def create_token(self, draft: TokenDraft, digest: str, *, actor: str) -> Token:
+        return self._database.write(
+            lambda step: create_token(TokenShelf(step, self._tokens(step.db)), draft, digest, actor)
+        )
+
+    def tokens(self) -> list[Token]:
+        return self._database.look(lambda db: self._tokens(db).every())
+
+    def find_token(self, digest: str) -> Token | None:
+        return self._database.look(lambda db: self._tokens(db).find(digest, self._database.now(db)))
+
+    def revoke_token(self, name: str, *, actor: str) -> Token:
+        return self._database.write(
+            lambda step: revoke_token(TokenShelf(step, self._tokens(step.db)), name, actor)
+        )
+
+    def end_session(self, token: str, session: str) -> None:
+        self._database.write(
+            lambda step: end_session(TokenShelf(step, self._tokens(step.db)), token, session)
+        )
+
+    def is_session_over(self, token: str, session: str) -> bool:
+        return self._database.look(
+            lambda db: is_over(self._tokens(db).ended_sessions(token), session)
+        )
+
+    def signing_key(self) -> bytes:
+        with self._database.read() as db:
+            known = self._tokens(db).signing_key()
+        if known is None:
+            self._database.write(lambda step: make_key(step, self._database.env))
+            return self.signing_key()
+        return known

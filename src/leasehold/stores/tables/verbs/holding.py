@@ -1,0 +1,48 @@
+"""What holders of leases say, and what is taken back from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from leasehold.core.model.lease import Settled
+from leasehold.core.model.status import Event
+from leasehold.core.rules import fence, recovery
+from leasehold.core.rules.fence import Histories
+from leasehold.core.rules.recovery import Holdings
+from leasehold.stores.tables.database import TableDatabase
+
+
+class HoldingVerbs:
+    """Single writes about running jobs."""
+
+    _database: TableDatabase
+    _histories: Callable[[Any], Histories[Any]]
+    _holdings: Callable[[Any], Holdings[Any]]
+
+    def tell(
+        self, job_id: str, event: Event, *, worker: str | None, version: int, message: str
+    ) -> None:
+        self._database.write(
+            lambda step: fence.tell(self._histories(step), job_id, event, worker, version, message)
+        )
+
+    def recover_one(
+        self,
+        job_id: str,
+        version: int,
+        *,
+        reset_attempts: bool,
+        reason: str,
+        actor: str | None = None,
+    ) -> Settled:
+        return self._database.write(
+            lambda step: recovery.recover_one(
+                self._holdings(step),
+                job_id,
+                version,
+                reset_attempts=reset_attempts,
+                reason=reason,
+                actor=actor,
+            )
+        )

@@ -1,0 +1,41 @@
+"""Signals: what SIGTERM and SIGINT mean to a worker in the foreground."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Final
+
+SIGNAL_SECONDS: Final = 1.0
+"""How often the main thread wakes up to heed signals. The kernel may give one to any thread, as it
+does to a process that was stopped, and only the main thread acts on it."""
+
+
+@contextmanager
+def heeded(stop: Callable[[], None]) -> Iterator[None]:
+    """Let each of them call `stop`, in this process and in this block."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # Only the main thread may handle signals.
+        return
+    own = os.getpid()
+
+    def handle(signal_number: int, _frame: FrameType | None) -> None:
+        if os.getpid() != own:
+            # A process that a task has forked inherits this handler; it ends as any other does.
+            signal.signal(signal_number, signal.SIG_DFL)
+            os.kill(os.getpid(), signal_number)
+            return
+        stop()
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    for number in before:
+        signal.signal(number, handle)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,27 @@
+"""What one worker did, in figures."""
+
+from __future__ import annotations
+
+import msgspec
+
+from leasehold.worker.pruner import PrunerStatistics
+from leasehold.worker.sweep import SweepStatistics
+
+
+class WorkerStatistics(msgspec.Struct, frozen=True, kw_only=True):
+    """What one worker did so far, and has in hand."""
+
+    running: int
+    """Jobs it holds, those that wait for a slot included."""
+    stuck: int
+    """Slots filled by code that does not stop although nobody waits for it any more."""
+    completed: int
+    failed: int
+    dead: int
+    cancelled: int
+    handed_back: int
+    leases_lost: int
+    exchanges: int
+    """How often it spoke to the store to settle and lease."""
+    sweep: SweepStatistics | None
+    pruner: PrunerStatistics

@@ -1,0 +1,69 @@
+"""A store in trouble: when a worker tries again, and when it gives up."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from leasehold.env import Clock
+from leasehold.errors import (
+    ForbiddenError,
+    LeaseholdError,
+    StoreClosedError,
+    StoreCorruptError,
+    StoreError,
+    StoreLostError,
+    UnauthenticatedError,
+)
+from leasehold.worker.safelog import safe_logger
+from leasehold.worker.stopping import Stopping, StopReason
+
+logger = safe_logger("leasehold.worker")
+
+STORE_RETRY_SECONDS_FIRST: Final = 0.1
+STORE_RETRY_SECONDS_MAX: Final = 5.0
+STORE_IS_GONE: Final = (StoreClosedError, StoreCorruptError, StoreLostError)
+NOT_LET_IN: Final = (UnauthenticatedError, ForbiddenError)
+"""Another try would not help."""
+
+
+class StoreTrouble:
+    """What a worker knows of its store's trouble."""
+
+    def __init__(self, worker: str, clock: Clock, stopping: Stopping) -> None:
+        self._worker = worker
+        self._clock = clock
+        self._stopping = stopping
+        self._failures = 0
+        self.retry_at = float("-inf")
+        """Not before then, in monotonic time."""
+
+    def is_over(self) -> None:
+        """The store has answered."""
+        self._failures = 0
+
+    def failed(self, error: StoreError, waiting: int) -> bool:
+        """A call has failed while so many outcomes wait to be settled; False if it is the end."""
+        if isinstance(error, STORE_IS_GONE):
+            logger.error("worker %s stops: its store is gone: %s", self._worker, error)
+            self._stopping.give_up(StopReason.STORE_LOST)
+            return False
+        delay_seconds = min(
+            STORE_RETRY_SECONDS_FIRST * 2 ** min(self._failures, 16), STORE_RETRY_SECONDS_MAX
+        )
+        self._failures += 1
+        self.retry_at = self._clock.monotonic() + delay_seconds
+        logger.warning(
+            "worker %s: its store is in trouble, and it tries again in %.1f s%s: %s",
+            self._worker,
+            delay_seconds,
+            f", with {waiting} outcome(s) to settle" if waiting else "",
+            error,
+        )
+        return True
+
+    def refused(self, error: LeaseholdError) -> None:
+        """A token that was revoked, or has expired, does not become good again."""
+        logger.error(
+            "worker %s stops: its service does not let it work any more: %s", self._worker, error
+        )
+        self._stopping.give_up(StopReason.REFUSED)

@@ -1,0 +1,90 @@
+"""A look at what comes next, and copies of the store, over the service."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from leasehold import TaskQueue
+from leasehold.connect import connect
+from leasehold.core.model.job import Draft
+from leasehold.errors import UnsupportedError
+from leasehold.service import peeking
+from service.conftest import Service, serving
+
+
+def test_what_comes_next_is_told_and_not_leased(memory_service: Service) -> None:
+    memory_service.store.submit(
+        [Draft(id=f"{n}", task="work", queue="peeked", priority=n) for n in (10, 90, 50)]
+    )
+    client = memory_service.client("observer", queues=("peeked",))
+    for _ in range(2):
+        told = client.get("/api/v1/queues/peeked/next", params={"limit": 2})
+        assert told.status_code == 200, told.text
+        assert [job["id"] for job in told.json()["jobs"]] == ["90", "50"]
+    assert client.get("/api/v1/queues/peeked/next").json()["jobs"][0]["id"] == "90"
+    assert client.get("/api/v1/queues/other/next").status_code == 403
+    everybody = memory_service.client("observer")
+    assert everybody.get("/api/v1/queues/unknown/next").json() == {"jobs": []}
+    # The same from afar, by the verbs of the store.
+    secret = memory_service.token("consumer")
+    far = TaskQueue(memory_service.url.replace("://", f"://{secret}@"), num_workers=0)
+    assert [job.id for job in far.peek("peeked", limit=3)] == ["90", "50", "10"]
+    far.shutdown()
+
+
+def test_too_many_to_look_through_are_told(
+    memory_service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory_service.store.submit([Draft(id=f"d{n}", task="work", queue="deep") for n in range(3)])
+    monkeypatch.setattr(peeking, "PENDING_MAX", 2)
+    refused = memory_service.client("observer").get("/api/v1/queues/deep/next")
+    assert (refused.status_code, refused.json()["code"]) == (422, "unsupported")
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    store = connect(str(tmp_path / "jobs.db"), durability="normal")
+    with serving(store) as service:
+        yield service
+    store.close()
+
+
+def test_an_admin_writes_a_backup_where_the_store_is(service: Service, tmp_path: Path) -> None:
+    folder = tmp_path / "backups"
+    folder.mkdir()
+    service.store.submit([Draft(id="kept", task="work")])
+    admin = service.client("admin")
+    refused = admin.post("/api/v1/backups", json={"name": "monday.db"})
+    assert (refused.status_code, "--backup-dir" in refused.json()["detail"]) == (422, True)
+
+    service.api.backup_folder = folder
+    made = admin.post("/api/v1/backups", json={"name": "monday.db"})
+    assert (made.status_code, made.json()["name"]) == (201, "monday.db")
+    assert made.json()["size_bytes"] == (folder / "monday.db").stat().st_size
+    copy = connect(str(folder / "monday.db"))
+    assert copy.get("kept") is not None
+    copy.close()
+
+    again = admin.post("/api/v1/backups", json={"name": "monday.db"})
+    assert (again.status_code, "already" in again.json()["detail"]) == (422, True)
+    for name in ("../monday.db", "/tmp/x", ".hidden", "", "a/b", "x" * 101):
+        assert admin.post("/api/v1/backups", json={"name": name}).status_code == 422
+    assert service.client("operator").post("/api/v1/backups", json={"name": "a"}).status_code == 403
+    assert [path.name for path in folder.iterdir() if path.suffix == ".db"] == ["monday.db"]
+
+
+def test_a_store_without_a_file_has_no_backup(memory_service: Service, tmp_path: Path) -> None:
+    memory_service.api.backup_folder = tmp_path
+    refused = memory_service.client("admin").post("/api/v1/backups", json={"name": "a.db"})
+    assert refused.status_code == 422
+    far = TaskQueue(
+        memory_service.url.replace("://", f"://{memory_service.token('admin')}@"), num_workers=0
+    )
+    with pytest.raises(UnsupportedError, match="ask where the store lives"):
+        far.backup(tmp_path / "a.db")
+    far.shutdown()
+    memory_service.api.backup_folder = None
+    assert list(tmp_path.iterdir()) == []
