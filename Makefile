@@ -6,10 +6,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types layers tests soak faces bench against clean
+.PHONY: help run test lint types layers tests soak faces bench bench-postgres against clean
 
 help:            ## Show what can be made
-	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/'
+	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/'
 
 $(VENV)/run: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -61,6 +61,9 @@ soak: $(VENV)/test      ## Every verb on every store under faults, for MINUTES=n
 
 faces: $(VENV)/test     ## Write what is derived: after a change of a TaskQueue's methods
 	$(BIN)/python -m tools.faces
+
+bench-postgres: $(VENV)/bench    ## Measure the PostgreSQL store, beside other queues
+	PYTHONPATH=tests $(BIN)/python -m benchmarks.postgres
 
 bench: $(VENV)/bench    ## Measure, beside the raw limit and a rival
 	$(BIN)/python -m benchmarks

@@ -1,4 +1,4 @@
-"""A worker process for the benchmarks: `python -m benchmarks.worker STORE DURABILITY`."""
+"""A worker process for the benchmarks: `python -m benchmarks.worker STORE DURABILITY`, or "-"."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def main() -> None:
     queue = TaskQueue(
         path,
         num_workers=4,
-        durability="normal" if durability == "normal" else "full",
+        durability=None if durability == "-" else "normal" if durability == "normal" else "full",
         import_tasks=["benchmarks"],
     )
     # The registry entry is there as soon as the worker may lease; then tell the parent.

@@ -13,7 +13,7 @@ import pytest
 from cli.conftest import Shell
 from leasehold.cli.workers.pidfile import PidFile, pid_files
 
-WAIT = 30
+WAIT = 120
 T = TypeVar("T")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from cli.conftest import Shell
@@ -179,3 +181,30 @@ def test_what_makes_no_sense(seeded: Shell, arguments: list[str], code: Exit, wh
     done = run_here(seeded, "stats", *arguments)
     assert (done.code, done.out) == (code, "")
     assert why in done.err
+
+
+def test_by_task_says_which_one_is_slow_and_which_one_fails(seeded: Shell) -> None:
+    with store_of(seeded) as queue:
+        for job_id in ("swift-1", "swift-2"):
+            queue.submit("shop:swift", job_id=job_id, queue="tasks")
+            lease = queue.lease("tasks", wait=0)
+            assert lease is not None
+            queue.ack(lease)
+    [swift] = [
+        each
+        for each in json.loads(run_here(seeded, "stats", "--by", "task", "-o", "json").out)
+        if each["task"] == "shop:swift"
+    ]
+    assert (swift["completed"], swift["dead"], swift["failures"]) == (2, 0, 0)
+    assert 0 <= swift["run_p50_seconds"] <= swift["run_p95_seconds"] <= swift["run_max_seconds"]
+    assert run_here(seeded, "stats", "tasks", "--by", "task").out.split()[0] == "TASK"
+
+
+def test_what_ended_since_then(seeded: Shell) -> None:
+    with store_of(seeded) as queue:
+        ended = queue.count(status=("completed", "cancelled", "dead")).jobs
+    assert ended
+    assert run_here(seeded, "list", "--since", "-1h", "--count").out == f"{ended}\n"
+    assert run_here(seeded, "list", "--until", "-1h", "--count").out == "0\n"
+    assert run_here(seeded, "dlq", "list", "--since", "+1h").err == "no dead letter fits\n"
+    assert run_here(seeded, "list", "--archived", "--since", "-1h").code == Exit.USAGE

@@ -16,7 +16,7 @@ JOB = Job(
     id="job", queue="letters", task="send", status=Status.DEAD, priority=60,
     payload_data='{"args":["Grüße"]}'.encode(), created_at=START, updated_at=START, run_at=START,
     error=JobError("ValueError", "No such person"), metadata={"tenant": "a", "none": None},
-    idempotency_key="key", parent_id="family",
+    idempotency_key="key", parent_id="family", completed_at=START,
 )  # fmt: skip
 BARE = Job(
     id="bare", queue="default", task="work", status=Status.PENDING, priority=0,
@@ -35,6 +35,8 @@ BARE = Job(
         ({"priority_max": 60}, {"priority_max": 59}),
         ({"created_from": START}, {"created_from": LATER}),
         ({"created_before": LATER}, {"created_before": START}),
+        ({"finished_from": START}, {"finished_from": LATER}),
+        ({"finished_before": LATER}, {"finished_before": START}),
         ({"metadata": {"tenant": "a"}}, {"metadata": {"tenant": "b"}}),
         ({"metadata": {"none": None}}, {"metadata": {"missing": None}}),
         ({"metadata": {}}, {"metadata": {"tenant": "a", "none": 1}}),
@@ -49,6 +51,11 @@ BARE = Job(
 def test_each_field_narrows(fitting: dict[str, Any], other: dict[str, Any]) -> None:
     assert JobFilter(**fitting).matches(JOB)
     assert not JobFilter(**other).matches(JOB)
+
+
+def test_a_job_that_has_not_ended_fits_no_time_of_the_end() -> None:
+    assert not JobFilter(finished_from=START).matches(BARE)
+    assert not JobFilter(finished_before=LATER).matches(BARE)
 
 
 def test_an_empty_filter_means_all() -> None:

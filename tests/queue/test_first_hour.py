@@ -54,11 +54,26 @@ def test_a_job_is_shown_in_a_line(still: TaskQueue) -> None:
     assert repr(job) == "Job('m-1', task='mail', queue='default', status='pending', attempts=0)"
 
 
+def test_a_job_is_plain_data_for_a_web_handler(still: TaskQueue) -> None:
+    job = still.submit("mail", "a@b.c", job_id="m-1", metadata={"tenant": "acme"})
+    lease = still.lease(wait=0)
+    assert lease is not None
+    still.nack(lease, OSError("no answer"), requeue=False)
+    told = json.loads(json.dumps(job.job().as_dict()))
+    assert (told["id"], told["status"], told["result"]) == ("m-1", "dead", None)
+    assert told["error"]["message"] == "no answer"
+    assert told["payload"] == {"args": ["a@b.c"], "kwargs": {}}
+    assert told["completed_at"] == "2030-01-01T00:00:00Z"
+
+
 def test_a_prompt_completes_what_an_application_may_use(still: TaskQueue) -> None:
     names = dir(still)
     assert {"submit", "join", "start", "dead_letters", "schedules", "task"} <= set(names)
     assert not [name for name in names if name.startswith("_")]
     assert not {"bridge", "registry", "submit_call", "close"} & set(names)
+    for other in (still.submit("work"), AsyncTaskQueue("memory://", num_workers=0)):
+        assert "submit" in dir(other) or "result" in dir(other)
+        assert not [name for name in dir(other) if name.startswith("_")]
 
 
 def test_a_queue_that_was_shut_down_can_be_started_again(make_queue: MakeQueue, url: str) -> None:

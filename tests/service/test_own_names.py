@@ -20,9 +20,12 @@ from leasehold.core.model.outcome import Complete
 from leasehold.core.model.own_names import own_prefix
 from leasehold.core.model.records import WorkerInfo
 from leasehold.core.model.schedule import ScheduleDraft
+from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import Event, Status
 from leasehold.core.model.timing import Every
 from leasehold.core.model.tokens import Role
+from leasehold.core.rules.filter_orders import CancelAll
+from leasehold.core.rules.operations import OperationDraft
 from leasehold.errors import ForbiddenError, InvalidJobError, LeaseholdError
 from service.conftest import Service, serving
 
@@ -241,3 +244,32 @@ def test_a_blob_of_another_store_is_refused(mine: Store) -> None:
     with pytest.raises(InvalidJobError, match="not this store's"):
         mine.submit([Draft(**draft, payload=reference("5e1f"))])  # type: ignore[arg-type]
     mine.submit([Draft(**draft, payload=reference("memory"))])  # type: ignore[arg-type]
+
+
+def test_a_token_for_some_queues_gives_orders_to_many_jobs_of_its_own(
+    service: Service, mine: Store
+) -> None:
+    store = service.store
+    mine.submit([Draft(id="mine:many", task="many", queue="mine")])
+    where = JobFilter(tasks=("many",), queues=("mine",))
+    plan = mine.plan_operation(CancelAll("enough"), where)
+    began = mine.begin_operation(OperationDraft(id="op", plan=plan), actor="me")
+    assert mine.advance_operation(began.id).operation.changed == 1
+    undo = mine.begin_operation(OperationDraft(id="undo", undoes=began.id), actor="me")
+    assert mine.advance_operation(undo.id).operation.changed == 1
+    # What others ordered is not there.
+    draft = OperationDraft(id="their-op", plan=store.plan_operation(CancelAll(), JobFilter()))
+    theirs = store.begin_operation(draft, actor="them")
+    questions: list[Callable[[str], Any]] = [
+        mine.operation,
+        mine.advance_operation,
+        lambda name: mine.stop_operation(name, actor="me"),
+        lambda name: mine.begin_operation(OperationDraft(id="x", undoes=name), actor="me"),
+    ]
+    for ask in questions:
+        unknown = outcome_of(lambda: ask("nobody"), "nobody")  # noqa: B023
+        assert outcome_of(lambda: ask("their-op"), "their-op") == unknown  # noqa: B023
+    assert store.operation("their-op") == theirs
+    everything = store.plan_operation(CancelAll(), JobFilter(queues=("theirs",)))
+    with pytest.raises(ForbiddenError):
+        mine.begin_operation(OperationDraft(id="y", plan=everything), actor="me")

@@ -9,12 +9,13 @@ from leasehold.testing.soak import RULES, SAME, VERBS, Coverage, Scenario, run, 
 from leasehold.testing.soak.__main__ import main
 from leasehold.testing.soak.rules.base import rule
 from leasehold.testing.soak.rules.history import TABLE
+from leasehold.testing.soak.swarm import Feature
 
 ALWAYS_MET = {
     SAME, "ALL-3", "ALL-4", "HIS-1", "HIS-2", "SUB-1", "SUB-2", "SUB-3", "LEA-1", "LEA-2", "LEA-4",
     "LEA-6", "SET-1", "SET-2", "SET-7", "REN-1", "REC-1", "CAN-1", "RPL-1", "DEP-1", "DEP-4",
     "LIM-1", "LIM-2", "KEY-1", "SCH-7", "SCH-9", "QUE-4", "QUE-7", "RET-1", "MET-1", "MET-5",
-    "CAUSE",
+    "CAUSE", "OPE-1", "OPE-3", "OPE-5",
 }  # fmt: skip
 """What even a short soak must meet; a long one must meet everything."""
 
@@ -23,8 +24,11 @@ ALWAYS_MET = {
 def coverage() -> Coverage:
     met = Coverage()
     with stage() as stores:
-        for seed in range(16):
-            report = run(Scenario(seed, steps=150), stores)
+        scenarios = [Scenario(seed, steps=150) for seed in range(17)]
+        # A full queue is rare where everything is drawn.
+        limits = frozenset({Feature.LIMITS, Feature.QUEUES})
+        for scenario in (*scenarios, Scenario(1, steps=150, features=limits)):
+            report = run(scenario, stores)
             assert report.broken is None, "\n".join([*report.trace[-5:], str(report.broken)])
             met.add(report.coverage)
     return met

@@ -14,6 +14,14 @@ from leasehold.core.model.records import Purged, Submitted
 from leasehold.core.model.schedule import Fired
 from leasehold.core.model.search import JobFilter, Page
 from leasehold.core.model.status import Event, Status
+from leasehold.core.rules.filter_orders import Order
+from leasehold.core.rules.operations import (
+    Advance,
+    Operation,
+    OperationState,
+    Plan,
+    Undo,
+)
 from leasehold.errors import DuplicateJobError, LeaseholdError
 from leasehold.stores.memory import MemoryStore
 from leasehold.testing.soak import Scenario, run
@@ -145,6 +153,34 @@ class SilentCancel(MemoryStore):
         return [e for e in super().history(job_id) if e.event is not Event.CANCELLED]
 
 
+class StoppedAndGoesOn(MemoryStore):
+    """An operation that was stopped is carried on."""
+
+    def stop_operation(self, operation_id: str, *, actor: str) -> Operation:
+        asked = super().operation(operation_id)
+        if asked is None or asked.state is not OperationState.RUNNING:
+            return super().stop_operation(operation_id, actor=actor)
+        return msgspec.structs.replace(asked, state=OperationState.STOPPED)
+
+
+class UndoesNothing(MemoryStore):
+    """An undo says that it is done, and restores no job."""
+
+    def advance_operation(self, operation_id: str, *, limit: int = 500) -> Advance:
+        asked = super().operation(operation_id)
+        if asked is None or not isinstance(asked.order, Undo):
+            return super().advance_operation(operation_id, limit=limit)
+        return Advance(operation=msgspec.structs.replace(asked, state=OperationState.DONE))
+
+
+class PlansTooMuch(MemoryStore):
+    """A plan counts jobs that cannot take the order, too."""
+
+    def plan_operation(self, order: Order, where: JobFilter) -> Plan:
+        plan = super().plan_operation(order, where)
+        return msgspec.structs.replace(plan, counts={**plan.counts, **plan.skipped}, skipped={})
+
+
 MUTANTS: dict[type[MemoryStore], set[Feature]] = {
     LimitOffByOne: {Feature.LIMITS},
     ForgetfulPark: {Feature.KEYS},
@@ -155,6 +191,9 @@ MUTANTS: dict[type[MemoryStore], set[Feature]] = {
     SweepSpares: set(),
     StaleHolderWins: set(),
     SilentCancel: {Feature.PEOPLE},
+    StoppedAndGoesOn: {Feature.OPERATIONS},
+    UndoesNothing: {Feature.OPERATIONS},
+    PlansTooMuch: {Feature.OPERATIONS},
 }
 
 

@@ -318,6 +318,7 @@ class Hit:
         must("queue_info", lambda: store.queue_info("keyed"))
         must("key_info", lambda: store.key_info("keyed", "k"))
         must("find_token", lambda: store.find_token("digest"))
+        must("is_session_over", lambda: store.is_session_over("ann", "session"))
         must("operation", lambda: store.operation("operation"))
         must("plan", lambda: store.plan_operation(CancelAll(), JobFilter(tasks=("t",))))
         self._may_refuse("signing_key", store.signing_key)

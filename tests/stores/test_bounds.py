@@ -438,6 +438,8 @@ MEASURES: Final = (
     store_verb("create_token", TokenDraft(name="ci", roles=("producer",)), "digest", actor="me"),
     store_verb("tokens"),
     store_verb("find_token", "digest"),
+    store_verb("end_session", "ci", "session"),
+    store_verb("is_session_over", "ci", "session"),
     store_verb("revoke_token", "ci", actor="me"),
     store_verb("signing_key"),
     Measure("subscribe", lambda scene: scene.store.subscribe(cast("Any", object()))()),

@@ -55,6 +55,26 @@ assert store.exchange(request=LeaseRequest(worker="victim", lease_seconds=3600))
 os.kill(os.getpid(), 9)
 """
 
+SHIFTED = """
+import sys, time
+
+wall, shift = time.time_ns, int(sys.argv[2]) * 10**9
+time.time_ns = lambda: wall() + shift
+time.time = lambda: time.time_ns() / 1e9
+from leasehold.core.model.job import Draft
+from leasehold.core.model.lease import LeaseRequest
+from leasehold.env import SYSTEM
+from leasehold.stores.postgres import PostgresStore
+
+assert abs(SYSTEM.now().timestamp() - wall() / 1e9) > 3600
+store = PostgresStore(sys.argv[1])
+store.submit([Draft(id="theirs", task="t")])
+assert (store.recover().recovered, store.promote()) == (0, 0)
+(lease,) = store.exchange(request=LeaseRequest(worker="there", limit=5, lease_seconds=60)).leases
+assert lease.job_id == "theirs"
+store.close()
+"""
+
 
 @pytest.fixture
 def url(schemas: Schemas) -> Iterator[str]:
@@ -361,6 +381,31 @@ def test_a_forked_child_has_connections_of_its_own(store: PostgresStore) -> None
     assert store.get("child-0") is not None
     store.submit(drafts(1, "parent"))
     assert store.stats().counts[Status.PENDING] == 3
+
+
+@pytest.mark.parametrize("hours", [-5, 5])
+def test_the_clock_of_a_machine_does_not_count(url: str, hours: int) -> None:
+    """Of two machines one is hours off: neither is early, nor takes the other's jobs."""
+    ahead = [
+        sys.executable, "-c", SHIFTED, url, str(hours * 3600),
+    ]  # fmt: skip
+    with closing(PostgresStore(url)) as store:
+        store.submit([Draft(id="held", task="t"), Draft(id="later", task="t", delay_seconds=3600)])
+        (held,) = store.exchange(request=LeaseRequest(worker="here", lease_seconds=60)).leases
+        subprocess.run(ahead, check=True)
+        job = store.get("held")
+        assert job is not None
+        assert (job.status, job.lease_version) == (Status.RUNNING, held.version)
+        later = store.get("later")
+        assert later is not None
+        assert later.status is Status.SCHEDULED
+        theirs = store.get("theirs")
+        assert theirs is not None
+        assert abs((theirs.created_at - store.now()).total_seconds()) < 600
+        # What the other one leased for a minute is its own for a minute.
+        assert store.recover().recovered == 0
+        (running,) = [each for each in store.stuck(0) if each.worker == "there"]
+        assert 0 < (running.lease_expires_at - store.now()).total_seconds() <= 60
 
 
 def test_time_is_the_servers(url: str) -> None:

@@ -82,7 +82,9 @@ def _programs() -> Path | None:
 class Server:
     """A server of the tests' own."""
 
-    def __init__(self, programs: Path, folder: Path, *, durable: bool) -> None:
+    def __init__(
+        self, programs: Path, folder: Path, *, durable: bool, primary: Server | None = None
+    ) -> None:
         self._programs = programs
         self._folder = folder
         self.url = f"postgresql://postgres@/postgres?host={folder}"
@@ -95,9 +97,12 @@ class Server:
         settings = SETTINGS | {"unix_socket_directories": str(folder)}
         settings |= {} if durable else UNSAFE_AND_FAST
         self._options = [f"-c{name}={value}" for name, value in settings.items()]
-        new = [programs / "initdb", "-D", folder / "data", "-U", "postgres", "-A", "trust"]
-        more = ["--no-sync", "-E", "UTF8", "--locale=C"]
-        subprocess.run([*map(str, new), *more], check=True, **self._how)
+        if primary is not None:
+            primary.back_up(folder / "data", "-R")
+        else:
+            new = [programs / "initdb", "-D", folder / "data", "-U", "postgres", "-A", "trust"]
+            more = ["--no-sync", "-E", "UTF8", "--locale=C"]
+            subprocess.run([*map(str, new), *more], check=True, **self._how)
         self.start()
 
     def start(self) -> None:
@@ -107,9 +112,10 @@ class Server:
         )
         _wait_for(self._programs, self._folder, self._process)
 
-    def back_up(self) -> None:
-        """Copy its files as they are now, while it runs."""
-        where = ["-h", str(self._folder), "-U", "postgres", "-D", str(self._folder / "copy")]
+    def back_up(self, target: Path | None = None, *more: str) -> None:
+        """Copy its files as they are now, while it runs; with "-R" for a standby."""
+        copy = str(target or self._folder / "copy")
+        where = ["-h", str(self._folder), "-U", "postgres", "-D", copy, *more]
         if not (self._programs / "pg_basebackup").exists():
             missing("this PostgreSQL has no pg_basebackup: install the whole of it")
         program = [str(self._programs / "pg_basebackup"), *where, "-c", "fast", "--no-sync"]
@@ -119,6 +125,23 @@ class Server:
         """Put the copy in the place of the files, as they were then; it must be stopped."""
         shutil.rmtree(self._folder / "data")
         (self._folder / "copy").rename(self._folder / "data")
+
+    @contextlib.contextmanager
+    def standby(self) -> Iterator[Server]:
+        """Another server, which follows this one and answers who only reads."""
+        with tempfile.TemporaryDirectory(prefix="leasehold-pg-") as folder:
+            server = Server(self._programs, Path(folder), durable=False, primary=self)
+            try:
+                yield server
+            finally:
+                server.stop(signal.SIGQUIT)
+
+    def freeze(self, how: signal.Signals = signal.SIGSTOP) -> None:
+        """Stop it and all its processes, as a machine that hangs; SIGCONT lets it go on."""
+        pid = self._process.pid
+        self._process.send_signal(how)
+        for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+            os.kill(int(child), how)
 
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
         """SIGINT cuts connections and stops in order, SIGQUIT as a crash would."""

@@ -39,6 +39,10 @@ class AsyncTaskQueue(AsyncQueueCalls):
     ) -> None:
         await self.shutdown()
 
+    def __dir__(self) -> list[str]:
+        """What an application may use; the parts behind it only clutter a prompt."""
+        return [name for name in super().__dir__() if not name.startswith("_")]
+
     async def submit_partly(
         self, jobs: Iterable[NewJob]
     ) -> list[AsyncJobHandle[Any] | LeaseholdError]:

@@ -1,19 +1,25 @@
-"""`stats` in parts: by priority, attempt, worker and error, and single metrics over time."""
+"""`stats` in parts: by priority, attempt, task, worker and error, and metrics over time."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
+from itertools import islice
 from typing import Any, Final, Literal
 
 from leasehold.cli.output import Column, Document, cell, emit
 from leasehold.cli.session import Session
 from leasehold.cli.times import MINUTES, time_text
+from leasehold.core.model.job import Job
+from leasehold.core.model.search import JobFilter
 from leasehold.core.model.span import BANDS
+from leasehold.core.model.status import Status
 from leasehold.documents.metrics import timeline_documents
 from leasehold.documents.records import document_of
 from leasehold.documents.spans import took
 
+JOBS_LOOKED_AT: Final = 10_000
 ALL: Final = "(all)"
 """How a table calls the whole store; programs get null."""
 
@@ -38,6 +44,16 @@ ATTEMPT_COLUMNS: Final = (
     _QUEUE,
     _count("attempt", "ATTEMPT"),
     _count("retried", "FAILED AND RETRIED"),
+)
+TASK_COLUMNS: Final = (
+    Column("task", "TASK", fit="cut", least=16),
+    _count("completed", "COMPLETED"),
+    _count("dead", "DEAD"),
+    _count("failures", "FAILURES"),
+    Column("wait_p95_seconds", "WAIT P95", took, right=True, spare=2),
+    Column("run_p50_seconds", "RUN P50", took, right=True, spare=1),
+    Column("run_p95_seconds", "RUN P95", took, right=True),
+    Column("run_max_seconds", "RUN MAX", took, right=True, spare=3),
 )
 WORKER_COLUMNS: Final = (
     Column("worker", "WORKER", fit="cut"),
@@ -94,6 +110,51 @@ def print_attempts(session: Session, queues: Sequence[str], window_seconds: floa
         ).retries.items()
     ]
     _emit(session, documents, ATTEMPT_COLUMNS, nothing="nothing was retried in that time")
+
+
+def print_tasks(session: Session, queues: Sequence[str], window_seconds: float) -> None:
+    """What became of the jobs of each task that ended within a window, the busiest first."""
+    found = session.queue.search(
+        JobFilter(
+            queues=tuple(queues) or None,
+            statuses=(Status.COMPLETED, Status.DEAD),
+            finished_from=session.queue.now() - timedelta(seconds=window_seconds),
+        ),
+        without=("payload", "result", "metadata"),
+    )
+    jobs = list(islice(found, JOBS_LOOKED_AT))
+    if len(jobs) == JOBS_LOOKED_AT:
+        session.tell(f"note: of the {JOBS_LOOKED_AT:,} jobs that were submitted last")
+    by_task: dict[str, list[Job]] = {}
+    for job in jobs:
+        by_task.setdefault(job.task, []).append(job)
+    documents = [_task_document(task, by_task[task]) for task in by_task]
+    documents.sort(key=lambda each: -(each["completed"] + each["dead"]))
+    emit(session, documents, TASK_COLUMNS, nothing="no job ended in that time")
+
+
+def _task_document(task: str, jobs: Sequence[Job]) -> dict[str, Any]:
+    ran = sorted(job.run_seconds(job.updated_at) or 0.0 for job in jobs)
+    waited = sorted(job.wait_seconds(job.updated_at) for job in jobs)
+    return {
+        "task": task,
+        "completed": sum(job.status is Status.COMPLETED for job in jobs),
+        "dead": sum(job.status is Status.DEAD for job in jobs),
+        "failures": sum(job.failure_count for job in jobs),
+        "wait_p95_seconds": _percentile(waited, 0.95),
+        "run_p50_seconds": _percentile(ran, 0.50),
+        "run_p95_seconds": _percentile(ran, 0.95),
+        "run_max_seconds": ran[-1],
+    }
+
+
+def _percentile(ordered: Sequence[float], share: float) -> float:
+    """What this share of the values does not exceed.
+
+    >>> _percentile([1, 2, 3, 4], 0.5), _percentile([7], 0.95)
+    (2, 7)
+    """
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
 
 def print_workers(session: Session, last: int) -> None:

@@ -15,10 +15,19 @@ from leasehold.core.model.status import Status
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_OPTIONS = (
+_QUEUE = click.option(
+    "--queue", "-q", "queues", type=NAMES, shell_complete=queue_names, help="In these queues."
+)
+_ENDED = (
     click.option(
-        "--queue", "-q", "queues", type=NAMES, shell_complete=queue_names, help="In these queues."
+        "--since",
+        "finished_from",
+        type=MOMENT,
+        help="Ended (completed, cancelled, dead) since then.",
     ),
+    click.option("--until", "finished_before", type=MOMENT, help="Ended before this time."),
+)
+_OPTIONS = (
     click.option("--task", "-t", "tasks", type=NAMES, help="Of these tasks."),
     click.option("--priority-min", type=PRIORITY, help="With at least this priority."),
     click.option("--priority-max", type=PRIORITY, help="With at most this priority."),
@@ -61,7 +70,10 @@ def filter_options(
             return function(*args, where=_filter(given), **given)
 
         decorated: Any = with_filter
-        named = _OPTIONS if queue else _OPTIONS[1:]
+        named: tuple[Callable[[Any], Any], ...] = (_QUEUE,) if queue else ()
+        if any(each.is_terminal for each in statuses):
+            named += _ENDED
+        named += _OPTIONS
         for option in reversed((_status_option(statuses), *named) if status else named):
             decorated = option(decorated)
         return cast("F", decorated)

@@ -41,17 +41,17 @@ def columns(now: datetime, *, archived: bool = False, only_running: bool = False
 
     shown = [
         Column("id", "ID", fit="id"),
-        Column("queue", "QUEUE", fit="cut", spare=1),
+        Column("queue", "QUEUE", fit="cut", spare=2),
         Column("what", "TASK", fit="cut", least=22),
         Column("status", "STATUS", fit="keep"),
         Column("priority", "PRI", right=True, spare=5),
         Column("attempts", "TRIES", right=True, spare=4),
-        Column("created_at", "AGE", age, right=True, spare=2),
+        Column("created_at", "AGE", age, right=True, spare=3),
         Column("completed_at", "ENDED", age, right=True, spare=2),
         Column("run_seconds", "RAN", age_of, right=True, spare=1),
         Column("worker", "WORKER", fit="cut", least=12),
         Column("lease_expires_at", "LEASE UNTIL", fit="keep", spare=3),
-        Column("error", "ERROR", error_line, fit="cut", spare=3, least=16),
+        Column("error", "ERROR", error_line, fit="cut", spare=1, least=16),
     ]
     hidden = {"priority", "created_at"} if archived else {"completed_at", "run_seconds"}
     if only_running:
@@ -95,6 +95,7 @@ def list_jobs(
 
     \b
     Examples: queuectl list --status dead,failed --queue mail
+              queuectl list --status dead --since -1d
               queuectl list --limit-key acme --count
               queuectl list --meta tenant=acme --created-from -2h --limit 0 -o jsonl
               queuectl list --archived --task reports:nightly --slowest -n 10
@@ -107,6 +108,8 @@ def list_jobs(
     if count:
         _print_count(session, where, archived=archived)
         return
+    if archived and (where.finished_from or where.finished_before):
+        raise click.UsageError("with --archived it is --ended-from and --ended-until, by days")
     only_running = where.statuses == (Status.RUNNING,) and not archived
     shown = columns(session.queue.now(), archived=archived, only_running=only_running)
     documents = (

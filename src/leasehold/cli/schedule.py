@@ -22,12 +22,12 @@ from leasehold.documents.schedules import schedule_document
 F = TypeVar("F", bound=Callable[..., Any])
 
 COLUMNS = (
-    Column("name", "NAME", fit="cut"),
+    Column("name", "NAME", fit="cut", least=14),
     Column("standing", "STATE", fit="keep"),
     Column("timing", "TIMING", fit="cut", least=12),
-    Column("task", "TASK", fit="cut"),
+    Column("task", "TASK", fit="cut", least=14),
     Column("queue", "QUEUE", fit="cut", spare=4),
-    Column("next_runs", "NEXT RUNS", lambda runs: ", ".join(map(cell, runs)) or "-"),
+    Column("next_at", "NEXT RUN", fit="keep"),
     Column("last_at", "LAST", fit="keep", spare=3),
     Column("fired", "FIRED", right=True, spare=2),
     Column("error", "ERROR", fit="cut", spare=1),
@@ -43,7 +43,7 @@ def schedule() -> None:
 
 @command("list", of=schedule)
 def list_schedules(session: Session) -> None:
-    """List schedules, with their next runs.
+    """List schedules, with their next run; `schedule show` has more of them.
 
     One is overdue if its tick is past and no worker has fired it yet. It is orphaned if it was
     declared in code that declares it no more: see `schedule prune`.

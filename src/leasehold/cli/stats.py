@@ -13,6 +13,7 @@ from leasehold.cli.breakdowns import (
     print_attempts,
     print_errors,
     print_priorities,
+    print_tasks,
     print_timeline,
     print_workers,
 )
@@ -28,7 +29,7 @@ from leasehold.documents.metrics import metrics_document, point_document
 from leasehold.documents.queues import totals_document
 from leasehold.documents.spans import age_of, took
 
-By = Literal["minute", "day", "priority", "attempt", "worker", "error"]
+By = Literal["minute", "day", "priority", "attempt", "task", "worker", "error"]
 WINDOW: Final = 3600.0
 LAST: Final[dict[str | None, int]] = {"minute": 60, "day": 30, "worker": 20, "error": 20}
 KEPT: Final[dict[str | None, int]] = {
@@ -123,14 +124,16 @@ def stats(
     programs and which remembers deleted queues, too; --by then has the rows of the whole store.
 
     --by priority tells how long jobs of each band waited, --by attempt which attempts failed and
-    were retried, both over --window; --by worker and --by error what each worker ever did, and
-    which errors come how often and since when. Errors that differ only in numbers, ids and
+    were retried, --by task how long the jobs of each task ran and how often they failed (of at most
+    10,000 jobs that ended), all over --window. --by worker tells what each worker ever did, --by
+    error which errors come how often and since when. Errors that differ only in numbers, ids and
     addresses are one. --metric has any figure that -o json shows, for each minute (48 hours) or day
     (400 days); `-` is what is not known.
 
     \b
     Examples: queuectl stats --window 15m
               queuectl stats mail --by minute --last 30
+              queuectl stats --by task --window 1d
               queuectl stats --by error
               queuectl stats mail --metric failed,wait_p95_seconds --since -6h
               queuectl stats --totals -o json | jq '.[-1].total_completed'
@@ -151,6 +154,8 @@ def stats(
         print_priorities(session, named, seconds)
     elif by == "attempt":
         print_attempts(session, named, seconds)
+    elif by == "task":
+        print_tasks(session, named, seconds)
     elif by == "worker":
         if named:
             raise click.UsageError("--by worker is about all queues: name none")
@@ -176,7 +181,7 @@ def _check(
     totals: bool,
 ) -> None:
     """Refuse what does not go together."""
-    lately = by in (None, "priority", "attempt")
+    lately = by in (None, "priority", "attempt", "task")
     if (window is not None and not lately) or (totals and (by or window is not None)):
         raise click.UsageError("give one of --window, --by and --totals")
     if metrics and (totals or window is not None or last or by not in (None, "minute", "day")):

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 ROLE_NAMES: Final = ("producer", "consumer", "operator", "observer", "admin")
 
 COLUMNS: Final = (
-    Column("name", "NAME", fit="keep"),
-    Column("roles", "ROLES"),
-    Column("queues", "QUEUES"),
-    Column("commands", "COMMANDS"),
-    Column("created_by", "CREATED BY", fit="cut"),
-    Column("created_at", "CREATED AT"),
-    Column("expires_at", "EXPIRES AT"),
+    Column("name", "NAME", fit="cut", least=12),
+    Column("roles", "ROLES", ", ".join, fit="cut", least=18),
+    Column("queues", "QUEUES", ", ".join, fit="cut"),
+    Column("commands", "COMMANDS", fit="keep", spare=1),
+    Column("created_by", "CREATED BY", fit="cut", spare=3),
+    Column("created_at", "CREATED AT", fit="keep", spare=2),
+    Column("expires_at", "EXPIRES AT", fit="keep"),
 )
 
 

@@ -28,6 +28,8 @@ class FilterFields(TypedDict, total=False):
     priority_max: int
     created_from: datetime
     created_before: datetime
+    finished_from: datetime
+    finished_before: datetime
     metadata: Mapping[str, MetadataValue]
     idempotency_key: str
     parent_id: JobRef

@@ -33,6 +33,10 @@ class JobHandle(Generic[R]):
     def __repr__(self) -> str:
         return f"JobHandle({self._id!r})"
 
+    def __dir__(self) -> list[str]:
+        """What may be used of it, for those who ask at a prompt."""
+        return [name for name in super().__dir__() if not name.startswith("_")]
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, JobHandle) and other._id == self._id
 

@@ -24,6 +24,7 @@ from leasehold.core.model.outcome import Complete, Fail, JobError
 from leasehold.core.model.retention import DAILY
 from leasehold.core.model.schedule import ScheduleDraft, not_found
 from leasehold.core.model.tokens import LOOKING, Role
+from leasehold.core.rules.operations import OperationDraft, Undo
 from leasehold.errors import InvalidJobError, InvalidRequestError, LeaseholdError
 from leasehold.service.caller import Caller
 from leasehold.service.json_in import check_json
@@ -66,9 +67,7 @@ _HARMLESS: Final = frozenset(
 )
 """About no queue in particular, and nothing that a token for some queues may not know or do."""
 
-_WHOLE_STORE: Final = frozenset(
-    ["graph", "set_setting", "unset_setting", "begin_operation", "pin", "unpin"]
-)
+_WHOLE_STORE: Final = frozenset(["graph", "set_setting", "unset_setting", "pin", "unpin"])
 """Never for a token with a scope, although an argument could be taken for one of `_SCOPED`."""
 
 _HIDDEN: Final = "\x01"
@@ -207,6 +206,9 @@ def _narrow(store: Store, caller: Caller, verb: str, arguments: Arguments) -> No
         arguments["job_id"] = caller.request_id(arguments["job_id"])
     if arguments.get("worker") is not None:
         arguments["worker"] = caller.worker_name(arguments["worker"])
+    if verb == "begin_operation":
+        _check_new_operation(store, caller, arguments)
+        return
     is_scoped = False
     for name, check in _SCOPED.items():
         if arguments.get(name) is not None:
@@ -263,6 +265,36 @@ def _check_entry(_: Store, caller: Caller, arguments: Arguments, name: str) -> N
     arguments[name] = msgspec.structs.replace(arguments[name], id=worker)
 
 
+def _check_new_operation(store: Store, caller: Caller, arguments: Arguments) -> None:
+    """An operation is about the queues of its filter; an undo about those of what it undoes."""
+    draft: OperationDraft = arguments["draft"]
+    # An id of the caller's own: what began under the id of another's would be told.
+    draft = msgspec.structs.replace(draft, id=caller.request_id(draft.id))
+    if draft.plan is not None:
+        where = caller.within(draft.plan.where)
+        draft = msgspec.structs.replace(
+            draft, plan=msgspec.structs.replace(draft.plan, where=where)
+        )
+    if draft.undoes is not None:
+        draft = msgspec.structs.replace(draft, undoes=_own_operation(store, caller, draft.undoes))
+    arguments["draft"] = draft
+
+
+def _check_operation(store: Store, caller: Caller, arguments: Arguments, name: str) -> None:
+    arguments[name] = _own_operation(store, caller, arguments[name])
+
+
+def _own_operation(store: Store, caller: Caller, operation_id: str) -> str:
+    """The id, or one that no operation has in place of one about other queues."""
+    assert caller.queues is not None
+    found = asked = store.operation(operation_id)
+    if found is not None and isinstance(found.order, Undo):
+        found = store.operation(found.order.operation)
+    queues = None if found is None else found.where.queues
+    mine = queues is not None and caller.queues.issuperset(queues)
+    return operation_id if asked is None or mine else hidden(operation_id)
+
+
 def _check_schedule(store: Store, caller: Caller, arguments: Arguments, name: str) -> None:
     assert caller.queues is not None
     known = store.get_schedule(arguments[name])
@@ -290,6 +322,7 @@ _SCOPED: Final[dict[str, Callable[[Store, Caller, Arguments, str], None]]] = {
     "name": _check_schedule,
     "settlements": _check_held,
     "renewals": _check_held,
+    "operation_id": _check_operation,
 }
 """By the names of arguments, which mean the same in every verb but those of `_WHOLE_STORE`."""
 

@@ -102,7 +102,7 @@ class StoreCalls:
         for refusal in filter(None, refusals):
             raise refusal
         answer = getattr(store, verb)(**arguments)
-        if self._blobs is not None and verb in ("discard", "order"):
+        if self._blobs is not None and verb in ("discard", "order", "advance_operation"):
             self._blobs.forget_jobs(answer if verb == "discard" else answer.blobs_left)
         return answer
 

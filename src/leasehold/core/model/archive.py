@@ -23,6 +23,7 @@ SUMMARY_BYTES: Final = 4 * RESULT_SUMMARY_CHARS
 
 _NOT_KEPT: Final = (
     "priority_min", "priority_max", "idempotency_key", "limit_key", "text", "has_parent",
+    "finished_from", "finished_before",
 )  # fmt: skip
 
 

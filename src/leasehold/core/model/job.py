@@ -24,6 +24,7 @@ from leasehold.core.model.status import Event, Status
 from leasehold.errors import (
     IdempotencyConflictError,
     InvalidJobError,
+    PayloadError,
     PayloadTooLargeError,
 )
 
@@ -275,6 +276,24 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
             f"Job({self.id!r}, task={self.task!r}, queue={self.queue!r}, "
             f"status={self.status.value!r}, attempts={self.attempts}{error})"
         )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Every field as plain JSON data, for a web handler's answer: times as text in ISO 8601.
+
+        Payload and result are data too; None if only the job's own queue can read them, because
+        they are kept in a blob store or pickled.
+        """
+        stored = ("payload_data", "codec", "result_data", "result_codec")
+        fields = {
+            name: getattr(self, name) for name in self.__struct_fields__ if name not in stored
+        }
+        for name in ("payload", "result"):
+            try:
+                fields[name] = getattr(self, name)
+            except PayloadError:
+                fields[name] = None
+        plain: dict[str, Any] = msgspec.to_builtins(fields)
+        return plain
 
     @property
     def payload(self) -> Any:

@@ -28,6 +28,10 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Inclusive."""
     created_before: datetime | None = None
     """Exclusive."""
+    finished_from: datetime | None = None
+    """Completed, cancelled or dead at this time or later."""
+    finished_before: datetime | None = None
+    """Exclusive. Jobs that have not ended fit neither."""
     metadata: dict[str, MetadataValue] | None = None
     """Every key given must be there with an equal value."""
     idempotency_key: str | None = None
@@ -39,6 +43,12 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Part of the latest error's type or message, in any case."""
     text: str | None = None
     """Part of the payload (as JSON text) or of the latest error, in any case."""
+
+    def _fits_end(self, at: datetime | None) -> bool:
+        first, last = self.finished_from, self.finished_before
+        if at is None:
+            return first is None and last is None
+        return (first is None or at >= first) and (last is None or at < last)
 
     def matches(self, job: Job) -> bool:
         """Whether a job fits. SQL stores say the same in SQL; a test compares the two."""
@@ -53,6 +63,7 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
             and (self.priority_max is None or job.priority <= self.priority_max)
             and (self.created_from is None or job.created_at >= self.created_from)
             and (self.created_before is None or job.created_at < self.created_before)
+            and self._fits_end(job.completed_at)
             and all(
                 key in metadata and metadata[key] == value
                 for key, value in (self.metadata or {}).items()

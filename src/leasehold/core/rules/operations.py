@@ -8,7 +8,7 @@ anybody can go on with.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final, TypeVar
@@ -19,7 +19,7 @@ from leasehold.core.model.job import Job
 from leasehold.core.model.limits import NAME_LENGTH_MAX
 from leasehold.core.model.refusals import check_page
 from leasehold.core.model.search import JobFilter
-from leasehold.core.model.status import Status
+from leasehold.core.model.status import Event, Status
 from leasehold.core.rules.filter_orders import (
     ABLE,
     CancelAll,
@@ -250,10 +250,13 @@ def advance(shelf: OperationShelf, desk: Desk[H], asked: Operation, found: Found
     where = narrowed(order, operation.where, 1)
     known = desk.find_all(found.job_ids)
     jobs = {job_id: known[job_id][1] for job_id in found.job_ids if job_id in known}
+    fitting = {job_id: job for job_id, job in jobs.items() if where.matches(job)}
+    came_to_fit = _came_to_fit(desk, operation, where, [known[job_id][0] for job_id in fitting])
     meant = [
-        job.id
-        for job in jobs.values()
-        if where.matches(job) and _was_meant(order, where, job, operation.planned_at)
+        job_id
+        for job_id, job in fitting.items()
+        if job_id not in came_to_fit
+        and (_is_about_all(order, where) or _is_unmoved(job, operation.planned_at))
     ]
     done = give(desk, order, meant, operation.actor, operation.id)
     if done.jobs and is_undoable(order):
@@ -301,12 +304,27 @@ def _undo_part(
     return Advance(operation=after, jobs=done.jobs)
 
 
-def _was_meant(order: Order, where: JobFilter, job: Job, planned_at: datetime) -> bool:
-    """Whether a job that fits now fitted when the plan was made, too."""
+def _is_about_all(order: Order, where: JobFilter) -> bool:
+    """Whether an order stops whatever has not ended: then a job is meant whatever it did since."""
+    return isinstance(order, CancelAll) and set(where.statuses or ()) == ABLE[CancelAll]
+
+
+def _came_to_fit(
+    desk: Desk[H], operation: Operation, where: JobFilter, jobs: Sequence[H]
+) -> Collection[str]:
+    """Those of these jobs that may not have fitted when the plan was made: only events tell."""
+    events = []
+    if not isinstance(operation.order, Undo) and _is_about_all(operation.order, where):
+        events.append(Event.REPLAYED)  # It had ended.
+    if where.priority_min is not None or where.priority_max is not None:
+        events.append(Event.REPRIORITIZED)
+    return desk.met_since(jobs, events, operation.planned_at) if events and jobs else ()
+
+
+def _is_unmoved(job: Job, planned_at: datetime) -> bool:
+    """Whether a job was in its status when the plan was made, too."""
     if job.is_terminal:
         return job.completed_at is not None and job.completed_at <= planned_at
-    if isinstance(order, CancelAll) and set(where.statuses or ()) == ABLE[CancelAll]:
-        return True  # Whatever it did since, it had not ended then either.
     if job.status is Status.RUNNING:
         return job.lease_acquired_at is not None and job.lease_acquired_at <= planned_at
     since = job.run_at if job.status is Status.PENDING else job.updated_at

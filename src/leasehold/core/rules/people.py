@@ -8,7 +8,8 @@ one audit record per call.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Final, NamedTuple, NotRequired, Protocol, TypedDict, TypeVar, Unpack
 
 from leasehold.core.model.job import Job, priority_of
@@ -50,6 +51,9 @@ class Desk(Protocol[H]):
 
         Whatever was done at this desk before is seen.
         """
+
+    def met_since(self, jobs: Sequence[H], events: Collection[Event], at: datetime) -> set[str]:
+        """The ids of those of these jobs to which one of these events happened later than that."""
 
     def tell(self, job: H, event: Event, message: str) -> None:
         """Write an event that changes no status to its history."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from datetime import datetime
 from typing import Any
 
 from leasehold.core.model.job import Job
 from leasehold.core.model.status import Event, Status
 from leasehold.core.rules import queue_orders
 from leasehold.core.rules.people import Replay
+from leasehold.env import to_micros
 from leasehold.stores.memory import dependents, inheritance
 from leasehold.stores.memory.holding import Histories
 from leasehold.stores.memory.queues import QueueBook
@@ -22,6 +24,16 @@ class Desk(Histories):
         records = self._state.records
         found = {job_id: records[job_id] for job_id in job_ids if job_id in records}
         return {job_id: (record, snapshot(record)) for job_id, record in found.items()}
+
+    def met_since(
+        self, jobs: Sequence[Record], events: Collection[Event], at: datetime
+    ) -> set[str]:
+        since = to_micros(at)
+        return {
+            job.id
+            for job in jobs
+            if any(row.event in events and row.at > since for row in job.history)
+        }
 
     def request_cancel(self, job: Record, reason: str) -> None:
         job.cancel_requested = reason

@@ -29,13 +29,13 @@ MAKE_KEY: Final = "INSERT INTO meta VALUES ('signing_key', $1) ON CONFLICT DO NO
 _token: Final = msgspec.json.Decoder(Token)
 
 
-class _KeptToken(Token, frozen=True, kw_only=True):
-    """A token's document: with what is for nobody but the store."""
+class _Sessions(msgspec.Struct):
+    """What a token's document holds besides the token, for nobody but the store."""
 
     ended_sessions: tuple[str, ...] = ()
 
 
-_kept_token: Final = msgspec.json.Decoder(_KeptToken)
+_sessions: Final = msgspec.json.Decoder(_Sessions)
 
 
 class Tokens:
@@ -65,15 +65,11 @@ class Tokens:
 
     def ended_sessions(self, name: str) -> Sequence[str]:
         """The sessions of a token that were ended; none of one that is not there."""
-        token = self._kept(name)
-        return () if token is None else token.ended_sessions
-
-    def document(self, name: str, ended_sessions: Sequence[str]) -> str:
-        """What is kept of a token, with these sessions."""
-        token = self._kept(name)
-        assert token is not None
-        changed = msgspec.structs.replace(token, ended_sessions=tuple(ended_sessions))
-        return msgspec.json.encode(changed).decode()
+        rows = self._db.execute(self.by_name, (name,)).fetchall() if is_text(name) else []
+        try:
+            return _sessions.decode(self.text("its document", rows[0][0])).ended_sessions
+        except (*UNREADABLE, IndexError):
+            return ()
 
     def unreadable(self) -> list[str]:
         """The tokens that cannot be read, as sentences."""
@@ -114,10 +110,6 @@ class Tokens:
         except UNREADABLE:
             return None
 
-    def _kept(self, name: str) -> _KeptToken | None:
-        rows = self._db.execute(self.by_name, (name,)).fetchall() if is_text(name) else []
-        return _kept_token.decode(self.text("its document", rows[0][0])) if rows else None
-
     def _token_of(self, document: Any) -> Token:
         return _token.decode(self.text("its document", document))
 
@@ -128,7 +120,6 @@ class TokenShelf:
     def __init__(self, step: TableStep, tokens: Tokens) -> None:
         self._step = step
         self.now = step.now
-        self._tokens = tokens
         self.find = tokens.named
         self.ended_sessions = tokens.ended_sessions
         self.audit = step.audit
@@ -140,7 +131,8 @@ class TokenShelf:
         self._step.execute(REMOVE, (name,))
 
     def keep_ended_sessions(self, name: str, sessions: Sequence[str]) -> None:
-        self._step.execute(CHANGE, (self._tokens.document(name, sessions), name))
+        document = {**msgspec.to_builtins(self.find(name)), "ended_sessions": sessions}
+        self._step.execute(CHANGE, (msgspec.json.encode(document).decode(), name))
 
 
 def make_key(step: TableStep, env: Env) -> None:

@@ -167,6 +167,36 @@ class OperatingClauses(ConformanceBase):
         assert carry_out(store).changed == 1
         assert [get(store, name).priority for name in ("failed", "fails")] == [90, 50]
 
+    def test_ope_6_nor_what_was_replayed(self, store: Store, clock: ManualClock) -> None:
+        submit(store, draft("waits"), draft("ended"))
+        store.cancel(["ended"], reason="", actor="bob")
+        clock.advance(1)
+        begin(store, CancelAll())
+        clock.advance(1)
+        store.replay(["ended"], reset_attempts=False, actor="bob")
+        done = carry_out(store)
+        assert (done.planned, done.changed) == (1, 1)
+        assert get(store, "ended").status is Status.PENDING
+
+    def test_ope_6_nor_what_got_another_priority(self, store: Store, clock: ManualClock) -> None:
+        submit(store, draft("low", priority=5), draft("bystander", priority=50))
+        clock.advance(1)
+        begin(store, PurgeAll(), JobFilter(priority_max=10))
+        clock.advance(1)
+        store.reprioritize("bystander", 5, actor="bob")
+        done = carry_out(store)
+        assert (done.planned, done.changed) == (1, 1)
+        assert [job.id for job in store.search(ALL).jobs] == ["bystander"]
+
+    def test_ope_6_nor_what_was_unblocked(self, store: Store, clock: ManualClock) -> None:
+        submit(store, draft("needed"), draft("blocked", depends_on=("needed",)))
+        clock.advance(1)
+        begin(store, ReprioritizeAll(90), JobFilter(statuses=(Status.PENDING,)))
+        clock.advance(1)
+        settle(store, lease_one(store), Complete())
+        assert carry_out(store).changed == 0
+        assert get(store, "blocked").priority == 50
+
     def test_ope_6_cancels_what_was_leased_since(self, store: Store, clock: ManualClock) -> None:
         submit(store, draft("a"), draft("b"))
         begin(store, CancelAll("enough"))

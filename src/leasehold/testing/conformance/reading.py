@@ -20,6 +20,7 @@ from leasehold.testing.conformance.base import (
     draft,
     get,
     kill,
+    lease_all,
     lease_one,
     settle,
     submit,
@@ -151,6 +152,18 @@ class ReadingClauses(ConformanceBase):
         second, third = start + timedelta(seconds=10), start + timedelta(seconds=20)
         found = store.search(JobFilter(created_from=second, created_before=third)).jobs
         assert [job.id for job in found] == ["two"]
+
+    def test_search_by_the_time_of_the_end(self, store: Store, clock: ManualClock) -> None:
+        start = store.now()
+        for name in ("one", "two", "three", "waits"):
+            submit(store, draft(name))
+        for lease in lease_all(store, limit=3):
+            settle(store, lease, Complete())
+            clock.advance(10)
+        second, third = start + timedelta(seconds=10), start + timedelta(seconds=20)
+        found = store.search(JobFilter(finished_from=second, finished_before=third)).jobs
+        assert [job.id for job in found] == ["two"]
+        assert store.count(JobFilter(finished_before=third)).jobs == 2
 
     def test_search_page_by_page(self, store: Store) -> None:
         store.submit([draft(f"job-{number}", priority=number) for number in range(7)])

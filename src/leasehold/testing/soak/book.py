@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from leasehold.core.model.job import Job
 from leasehold.core.model.joblog import LogLine
 from leasehold.core.model.lease import Lease, Settled, Settlement
 from leasehold.core.model.status import Event
 from leasehold.core.model.tokens import Token
+from leasehold.core.rules.operations import Operation, Plan
 from leasehold.core.rules.replies import REPLIES_KEPT_SECONDS
 from leasehold.testing.soak.calls import REPEAT, Call
 
@@ -62,6 +64,27 @@ class Answered:
     at: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class KnownPlan:
+    """A plan, and the jobs that it has counted, as they were."""
+
+    plan: Plan
+    jobs: dict[str, Job]
+
+
+@dataclass(slots=True)
+class KnownOperation:
+    """An operation, and what it was done to."""
+
+    last: Operation
+    """As it was told last."""
+    planned: dict[str, Job]
+    undoes: str | None
+    undone_by: str | None = None
+    changed: dict[str, tuple[Job, Job | None]] = field(default_factory=dict)
+    """By id, the jobs that it was done to: before, and as it left them."""
+
+
 @dataclass(slots=True)
 class Untold:
     """What the change feed has yet to tell."""
@@ -96,6 +119,9 @@ class Book:
     # What judges remember.
     tokens: dict[str, tuple[str, Token]] = field(default_factory=dict)
     """By name, the digests and tokens that were made and not revoked."""
+    plans: list[KnownPlan] = field(default_factory=list)
+    operations: dict[str, KnownOperation] = field(default_factory=dict)
+    """By id, the first first."""
     untold: Untold | None = None
     """None before anybody follows the change feed."""
     granted: dict[str, int] = field(default_factory=dict)
@@ -128,6 +154,10 @@ class Book:
     def new_request_id(self) -> str:
         self.last_number += 1
         return f"request-{self.last_number}"
+
+    def new_operation_id(self) -> str:
+        self.last_number += 1
+        return f"operation-{self.last_number}"
 
     def new_digest(self) -> str:
         self.last_number += 1

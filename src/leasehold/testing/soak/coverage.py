@@ -24,6 +24,7 @@ ERRORS: Final = (
     "LeaseConflictError",
     "LeaseExpiredError",
     "LeaseLostError",
+    "OperationNotFoundError",
     "PayloadError",
     "PayloadTooLargeError",
     "QueueClosedError",

@@ -6,7 +6,7 @@ when most of the others are turned off.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from random import Random
 
@@ -23,6 +23,7 @@ class Feature(StrEnum):
     IDEMPOTENCY = "idempotency"
     KEYS = "keys"
     LIMITS = "limits"
+    OPERATIONS = "operations"
     PEOPLE = "people"
     QUEUES = "queues"
     READS = "reads"
@@ -82,7 +83,7 @@ class Swarm:
         """The swarm of a seed."""
         share = random.choice((0.25, 0.5, 0.8))
         faults = random.choice((0.0, 0.4, 0.8))
-        return cls(
+        swarm = cls(
             features=_features(random, share),
             chances={
                 fault: random.choice((0.02, 0.05, 0.15))
@@ -96,10 +97,15 @@ class Swarm:
             prompt=random.random() < 0.7,
             weights={verb: random.choice((0.5, 1.0, 1.0, 3.0)) for verb in verbs},
         )
+        # Drawn last: what else a seed draws stays as it was.
+        if random.random() < share:
+            return replace(swarm, features=swarm.features | {Feature.OPERATIONS})
+        return swarm
 
 
 def _features(random: Random, share: float) -> frozenset[Feature]:
-    drawn = {feature for feature in Feature if random.random() < share}
+    others = [feature for feature in Feature if feature is not Feature.OPERATIONS]
+    drawn = {feature for feature in others if random.random() < share}
     if random.random() < 0.8:
         drawn.discard(Feature.REPAIRS)
     if Feature.REPAIRS in drawn:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from datetime import datetime
 from typing import Any, Final
 
+from leasehold.core.model.codes import EVENT_CODE
 from leasehold.core.model.job import Job
 from leasehold.core.model.status import Event, Status
 from leasehold.core.rules import queue_orders
 from leasehold.core.rules.people import Replay
+from leasehold.env import to_micros
 from leasehold.stores.postgres.keeping.erase import erase
 from leasehold.stores.postgres.leasing import ready, state
 from leasehold.stores.postgres.leasing.ends import entry
@@ -24,6 +27,9 @@ from leasehold.stores.tables.linking import replay_order, waits_again_for
 
 REQUEST_CANCEL: Final = "UPDATE running SET cancel_reason = $1 WHERE seq = $2"
 ALLOW_AGAIN: Final = "UPDATE job SET allowance = $1, start_by = NULL WHERE seq = $2"
+MET_SINCE: Final = """
+    SELECT DISTINCT seq FROM event WHERE seq = ANY($1) AND event = ANY($2) AND at > $3
+"""
 ALLOW: Final = "UPDATE job SET allowance = $1 WHERE seq = $2"
 SET_PRIORITY: Final = "UPDATE job SET priority = $1 WHERE seq = $2"
 
@@ -44,6 +50,14 @@ class Desk(Histories):
     def _end_all(self) -> None:
         state.end_all_waiting(self._step, self._ending)
         self._ending = []
+
+    def met_since(
+        self, jobs: Sequence[JobState], events: Collection[Event], at: datetime
+    ) -> set[str]:
+        ids = {job.seq: job.id for job in jobs}
+        codes = [EVENT_CODE[event] for event in events]
+        rows = self._step.execute(MET_SINCE, (list(ids), codes, to_micros(at))).fetchall()
+        return {ids[row[0]] for row in rows}
 
     def request_cancel(self, job: JobState, reason: str) -> None:
         self._step.execute(REQUEST_CANCEL, (reason, job.seq))

@@ -45,6 +45,8 @@ def _of_the_job(where: JobFilter) -> list[Clause]:
         ("job.priority <= {}", where.priority_max),
         ("job.created_at >= {}", where.created_from and to_micros(where.created_from)),
         ("job.created_at < {}", where.created_before and to_micros(where.created_before)),
+        ("finished.finished_at >= {}", where.finished_from and to_micros(where.finished_from)),
+        ("finished.finished_at < {}", where.finished_before and to_micros(where.finished_before)),
         ("job.idempotency_key = {}", where.idempotency_key),
         ("job.parent_id = {}", where.parent_id),
         ("job.limit_key = {}", where.limit_key),

@@ -6,12 +6,15 @@ While it cannot be reached, the primary answers in its place.
 from __future__ import annotations
 
 import logging
+import os
+import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 import psycopg
+from psycopg.conninfo import conninfo_to_dict
 from psycopg_pool import PoolTimeout
 
 from leasehold.env import Env
@@ -20,6 +23,7 @@ from leasehold.stores.postgres.server.address import Address
 from leasehold.stores.postgres.server.connection import (
     Connection,
     Pool,
+    RawConnection,
     open_connection,
     open_pool,
 )
@@ -37,7 +41,7 @@ class Replica:
     """Connections to a replica, opened when first needed."""
 
     def __init__(self, address: Address, store_id: str, env: Env) -> None:
-        self.address = address._replace(pool_timeout_seconds=PATIENCE_SECONDS)
+        self.address = _impatient(address)
         self._store_id = store_id
         self._env = env
         self._mutex = threading.Lock()
@@ -47,9 +51,14 @@ class Replica:
     @contextmanager
     def connection(self) -> Iterator[Connection | None]:
         """One of them; None while the replica cannot be reached."""
+        pool = raw = None
         try:
             pool = self._open_pool()
-            raw = None if pool is None else pool.getconn()
+            if pool is not None:
+                raw = pool.getconn()
+                # A server that has gone silent since would keep whoever asks it waiting for long.
+                with given_up_after(PATIENCE_SECONDS, raw):
+                    raw.execute(b"SELECT 1")
         except (psycopg.OperationalError, PoolTimeout) as error:
             logger.warning(
                 "the replica %s cannot be reached, and the primary is asked in its place: %s",
@@ -57,12 +66,15 @@ class Replica:
                 error,
             )
             self._again_at = self._env.now_micros() + round(AGAIN_SECONDS * 1e6)
+            if pool is not None and raw is not None:
+                pool.putconn(raw)
             pool = raw = None
         if pool is None or raw is None:
             yield None
             return
         try:
-            yield Connection(raw)
+            with given_up_after(self.address.statement_timeout_seconds + PATIENCE_SECONDS, raw):
+                yield Connection(raw)
         finally:
             pool.putconn(raw)
 
@@ -73,16 +85,49 @@ class Replica:
             if self._pool is None:
                 # By itself first: a pool would go on trying for long where nobody listens.
                 with open_connection(self.address, application_name="leasehold replica") as raw:
-                    row: Any = raw.execute(STORE_ID).fetchone()
-                if row[0] != self._store_id:
-                    raise UnsupportedError(
-                        f"replica=...: {self.address.shown} is no replica of this store"
-                    )
+                    self._check(raw)
                 self._pool = open_pool(self.address)
             return self._pool
+
+    def _check(self, raw: RawConnection) -> None:
+        try:
+            row: Any = raw.execute(STORE_ID).fetchone()
+        except psycopg.errors.UndefinedTable:
+            row = (None,)
+        if row[0] != self._store_id:
+            raise UnsupportedError(f"replica=...: {self.address.shown} is no replica of this store")
 
     def close(self) -> None:
         with self._mutex:
             pool, self._pool = self._pool, None
         if pool is not None:
             pool.close()
+
+
+def _impatient(address: Address) -> Address:
+    """The same server, which is not waited for when there is another one to ask."""
+    conninfo = address.conninfo
+    if "connect_timeout" not in conninfo_to_dict(conninfo):
+        joint = "&" if "?" in conninfo else "?"
+        conninfo += f"{joint}connect_timeout={PATIENCE_SECONDS:.0f}"
+    return address._replace(conninfo=conninfo, pool_timeout_seconds=PATIENCE_SECONDS)
+
+
+@contextmanager
+def given_up_after(seconds: float, raw: RawConnection) -> Iterator[None]:
+    """Cut a connection off that takes longer: whoever waits for its answer is told that it is lost.
+
+    No timeout of the server's counts where the server itself is stopped.
+    """
+
+    def cut_off() -> None:
+        with suppress(OSError), socket.socket(fileno=os.dup(raw.fileno())) as line:
+            line.shutdown(socket.SHUT_RDWR)
+
+    timer = threading.Timer(seconds, cut_off)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from datetime import datetime
 from typing import Any, Final
 
+from leasehold.core.model.codes import EVENT_CODE
 from leasehold.core.model.job import Job
 from leasehold.core.model.status import Event, Status
 from leasehold.core.model.unreadable import cannot_be_read
 from leasehold.core.rules import queue_orders
 from leasehold.core.rules.people import Replay
+from leasehold.env import to_micros
 from leasehold.stores.sqlite.keeping.removing import erase
 from leasehold.stores.sqlite.leasing import ready, state
 from leasehold.stores.sqlite.leasing.ends import entry
@@ -25,6 +28,7 @@ from leasehold.stores.tables.linking import replay_order, waits_again_for
 
 REQUEST_CANCEL: Final = "UPDATE running SET cancel_reason = ? WHERE seq = ?"
 ALLOW_AGAIN: Final = "UPDATE job SET allowance = ?, start_by = NULL WHERE seq = ?"
+MET_SINCE: Final = "SELECT 1 FROM event WHERE seq = ? AND event = ? AND at > ?"
 ALLOW: Final = "UPDATE job SET allowance = ? WHERE seq = ?"
 SET_PRIORITY: Final = "UPDATE job SET priority = ? WHERE seq = ?"
 
@@ -40,6 +44,17 @@ class Desk(Histories):
             if standing is not None and job is not None:
                 found[job_id] = standing, job
         return found
+
+    def met_since(
+        self, jobs: Sequence[JobState], events: Collection[Event], at: datetime
+    ) -> set[str]:
+        since = to_micros(at)
+        return {
+            job.id
+            for job in jobs
+            for event in events
+            if self._step.execute(MET_SINCE, (job.seq, EVENT_CODE[event], since)).fetchone()
+        }
 
     def request_cancel(self, job: JobState, reason: str) -> None:
         self._step.execute(REQUEST_CANCEL, (reason, job.seq))

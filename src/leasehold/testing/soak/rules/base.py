@@ -10,6 +10,8 @@ from typing import Any, Final
 from leasehold.core.contract.store import Store
 from leasehold.core.model.job import HistoryEvent, Job
 from leasehold.core.model.status import Event
+from leasehold.core.rules.filter_orders import PurgeAll
+from leasehold.core.rules.operations import Advance
 from leasehold.testing.soak.book import Book
 from leasehold.testing.soak.calls import Call
 from leasehold.testing.soak.observing import Snapshot
@@ -48,6 +50,13 @@ class Step:
     def refused(self) -> bool:
         """Whether the call raised."""
         return isinstance(self.answer, Exception)
+
+    @property
+    def is_purge(self) -> bool:
+        """Whether the call deletes jobs that wait: what depends on them is told."""
+        return self.method == "purge_queue" or (
+            isinstance(self.answer, Advance) and isinstance(self.answer.operation.order, PurgeAll)
+        )
 
     @property
     def new(self) -> list[Job]:

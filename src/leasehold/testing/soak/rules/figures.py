@@ -37,7 +37,7 @@ def what_happens_is_counted_once(step: Step) -> int:
         "recovered": happened[Event.RECOVERED],
         "cleaned": len(step.gone),
     }
-    if step.method == "purge_queue":
+    if step.is_purge:
         expected["cancelled"] += len(step.gone)
     before, after = step.before.stats, step.after.stats
     for name, count in expected.items():

@@ -110,7 +110,7 @@ def a_history_replays_to_its_job(step: Step) -> int:
 
 @rule("GONE")
 def jobs_leave_only_when_they_are_sent_away(step: Step) -> int:
-    if step.method in ("discard", "order", "purge_queue", "prune", CLEAN_UP):
+    if step.method in ("discard", "order", "advance_operation", "purge_queue", "prune", CLEAN_UP):
         return len(step.gone)
     for job in step.gone:
         assert step.may_forget(job), f"{job.id} is gone: it was {job.status}, or its queue keeps it"

@@ -8,6 +8,7 @@ from leasehold.core.model.job import HistoryEvent, Job
 from leasehold.core.model.outcome import Cancel, Fail
 from leasehold.core.model.status import Event, Status
 from leasehold.core.rules.filter_orders import CancelAll
+from leasehold.core.rules.operations import Advance
 from leasehold.errors import InvalidJobError, InvalidTransitionError, JobNotFoundError
 from leasehold.testing.soak.rules.base import Step, rule
 from leasehold.testing.soak.rules.leasing import is_late
@@ -142,7 +143,7 @@ def only_what_has_ended_is_discarded(step: Step) -> int:
 @rule("DEP-7")
 def what_is_needed_stays(step: Step) -> int:
     """Rules DIS-1 and RET-1 say it of their own verbs; here it is said of all but a purge."""
-    if step.method == "purge_queue":
+    if step.is_purge:
         return 0
     gone = {job.id for job in step.gone}
     for job in step.after.jobs.values():
@@ -182,6 +183,8 @@ def nothing_ends_without_a_cause(step: Step) -> int:
 
 def _is_ordered(step: Step, event: HistoryEvent) -> bool:
     """By a person, by its own time to live, or because its holder was lost."""
+    if _is_by_an_operation(step, event):
+        return True
     job = step.before.jobs.get(event.job_id) or step.after.jobs[event.job_id]
     if event.event is Event.DEAD:
         lost = (
@@ -196,6 +199,13 @@ def _is_ordered(step: Step, event: HistoryEvent) -> bool:
         or (is_late(job, step) and event.before is not Status.RUNNING)
         # Before the clock is set back, what was late by it is swept.
         or (step.method == "repair_clock" and job.start_by is not None)
+    )
+
+
+def _is_by_an_operation(step: Step, event: HistoryEvent) -> bool:
+    """A part of an operation, or of an undo: who it was done to is told."""
+    return isinstance(step.answer, Advance) and any(
+        job.id == event.job_id for job in step.answer.jobs
     )
 
 

@@ -101,7 +101,7 @@ def a_key_stands_for_one_job(step: Step) -> int:
 @rule("DIS-3")
 def a_discarded_job_frees_its_key(step: Step) -> int:
     """Rule SUB-4 judges the next submit; a pruned job's key goes on answering for it (RET-6)."""
-    if step.method not in ("discard", "order", "purge_queue"):
+    if step.method not in ("discard", "order", "advance_operation", "purge_queue"):
         return 0
     freed = 0
     for job in step.gone:

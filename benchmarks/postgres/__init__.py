@@ -1,0 +1,1 @@
+"""Leasehold on PostgreSQL beside other queues and beside a bare loop: `make bench-postgres`."""

@@ -1,0 +1,272 @@
+"""`python -m benchmarks.postgres`: the figures of the PostgreSQL store, in parts of some minutes.
+
+Everything is measured on one server that is started for it (or the one that LEASEHOLD_TEST_POSTGRES
+names), each time in a fresh database. Ratios within one run mean something, rates do not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+import psycopg
+
+from benchmarks import tasks
+from benchmarks.postgres.crews import GRAPHILE_FOLDER, drained_per_second, has_graphile
+from leasehold import NewJob, TaskQueue
+from leasehold.core.model.retention import RetentionPolicy, Scope
+from support.servers import postgres
+
+BATCHES = ("10", "100", "500")
+"""Sizes of PgQueuer's batches, of which the best counts."""
+AT_ONCE = RetentionPolicy(completed_seconds=0, archive_seconds=None)
+
+
+class Run:
+    """One run: the server, and how much is done."""
+
+    def __init__(self, server: str, *, quick: bool) -> None:
+        self._server = server
+        self._made = 0
+        self.quick = quick
+        self.jobs = 2_000 if quick else 20_000
+        self.repeats = 1 if quick else 3
+
+    @contextmanager
+    def database(self) -> Iterator[str]:
+        """A fresh one."""
+        self._made += 1
+        name = f"bench_{os.getpid()}_{self._made}"
+        with psycopg.connect(self._server, autocommit=True) as db:
+            db.execute(f"CREATE DATABASE {name}".encode())
+        parts = urlsplit(self._server)
+        try:
+            yield urlunsplit((*parts[:2], f"/{name}", *parts[3:]))
+        finally:
+            with psycopg.connect(self._server, autocommit=True) as db:
+                db.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
+
+    def drained(self, name: str, setting: str = "", *, jobs: int = 0, crew: int = 2) -> float:
+        with self.database() as url:
+            return drained_per_second(name, url, jobs or self.jobs, setting, crew)
+
+    def medians(self, measures: dict[str, Callable[[], float]]) -> dict[str, float]:
+        """Of several, their repeats interleaved."""
+        found: dict[str, list[float]] = {name: [] for name in measures}
+        for _ in range(self.repeats):
+            for name, measure in measures.items():
+                found[name].append(measure())
+        return {name: statistics.median(values) for name, values in found.items()}
+
+
+def row(what: str, measured: str, wanted: str, met: bool | None) -> None:
+    """A line of docs/benchmarks.md."""
+    verdict = "" if met is None else ("" if met else " **missed**")
+    print(f"| {what} | {measured} | {wanted}{verdict} |", flush=True)
+
+
+def drain(run: Run) -> None:
+    """The same jobs, by two worker processes each."""
+    rates = run.medians(
+        {
+            "leasehold": lambda: run.drained("leasehold"),
+            "bare": lambda: run.drained("bare"),
+            "pgqueuer": lambda: max(run.drained("pgqueuer", each) for each in BATCHES),
+        }
+    )
+    # Of what takes minutes a tenth is enough.
+    rates["procrastinate"] = run.drained("procrastinate", jobs=run.jobs // 10)
+    if has_graphile():
+        rates["graphile"] = run.medians({"": lambda: run.drained("graphile")})[""]
+    wanted = {"bare": 0.6, "pgqueuer": 1.5, "procrastinate": 20.0, "graphile": 0.7}
+    for name, least in wanted.items():
+        if name in rates:
+            ratio = rates["leasehold"] / rates[name]
+            measured = f"{rates['leasehold']:,.0f} : {rates[name]:,.0f} = {ratio:.2f}"
+            row(
+                f"drain of {run.jobs:,}, Leasehold : {name}", measured, f"{least:g}", ratio >= least
+            )
+    if not has_graphile():
+        print(f"graphile-worker is left out: name its folder in {GRAPHILE_FOLDER}")
+
+
+def analyzed(run: Run) -> None:
+    """The same table with and without statistics."""
+
+    def with_statistics() -> float:
+        with run.database() as url:
+            drained_per_second("leasehold", url, 100)
+            with psycopg.connect(url, autocommit=True) as db:
+                db.execute(b"ANALYZE")
+            return drained_per_second("leasehold", url, run.jobs)
+
+    found = run.medians({"never": lambda: run.drained("leasehold"), "analyzed": with_statistics})
+    ratio = found["never"] / found["analyzed"]
+    row("drain, never analyzed : analyzed", f"{ratio:.2f}", "0.8", ratio >= 0.8)
+
+
+def depth(run: Run) -> None:
+    """The first jobs of a deep queue, and of a shallow one."""
+    deep = 20_000 if run.quick else 1_000_000
+
+    def beside(pending: int) -> Callable[[], float]:
+        def measure() -> float:
+            with run.database() as url, TaskQueue(url, num_workers=0) as queue:
+                for first in range(0, pending, 10_000):
+                    more = min(10_000, pending - first)
+                    queue.submit_many([NewJob("never", queue="deep", priority=1)] * more)
+                return drained_per_second("leasehold", url, run.jobs, "")
+
+        return measure
+
+    found = run.medians({"few": beside(1_000), "many": beside(deep)})
+    ratio = found["many"] / found["few"]
+    row(f"drain beside {deep:,} pending : beside 1,000", f"{ratio:.2f}", "0.8", ratio >= 0.8)
+
+
+def end_to_end(run: Run) -> None:
+    """One producer that waits for each acknowledgement, alone and with a worker process."""
+    jobs = run.jobs // 10
+
+    def measure(*, works: bool) -> float:
+        with run.database() as url, TaskQueue(url, num_workers=0) as queue:
+            queue.submit(tasks.noop)
+            with worker(url) if works else _nobody():
+                began = time.perf_counter()
+                for _ in range(jobs):
+                    queue.submit(tasks.noop)
+                while works and queue.get_queue_stats()["total_completed"] < jobs:
+                    time.sleep(0.005)
+                return jobs / (time.perf_counter() - began)
+
+    found = run.medians(
+        {"both": lambda: measure(works=True), "alone": lambda: measure(works=False)}
+    )
+    ratio = found["both"] / found["alone"]
+    measured = f"{found['both']:,.0f} : {found['alone']:,.0f} = {ratio:.2f}"
+    row("end to end, one producer : that producer alone", measured, "0.6", ratio >= 0.6)
+
+
+def pick_up(run: Run) -> None:
+    """From submit to the start of the job in an idle worker process."""
+    waits = []
+    with run.database() as url, TaskQueue(url, num_workers=0) as queue, worker(url):
+        for _ in range(20 if run.quick else 200):
+            time.sleep(random.uniform(0.01, 0.05))
+            began = time.time()
+            waits.append(queue.submit(tasks.now).result(timeout=30) - began)
+    waits.sort()
+    p50, p99 = (1000 * waits[len(waits) * n // 100] for n in (50, 99))
+    row("pick-up by an idle worker, p50 / p99", f"{p50:.1f} / {p99:.1f} ms", "5 ms", p50 < 5)
+
+
+def recovery(run: Run) -> None:
+    """From kill -9 of a worker process to the next start of its job, the worst."""
+    took = max(_recovered(run) for _ in range(run.repeats))
+    row("a killed worker's job runs again, worst", f"{took:.1f} s", "3 s", took < 3)
+
+
+def _recovered(run: Run) -> float:
+    with run.database() as url, tempfile.TemporaryDirectory() as folder:
+        starts = Path(folder) / "starts"
+        with TaskQueue(url, num_workers=0) as queue, worker(url) as first:
+            queue.submit(tasks.hold, str(starts), 60)
+            _until(lambda: starts.exists() and starts.read_text().endswith("\n"))
+            with worker(url) as second:
+                # Workers look for the dead once a second: at any point of that second.
+                time.sleep(random.uniform(0, 1))
+                began = time.time()
+                first.kill()
+                _until(lambda: len(starts.read_text().splitlines()) == 2)
+                second.kill()
+                return float(starts.read_text().splitlines()[1]) - began
+
+
+def size(run: Run) -> None:
+    """Tables and indexes under a steady load, cleaned up as it goes."""
+    rounds, jobs = (3, 2_000) if run.quick else (20, 50_000)
+    curve = []
+    with run.database() as url, TaskQueue(url, num_workers=0) as queue:
+        for _ in range(rounds):
+            drained_per_second("leasehold", url, jobs)
+            report = queue.store.prune(AT_ONCE, scope=Scope(force=True), actor="bench")
+            while report.more:
+                how = {"scope": Scope(force=True), "run": report.run, "actor": "bench"}
+                report = queue.store.prune(AT_ONCE, **how)  # type: ignore[arg-type]
+            curve.append(queue.describe()["size_bytes"] / 1024**2)
+    shown = " ".join(f"{each:.0f}" for each in curve)
+    half = curve[len(curve) // 2]
+    what = f"MiB after each {jobs:,} jobs, {rounds * jobs:,} in all"
+    row(what, shown, "flat: the last at most 1.5 of the middle one", curve[-1] <= 1.5 * half)
+
+
+def processes(run: Run) -> None:
+    """How throughput grows with worker processes, and where it ends."""
+    found = {n: run.drained("leasehold", crew=n) for n in (1, 2, 3, 4, 6)}
+    shown = ", ".join(f"{n}: {rate:,.0f}" for n, rate in found.items())
+    row(f"drain by number of worker processes ({os.cpu_count()} cores)", shown, "", None)
+
+
+@contextmanager
+def worker(url: str) -> Iterator[subprocess.Popen[str]]:
+    """A worker in another process, ready for work when this is entered."""
+    program = [sys.executable, "-m", "benchmarks.worker", url, "-"]
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(program, text=True, **pipes) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        try:
+            yield child
+        finally:
+            child.terminate()
+
+
+@contextmanager
+def _nobody() -> Iterator[None]:
+    yield
+
+
+def _until(condition: Callable[[], bool]) -> None:
+    while not condition():
+        time.sleep(0.002)
+
+
+PARTS = (drain, analyzed, depth, end_to_end, pick_up, recovery, size, processes)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.postgres", description=__doc__)
+    names = ", ".join(part.__name__ for part in PARTS)
+    parser.add_argument("--only", default="", metavar="PART", help=f"one of: {names}")
+    parser.add_argument("--quick", action="store_true", help="a tenth of the jobs, one repeat")
+    options = parser.parse_args()
+    chosen = [part for part in PARTS if options.only in ("", part.__name__)]
+    if not chosen:
+        parser.error(f"--only is one of: {names}")
+    with postgres(durable=True) as server:
+        with psycopg.connect(server) as db:
+            version = db.info.server_version // 10000
+        print(
+            f"{os.cpu_count()} cores, {platform.platform()}, Python {platform.python_version()}, "
+            f"PostgreSQL {version}, fsync on, history on\n\n"
+            "| | measured | wanted |\n| --- | --- | --- |",
+            flush=True,
+        )
+        for part in chosen:
+            part(Run(server, quick=options.quick))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,188 @@
+"""Worker processes of Leasehold and of others: filled, made ready, then let go all at once.
+
+`python -m benchmarks.postgres.crews NAME URL [SETTING]` is one worker process. It says "ready", and
+works from the next line of its input until nothing is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from benchmarks.postgres import bare
+
+GRAPHILE = Path(__file__).with_name("graphile.mjs")
+GRAPHILE_FOLDER = "LEASEHOLD_BENCH_GRAPHILE"
+"""Names the folder in which `npm install graphile-worker` was run."""
+
+
+def drained_per_second(name: str, url: str, jobs: int, setting: str = "", crew: int = 2) -> float:
+    """So many jobs, worked off by a crew of processes from a table that was never analyzed."""
+    FILL[name](url, jobs)
+    program = [sys.executable, "-m", "benchmarks.postgres.crews", name, url, setting]
+    if name == "graphile":
+        program = ["node", str(GRAPHILE), url]
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    pipes["stderr"] = subprocess.DEVNULL
+    workers: list[Any] = [subprocess.Popen(program, **pipes) for _ in range(crew)]
+    try:
+        for each in workers:
+            assert each.stdout.readline() == "ready\n", f"{name} did not start"
+        began = time.perf_counter()
+        for each in workers:
+            each.stdin.write("go\n")
+            each.stdin.flush()
+        for each in workers:
+            assert each.stdout.readline() == "done\n", f"{name} did not end well"
+        return jobs / (time.perf_counter() - began)
+    finally:
+        for each in workers:
+            each.kill()
+            each.communicate()
+
+
+def has_graphile() -> bool:
+    return GRAPHILE_FOLDER in os.environ
+
+
+# -- filling ---------------------------------------------------------------------------------------
+
+
+def _fill_procrastinate(url: str, jobs: int) -> None:
+    from procrastinate import App, SyncPsycopgConnector
+
+    app: Any = App(connector=SyncPsycopgConnector(conninfo=url))
+    app.task(name="noop")(_noop)
+    with app.open():
+        app.schema_manager.apply_schema()
+        app.tasks["noop"].batch_defer(*({} for _ in range(jobs)))
+
+
+def _fill_pgqueuer(url: str, jobs: int) -> None:
+    async def fill() -> None:
+        from pgqueuer.db import PsycopgDriver
+        from pgqueuer.queries import Queries
+
+        async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
+            queries: Any = Queries(PsycopgDriver(connection))
+            await queries.install()
+            await queries.enqueue(["noop"] * jobs, [None] * jobs, [0] * jobs)
+
+    asyncio.run(fill())
+
+
+def _fill_graphile(url: str, jobs: int) -> None:
+    subprocess.run(["node", str(GRAPHILE), url, "migrate"], check=True)
+    with psycopg.connect(url) as db:
+        db.execute(
+            b"SELECT graphile_worker.add_job('noop', '{}'::json) FROM generate_series(1, %s)",
+            (jobs,),
+        )
+
+
+def _fill_leasehold(url: str, jobs: int) -> None:
+    from benchmarks import tasks
+    from leasehold import NewJob, TaskQueue
+
+    with TaskQueue(url, num_workers=0) as queue:
+        for first in range(0, jobs, 10_000):
+            queue.submit_many([NewJob(tasks.noop)] * min(10_000, jobs - first))
+
+
+FILL = {
+    "leasehold": _fill_leasehold,
+    "bare": bare.fill,
+    "procrastinate": _fill_procrastinate,
+    "pgqueuer": _fill_pgqueuer,
+    "graphile": _fill_graphile,
+}
+
+
+# -- one worker process ----------------------------------------------------------------------------
+
+
+def _noop() -> None:
+    """The least a job can do."""
+
+
+def _wait_for_go() -> None:
+    print("ready", flush=True)
+    sys.stdin.readline()
+
+
+def _work_leasehold(url: str, setting: str) -> None:
+    from importlib import import_module
+
+    from leasehold import TaskQueue
+
+    import_module("leasehold.worker.worker")
+    queue = TaskQueue(url, num_workers=int(setting or 8), import_tasks=["benchmarks"])
+    left = queue.get_queue_stats("default")["pending"]
+    _wait_for_go()
+    queue.start()
+    while left:
+        time.sleep(0.01)
+        stats = queue.get_queue_stats("default")
+        left = stats["pending"] + stats["running"]
+    print("done", flush=True)
+    queue.shutdown()
+
+
+def _work_bare(url: str, setting: str) -> None:
+    with bare.opened(url) as worker:
+        _wait_for_go()
+        worker.work(int(setting or 500))
+        print("done", flush=True)
+
+
+def _work_procrastinate(url: str, setting: str) -> None:
+    async def work() -> None:
+        from procrastinate import App, PsycopgConnector
+
+        app: Any = App(connector=PsycopgConnector(conninfo=url))
+        app.task(name="noop")(_noop)
+        async with app.open_async():
+            _wait_for_go()
+            await app.run_worker_async(
+                wait=False, concurrency=int(setting or 10), install_signal_handlers=False
+            )
+        print("done", flush=True)
+
+    asyncio.run(work())
+
+
+def _work_pgqueuer(url: str, setting: str) -> None:
+    async def work() -> None:
+        from pgqueuer import PgQueuer
+        from pgqueuer.db import PsycopgDriver
+        from pgqueuer.types import QueueExecutionMode
+
+        async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
+            queue: Any = PgQueuer(PsycopgDriver(connection))
+
+            async def noop(_: Any) -> None: ...
+
+            queue.entrypoint("noop")(noop)
+            _wait_for_go()
+            await queue.run(mode=QueueExecutionMode.drain, batch_size=int(setting or 100))
+        print("done", flush=True)
+
+    asyncio.run(work())
+
+
+WORK = {
+    "leasehold": _work_leasehold,
+    "bare": _work_bare,
+    "procrastinate": _work_procrastinate,
+    "pgqueuer": _work_pgqueuer,
+}
+
+if __name__ == "__main__":
+    WORK[sys.argv[1]](sys.argv[2], sys.argv[3])
