@@ -65,6 +65,8 @@ PINNED: Final = {
     "token_exists": "TokenExistsError",
     "token_not_found": "TokenNotFoundError",
     "operation_not_found": "OperationNotFoundError",
+    "worker_not_found": "WorkerNotFoundError",
+    "invalid_pin": "InvalidPinError",
     "unknown_task": "UnknownTaskError",
     "job_failed": "JobFailedError",
     "job_cancelled": "JobCancelledError",

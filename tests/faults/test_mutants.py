@@ -36,10 +36,8 @@ from leasehold.stores.sqlite.leasing import (
 )
 from leasehold.stores.sqlite.submitting import (
     dependents,
-    ended_dependents,
     gate,
     inheritance,
-    linking,
     submit,
 )
 from leasehold.stores.sqlite.writing.clock import StoreClock
@@ -47,8 +45,9 @@ from leasehold.stores.sqlite.writing.database import Database
 from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.sqlite.writing.writer import Writer
 from leasehold.stores.tables import inheritance as bases
+from leasehold.stores.tables import linking, rebalance, setting_verbs, step
 from leasehold.stores.tables import parking as shelf
-from leasehold.stores.tables import rebalance, setting_verbs, step
+from leasehold.stores.tables.ended_dependents import TableDependents
 from leasehold.testing.conformance import StoreConformance
 from support.lives import die, enter
 
@@ -341,7 +340,9 @@ MUTANTS: dict[str, Mutate] = {
     "tell no dependent": sql(dependents, "REMEMBER", "WHERE id", "WHERE 0 AND id"),
     "forget the rest of a fan-out": sql(dependents, "BLOCKED_BY", "LIMIT ?2", "LIMIT ?2 - 1"),
     "replay without waiting": sql(linking, "DEPENDENCIES_NOW", "WHERE", "WHERE 0 AND"),
-    "discard what is needed": sql(ended_dependents, "NEEDED_BY", "needs = ?1", "needs = -?1"),
+    "discard what is needed": lambda patch: patch.setattr(
+        TableDependents, "needed_by", lambda *_: None
+    ),
     "wait on after a cancel": sql(state, "WAIT_FOR_NOBODY", "WHERE", "WHERE 0 AND"),
     "tell what was replayed": sql(state, "TELL_NOBODY", "WHERE", "WHERE 0 AND"),
     "prune what is needed": sql(removing, "STILL_ENDED", "WHERE NOT", "WHERE 1 OR NOT"),

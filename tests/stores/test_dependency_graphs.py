@@ -21,7 +21,7 @@ from leasehold.env import Env, ManualClock
 from leasehold.errors import LeaseholdError
 from leasehold.stores.memory import MemoryStore, dependents
 from leasehold.stores.sqlite import SQLiteStore
-from leasehold.stores.tables import step
+from leasehold.stores.tables.step import TableStep
 from leasehold.testing.conformance.base import assert_history_replays
 from support.effort import drawn
 
@@ -153,8 +153,8 @@ def test_every_job_ends_as_the_oracle_says(kind: str, at_once: int) -> None:
     def check(nodes: list[Node], seed: int) -> None:
         env = Env(clock=ManualClock(), random=Random(7))
         with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-            for module in (dependents, step):
-                patch.setattr(module, "DEPENDENTS_AT_ONCE", at_once)
+            patch.setattr(TableStep, "dependents_left", at_once)
+            patch.setattr(dependents, "DEPENDENTS_AT_ONCE", at_once)
             store: Store = (
                 MemoryStore(env)
                 if kind == "memory"
@@ -234,8 +234,8 @@ def test_both_stores_do_the_same(at_once: int) -> None:
     def check(script: list[tuple[Any, ...]]) -> None:
         clock = ManualClock()
         with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-            for module in (dependents, step):
-                patch.setattr(module, "DEPENDENTS_AT_ONCE", at_once)
+            patch.setattr(TableStep, "dependents_left", at_once)
+            patch.setattr(dependents, "DEPENDENTS_AT_ONCE", at_once)
             memory = MemoryStore(Env(clock=clock, random=Random(7)))
             sqlite = SQLiteStore(
                 Path(folder) / "jobs.db",

@@ -13,7 +13,7 @@ from leasehold.stores.memory import inheritance as memory_inheritance
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.submitting import inheritance
 from leasehold.stores.sqlite.writing.step import Step
-from leasehold.stores.tables import step
+from leasehold.stores.tables.step import TableStep
 from leasehold.testing.conformance import MakeStore
 from leasehold.testing.conformance.inheriting import InheritingClauses, Links
 
@@ -21,8 +21,8 @@ from leasehold.testing.conformance.inheriting import InheritingClauses, Links
 class InParts(InheritingClauses):
     @pytest.fixture(params=[1, 3], autouse=True)
     def budget(self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-        for module in (step, memory_inheritance):
-            monkeypatch.setattr(module, "INHERITED_AT_ONCE", request.param)
+        monkeypatch.setattr(TableStep, "inherited_left", request.param)
+        monkeypatch.setattr(memory_inheritance, "INHERITED_AT_ONCE", request.param)
 
     @staticmethod
     def _check(store: Store, own: dict[str, int], links: Links) -> None:
@@ -46,7 +46,7 @@ class TestInSQLite(InParts):
 def test_what_one_process_has_left_another_goes_on_with(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(step, "INHERITED_AT_ONCE", 2)
+    monkeypatch.setattr(TableStep, "inherited_left", 2)
     store = SQLiteStore(tmp_path / "jobs.db", durability="normal")
     names = [f"{n}" for n in range(10)]
     store.submit([Draft(id=name, task="t", priority=10) for name in names])

@@ -22,7 +22,7 @@ from leasehold.env import Env, ManualClock
 from leasehold.stores.memory import MemoryStore, dependents
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.writing.database import Database
-from leasehold.stores.tables import step
+from leasehold.stores.tables.step import TableStep
 from leasehold.testing.conformance.base import assert_history_replays
 from support.effort import drawn
 
@@ -92,8 +92,8 @@ ENDED = (Status.DEAD, Status.CANCELLED)
 def opened(kind: str, at_once: int) -> Iterator[Store]:
     env = Env(clock=ManualClock(), random=Random(7))
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        for module in (dependents, step):
-            patch.setattr(module, "DEPENDENTS_AT_ONCE", at_once)
+        patch.setattr(TableStep, "dependents_left", at_once)
+        patch.setattr(dependents, "DEPENDENTS_AT_ONCE", at_once)
         store: Store = (
             MemoryStore(env)
             if kind == "memory"

@@ -12,7 +12,7 @@ from leasehold.core.model.lease import LeaseRequest, Settlement
 from leasehold.core.model.outcome import Cancel, Complete, Fail, JobError, Outcome
 from leasehold.core.model.status import Status
 from leasehold.stores.sqlite import SQLiteStore
-from leasehold.stores.tables import step
+from leasehold.stores.tables.step import TableStep
 from support.victims import open_as_worker, tell, wait_to_be_killed
 
 AT_ONCE = 3
@@ -28,7 +28,7 @@ OUTCOMES: list[Outcome] = [
 
 
 def _open(path: str, name: str, random: Random) -> SQLiteStore:
-    vars(step)["DEPENDENTS_AT_ONCE"] = AT_ONCE
+    TableStep.dependents_left = AT_ONCE
     return open_as_worker(path, name, random)
 
 

@@ -51,8 +51,13 @@ def _rules() -> Script:
     yield "update_queue", lambda store: store.update_queue("limited", {"max_depth": 9}, actor="me")
     yield "set_setting", lambda store: store.set_setting("max_retries", 3, actor="me")
     yield "unset_setting", lambda store: store.unset_setting("max_retries", actor="me")
+    yield "pin", lambda store: store.pin("deploy", "v1", "first", actor="me")
+    yield "pins", lambda store: store.pins("deploy")
+    yield "unpin", lambda store: store.unpin("deploy", "v1", actor="me")
     token = TokenDraft(name="ann", roles=("admin",))
     yield "create_token", lambda store: store.create_token(token, "digest", actor="me")
+    yield "end_session", lambda store: store.end_session("ann", "session")
+    yield "is_session_over", lambda store: store.is_session_over("ann", "session")
     yield "revoke_token", lambda store: store.revoke_token("ann", actor="me")
     tick = ScheduleDraft(
         name="tick", timing=Every(60), job=Draft(id="tick", task="t", retry=Constant(5))

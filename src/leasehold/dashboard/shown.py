@@ -139,7 +139,7 @@ def short(job_id: str) -> str:
     """An id, where all of it would take too much room: ids that are made up differ at the end.
 
     >>> short("0199c0de-0000-7000-8000-00004eb9b818"), short("nightly:2026-11-16T10:08:06Z")
-    ('0199…4eb9b818', 'nightl…-11-16T10:08:06Z')
+    ('0199…4eb9b818', 'nightl…26-11-16T10:08:06Z')
     """
     shown = safe(job_id, limit=200)
     if _MADE_UP.fullmatch(shown):

@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from leasehold.core.contract.store import Store
-from leasehold.core.model.blob import BLOB_CODEC, names_blob_in
+from leasehold.core.model.blob import BLOB_CODEC, names_foreign_blob
 from leasehold.core.model.error_documents import error_document, error_from
 from leasehold.core.model.job import Draft
 from leasehold.core.model.lease import Settlement
@@ -148,7 +148,7 @@ def _check_payload(store: Store, draft: Draft, schedule: ScheduleDraft | None) -
 
 def _check_blob(store: Store, job_id: str, what: str, reference: bytes) -> None:
     """Refuse a blob of another store: several may share one bucket."""
-    if not names_blob_in(reference, store.describe().get("store_id", "memory")):
+    if names_foreign_blob(reference, store.describe().get("store_id", "memory")):
         raise InvalidJobError(f"the {what} of job {job_id} names a blob that is not this store's")
 
 

@@ -89,10 +89,10 @@ def names_blob_of(document: bytes, kind: OwnerKind, owner: str) -> bool:
     return key is not None and (key.kind, key.owner) == (kind, owner)
 
 
-def names_blob_in(document: bytes, store_id: str) -> bool:
-    """Whether a reference names a blob of this store."""
+def names_foreign_blob(document: bytes, store_id: str) -> bool:
+    """Whether a reference names a blob of another store than this."""
     key = _key_in(document)
-    return key is not None and key.store_id == store_id
+    return key is not None and key.store_id != store_id
 
 
 def _key_in(document: bytes) -> BlobKey | None:

@@ -38,7 +38,7 @@ def check_pin(kind: str, name: str, text: str) -> None:
     >>> check_pin("deploy", "v1.2", "")
     >>> check_pin("deploy", "", "")
     Traceback (most recent call last):
-    leasehold.errors.InvalidPinError: the name of a deploy must be printable text of 1 to 200 \
+    leasehold.errors.InvalidPinError: the name of a deploy must be printable text of 1 to 255 \
 characters, not ''
     """
     if kind not in PIN_KINDS:

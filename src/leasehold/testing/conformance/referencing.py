@@ -24,6 +24,7 @@ from leasehold.testing.conformance.base import ConformanceBase, MakeStore
 
 
 def reference(
+    store: Store,
     data: bytes = b"data",
     nonce: str = "ab",
     codec: str = "json",
@@ -31,8 +32,9 @@ def reference(
     kind: OwnerKind = "payload",
     owner: str = "Job/1",
 ) -> BlobReference:
-    """A reference as a queue writes it."""
-    key = BlobKey(store_id="5e1f", kind=kind, owner=owner, made_at=0, nonce=nonce)
+    """A reference as a queue on this store writes it."""
+    store_id = str(store.describe().get("store_id", "memory"))
+    key = BlobKey(store_id=store_id, kind=kind, owner=owner, made_at=0, nonce=nonce)
     return BlobReference(
         kind="folder",
         key=key.text,
@@ -61,11 +63,11 @@ class ReferencingClauses(ConformanceBase):
             other.close()
 
     def test_blo_2_a_reference_is_kept_as_it_is(self, store: Store) -> None:
-        document = reference().encode()
+        document = reference(store).encode()
         store.submit([Draft(id="Job/1", task="task", payload=document, codec=BLOB_CODEC)])
         [lease] = store.exchange((), LeaseRequest(worker="w")).leases
         assert (lease.payload, lease.codec) == (document, BLOB_CODEC)
-        result = reference(b"result", kind="result").encode()
+        result = reference(store, b"result", kind="result").encode()
         outcome = Complete(result, codec=BLOB_CODEC)
         store.exchange([Settlement(lease.job_id, lease.version, outcome)])
         job = store.get("Job/1")
@@ -76,7 +78,7 @@ class ReferencingClauses(ConformanceBase):
     def test_blo_2_its_key_finds_the_jobs_of_a_schedule(
         self, store: Store, clock: ManualClock
     ) -> None:
-        document = reference(kind="schedule", owner="tick")
+        document = reference(store, kind="schedule", owner="tick")
         draft = Draft(id="tick", task="task", payload=document.encode(), codec=BLOB_CODEC)
         starting = clock.now() + timedelta(seconds=60)
         store.set_schedule(
@@ -100,19 +102,19 @@ class ReferencingClauses(ConformanceBase):
             assert isinstance(answer, Submitted)
             return answer
 
-        submit("one", reference(nonce="ab", owner="one"))
-        again = submit("two", reference(nonce="cd", owner="two"))
+        submit("one", reference(store, nonce="ab", owner="one"))
+        again = submit("two", reference(store, nonce="cd", owner="two"))
         assert (again.id, again.is_duplicate) == ("one", True)
         with pytest.raises(IdempotencyConflictError):
-            submit("three", reference(b"other", owner="three"))
+            submit("three", reference(store, b"other", owner="three"))
         with pytest.raises(IdempotencyConflictError):
-            submit("four", reference(codec="pickle", owner="four"))
+            submit("four", reference(store, codec="pickle", owner="four"))
 
     def test_blo_10_a_payload_of_another_job_is_refused(self, store: Store) -> None:
         forged = [
-            reference().encode(),
-            reference(kind="result", owner="mine").encode(),
-            reference(kind="schedule", owner="mine").encode(),
+            reference(store).encode(),
+            reference(store, kind="result", owner="mine").encode(),
+            reference(store, kind="schedule", owner="mine").encode(),
             b"no reference",
         ]
         for payload in forged:
@@ -130,7 +132,7 @@ class ReferencingClauses(ConformanceBase):
     def test_blo_10_a_job_of_a_schedule_has_the_schedules_payload_out_of_turn_too(
         self, store: Store
     ) -> None:
-        document = reference(kind="schedule", owner="tick").encode()
+        document = reference(store, kind="schedule", owner="tick").encode()
         draft = Draft(id="tick", task="task", payload=document, codec=BLOB_CODEC)
         store.set_schedule(ScheduleDraft(name="tick", timing=Every(60), job=draft), actor="me")
         job = store.run_schedule("tick", job_id="now", actor="me")
@@ -139,7 +141,7 @@ class ReferencingClauses(ConformanceBase):
     def test_blo_10_a_result_of_another_job_is_a_permanent_failure(self, store: Store) -> None:
         store.submit([Draft(id="mine", task="task", payload=b"1")])
         [lease] = store.exchange((), LeaseRequest(worker="w")).leases
-        outcome = Complete(reference(kind="result").encode(), codec=BLOB_CODEC)
+        outcome = Complete(reference(store, kind="result").encode(), codec=BLOB_CODEC)
         store.exchange([Settlement(lease.job_id, lease.version, outcome)])
         job = store.get("mine")
         assert job is not None

@@ -58,6 +58,7 @@ HAPPENED: Final = {
     "audit_archive": ("at",),
     "lane": ("made_at",),
     "reply": ("at",),
+    "pin": ("at",),
     "queue": ("older_at", "newer_at", "created_at", "changed_at"),
     "cleanup": ("started_at", "active_at", "ended_at"),
     "failure": ("first_at", "last_at"),
