@@ -99,3 +99,20 @@ def test_ctrl_c_stops_between_two_writes(shell: Shell, monkeypatch: pytest.Monke
         (known,) = queue.operations
         assert (known.order, known.state, known.changed) == (PurgeAll(), "stopped", 1)
         assert queue.get_queue_stats()["pending"] == 2
+
+
+def test_an_operation_is_named_by_the_end_of_its_id(shell: Shell) -> None:
+    with store_of(shell) as queue:
+        queue.submit("t")
+    run_here(shell, "cancel", "--all", "--yes")
+    with store_of(shell) as queue:
+        (known,) = queue.operations
+    for name in (known.id, known.id[-8:], known.id[:20]):
+        assert run_here(shell, "-o", "json", "operations", "show", name).json["id"] == known.id
+    undone = run_here(shell, "operations", "undo", known.id[-8:], "--yes")
+    assert undone.code == Exit.OK
+    unknown = run_here(shell, "operations", "show", "nobody")
+    assert unknown.code != Exit.OK
+    assert "nobody" in unknown.err
+    several = run_here(shell, "operations", "show", known.id[:6])
+    assert "give more of it" in several.err

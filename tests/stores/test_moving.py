@@ -470,6 +470,23 @@ def test_every_table_and_column_is_moved_or_named(make: Make) -> None:
     assert found == {each.name for each in theirs} | postgres_moving.NOT_MOVED.keys()
 
 
+def test_tables_of_the_application_stay_where_they_are(make: Make, env: Env) -> None:
+    source, target, back = make("sqlite"), make("postgres"), make("sqlite2")
+    source.submit([Draft(id="a", task="t")])
+    with source._database.alone() as db:
+        db.execute("CREATE TABLE app_order (id INTEGER PRIMARY KEY)")
+        db.execute("ANALYZE")
+    move(source, target, env)
+    with target._database.alone() as db:
+        db.execute("CREATE TABLE app_order (id bigint PRIMARY KEY)")
+    try:
+        move(target, back, env)
+    finally:
+        with target._database.alone() as db:
+            db.execute("DROP TABLE app_order")
+    assert back.get("a") is not None
+
+
 def test_stores_whose_tables_differ_are_refused(full: SQLiteStore, make: Make, env: Env) -> None:
     with full._database.alone() as db:
         db.execute("ALTER TABLE job ADD COLUMN more TEXT")

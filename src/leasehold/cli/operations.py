@@ -22,7 +22,7 @@ def _sum(refused: Mapping[str, int]) -> str:
 
 
 COLUMNS: Final = (
-    Column("id", "ID", fit="keep"),
+    Column("id", "ID", fit="id"),
     Column("verb", "VERB", fit="keep"),
     Column("state", "STATE", fit="keep"),
     Column("changed", "DONE", "{:,}".format, right=True),
@@ -60,9 +60,9 @@ def show(session: Session, operation_id: str) -> None:
     """Show one operation: its filter, its plan, its report.
 
     \b
-    Example: queuectl operations show 0192ab...
+    Example: queuectl operations show 4eb9b818
     """
-    _print(session, session.queue.operations.get(operation_id))
+    _print(session, _named(session, operation_id))
 
 
 @command(of=operations)
@@ -71,9 +71,9 @@ def stop(session: Session, operation_id: str) -> None:
     """Stop an operation between two of its writes; what it did stays done.
 
     \b
-    Example: queuectl operations stop 0192ab...
+    Example: queuectl operations stop 4eb9b818
     """
-    stopped = session.queue.operations.stop(operation_id)
+    stopped = session.queue.operations.stop(_named(session, operation_id).id)
     _print(session, stopped)
     tell_report(session, stopped)
 
@@ -88,13 +88,13 @@ def undo(session: Session, operation_id: str, yes: bool, dry_run: bool) -> None:
     blocked, priorities are what they were. What was deleted is gone. It is an operation of its own.
 
     \b
-    Example: queuectl operations undo 0192ab... --yes
+    Example: queuectl operations undo 4eb9b818 --yes
     """
-    known = session.queue.operations.get(operation_id)
+    known = _named(session, operation_id)
     what = f"take back what was done to {jobs_counted(known.changed)}"
     if known.can_be_undone and not agreed(session, what, yes=yes, dry_run=dry_run):
         return
-    _carry_out(session, session.queue.operations.undo(operation_id))
+    _carry_out(session, session.queue.operations.undo(known.id))
 
 
 @command("continue", of=operations)
@@ -103,14 +103,25 @@ def continue_operation(session: Session, operation_id: str) -> None:
     """Go on with an operation whose process is gone.
 
     \b
-    Example: queuectl operations continue 0192ab...
+    Example: queuectl operations continue 4eb9b818
     """
-    known = session.queue.operations.get(operation_id)
+    known = _named(session, operation_id)
     if known.state is not OperationState.RUNNING:
         raise InvalidTransitionError(
-            f"operation {operation_id} is {known.state}: there is nothing to go on with"
+            f"operation {known.id} is {known.state}: there is nothing to go on with"
         )
     _carry_out(session, known)
+
+
+def _named(session: Session, given: str) -> Operation:
+    """The operation of this id, or the only one whose id begins or ends with it."""
+    operations = session.queue.operations
+    fitting = [each for each in operations if each.id.startswith(given) or each.id.endswith(given)]
+    if len(fitting) > 1 and given not in (each.id for each in fitting):
+        raise click.UsageError(
+            f"{len(fitting)} operations have {given!r} in their id: give more of it"
+        )
+    return fitting[0] if len(fitting) == 1 else operations.get(given)
 
 
 def _carry_out(session: Session, operation: Operation) -> None:

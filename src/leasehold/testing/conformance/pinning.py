@@ -40,7 +40,8 @@ class PinningClauses(ConformanceBase):
         first = store.pin("deploy", "v1", "a", actor="ann")
         assert (first.kind, first.by, first.at) == ("deploy", "ann", store.now())
         clock.advance(5)
-        assert store.pin("deploy", "v1", "a", actor="bob") == first
+        for text in ("a", ""):
+            assert store.pin("deploy", "v1", text, actor="bob") == first
         second = store.pin("deploy", "v1", "b", actor="bob")
         assert (second.by, second.at) == ("bob", store.now())
         assert store.pins("deploy") == [second]

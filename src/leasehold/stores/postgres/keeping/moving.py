@@ -10,6 +10,7 @@ import msgspec
 
 from leasehold.core.model.seals import Key, Seal, check_unchanged, seal_of
 from leasehold.core.rules.moving import Counters, Row, Table
+from leasehold.stores.postgres.schema.migrate import own_tables
 from leasehold.stores.postgres.schema.texts import storable
 from leasehold.stores.postgres.server.connection import Connection
 from leasehold.stores.postgres.writing.state import READ_SEAL
@@ -103,9 +104,10 @@ class Rows:
     def tables(self) -> list[Table]:
         columns: defaultdict[str, list[str]] = defaultdict(list)
         keys: defaultdict[str, list[str]] = defaultdict(list)
+        ours = own_tables() - NOT_MOVED.keys()
         with self._database.read() as db:
             for table, column in db.execute(COLUMNS):
-                if table not in NOT_MOVED and (table, column) not in NOT_MOVED_COLUMNS:
+                if table in ours and (table, column) not in NOT_MOVED_COLUMNS:
                     columns[table].append(column)
             for table, column in db.execute(KEYS):
                 keys[table].append(column)

@@ -6,6 +6,7 @@ migrates and the others find it done.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,6 +15,7 @@ from leasehold.errors import StoreVersionError
 from leasehold.stores.postgres.server.address import Address
 from leasehold.stores.postgres.server.connection import Connection
 
+MADE: Final = re.compile(r"^CREATE TABLE (\w+)", re.MULTILINE)
 LOCK: Final = "SELECT pg_advisory_xact_lock(hashtextextended('leasehold migrate ' || $1, 0))"
 # A query of the catalog, and not to_regclass(): within a transaction, the server may answer that
 # from its cache, and who has just waited for the lock would not see what was committed meanwhile.
@@ -38,6 +40,11 @@ def migrations() -> list[tuple[int, str]]:
     folder = Path(__file__).with_name("migrations")
     found = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".sql"))
     return [(int(name[:4]), (folder / name).read_text(encoding="utf-8")) for name in found]
+
+
+def own_tables() -> set[str]:
+    """The tables that the migrations make: there may be others in the schema."""
+    return {name for _, sql in migrations() for name in MADE.findall(sql)}
 
 
 def migrate(db: Connection, address: Address, env: Env) -> None:

@@ -12,6 +12,7 @@ import msgspec
 from leasehold.core.model.seals import Key, Seal, check_unchanged, seal_of
 from leasehold.core.rules.moving import Counters, Row, Table
 from leasehold.stores.sqlite.disk.epoch import read_store_id
+from leasehold.stores.sqlite.schema.cells import CELLS
 from leasehold.stores.sqlite.writing.remembered import READ_SEAL
 
 if TYPE_CHECKING:
@@ -69,7 +70,8 @@ class Rows:
     def tables(self) -> list[Table]:
         with self._database.read() as db:
             names: list[Any] = db.execute(TABLES).fetchall()
-            return [_table(db, name) for (name,) in names if name not in NOT_MOVED]
+            # An application may have tables of its own in the file.
+            return [_table(db, name) for (name,) in names if name in CELLS.keys() - NOT_MOVED]
 
     def rows(self, table: Table, after: Key | None, limit: int) -> list[Row]:
         key = ", ".join(table.key)
