@@ -37,6 +37,14 @@ SAME = WhatFailed("q", "t", "ValueError", "no", "")
         ("<Door at 0x7f00>", "<Door at 0xdeadbeef>"),
         ("to ada@example.org", "to bob.b@example.com"),
         ("key 8f14e45fceea167a", "key c9f0f895fb98ab91"),
+        (
+            "no user_2d931510-d99f-494a-8c67-87feb05e1594",
+            "no user_bad7b1f0-aaaa-4bbb-8ccc-00000000000a",
+        ),
+        (
+            "a/2026-11-16/12345678-d99f-494a-8c67-87feb05e1594.payload.0.179.9f14e45fceea167a gone",
+            "a/2026-11-17/c9f0f895-d99f-494a-8c67-87feb05e1594.payload.3.1.c9f0f895fb98ab91 gone",
+        ),
         ("took 0.5 s\n  of 10.0.0.1:80", "took 12.25 s of 10.0.0.254:8080"),
     ],
 )

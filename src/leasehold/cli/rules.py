@@ -56,10 +56,11 @@ class Structured(click.ParamType[Any]):
     def _read(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         with suppress(msgspec.DecodeError):
             return msgspec.json.decode(value)
-        try:
+        with suppress(msgspec.DecodeError):
             return msgspec.json.decode(f"[{value}]")
-        except msgspec.DecodeError:
+        if value[:1] in "{[":
             self.fail(f"{value!r} is neither JSON nor values with commas between them", param, ctx)
+        return [each.strip() for each in value.split(",")]
 
 
 def rule_options(function: F) -> F:

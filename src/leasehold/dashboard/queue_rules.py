@@ -16,7 +16,7 @@ from msgspec.structs import asdict
 from leasehold.core.model.queue_config import DEFAULT_CONFIG, QueueConfig
 from leasehold.documents.described import described
 from leasehold.errors import InvalidQueueError
-from leasehold.queue.queues import plain_rules
+from leasehold.queue.queues import DURATIONS, plain_rules
 
 GROUPS: Final = {
     "Limits": "max_depth max_concurrency rate_per_second client_rate_per_second starts_per_second",
@@ -31,7 +31,7 @@ GROUPS: Final = {
 RULE_NAMES: Final = " ".join(GROUPS.values()).split()
 _COUNTS: Final = {"max_depth", "max_concurrency", "key_concurrency", "max_retries", "max_priority"}
 _DATA: Final = {
-    "retry": "seconds, a list of delays, or a policy as JSON",
+    "retry": "delays such as 5s, 1m, or a policy as JSON",
     "retention": 'JSON, such as {"completed_seconds": 3600}',
 }
 
@@ -112,6 +112,8 @@ def _value(name: str, text: str) -> Any:
         return None
     if name in _DATA:
         return _data(name, text)
+    if name in DURATIONS:
+        return plain_rules({name: text})[name]
     try:
         return int(text) if name in _COUNTS else float(text)
     except ValueError:
@@ -124,7 +126,9 @@ def _data(name: str, text: str) -> Any:
     try:
         data = msgspec.json.decode(text)
     except msgspec.DecodeError as error:
-        raise InvalidQueueError(f"{name} must be {_DATA[name]}: {error}") from None
+        if name != "retry" or text[:1] in "{[":
+            raise InvalidQueueError(f"{name} must be {_DATA[name]}: {error}") from None
+        data = [each.strip() for each in text.split(",")]  # "1s, 1m", as on the command line.
     # A retry policy in full is read where the other rules are.
     is_policy = name == "retry" and isinstance(data, dict)
     return data if is_policy else plain_rules({name: data})[name]

@@ -27,6 +27,7 @@ from leasehold.cli.workers.pidfile import HeldPidFile, PidRecord
 from leasehold.cli.workers.plan import (
     READY,
     RECYCLED,
+    REFUSED,
     Plan,
     make_folder,
     read_plan,
@@ -191,9 +192,9 @@ class Crew:
             self._give_up_renewal(now)
         elif code == RECYCLED:
             self._vacancies.append((now, 0))
-        elif not member.is_ready and not self._has_begun:
+        elif code == REFUSED or (not member.is_ready and not self._has_begun):
             # It has said why, and the next one would say the same.
-            self._code = code if code > 0 else Exit.FAILURE
+            self._code = code if code > 0 and code != REFUSED else Exit.FAILURE
             self._vacancies.clear()
             self._stop_all()
         else:

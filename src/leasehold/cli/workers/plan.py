@@ -17,6 +17,8 @@ from leasehold.errors import StoreUnavailableError
 
 READY: Final = b"r"
 """What a process says to its parent when it works."""
+REFUSED: Final = os.EX_NOPERM
+"""How a process ends whose token is good no more: another one would end the same way."""
 RECYCLED: Final = os.EX_TEMPFAIL
 """The exit code of a process that wants to be started anew."""
 SLOTS: Final = 4

@@ -17,7 +17,15 @@ from leasehold.cli.exits import Exit, exit_for
 from leasehold.cli.session import actor
 from leasehold.cli.workers.application import check_same_store, module_names, queues_in
 from leasehold.cli.workers.pidfile import HeldPidFile, PidRecord
-from leasehold.cli.workers.plan import READY, RECYCLED, Plan, make_folder, read_plan, store_name
+from leasehold.cli.workers.plan import (
+    READY,
+    RECYCLED,
+    REFUSED,
+    Plan,
+    make_folder,
+    read_plan,
+    store_name,
+)
 from leasehold.env import SYSTEM
 from leasehold.errors import LeaseholdError, StoreBusyError
 from leasehold.queue.autostart import only_on_demand
@@ -28,7 +36,7 @@ from leasehold.worker.stopping import StopReason
 
 _CODES: Final = {
     StopReason.STORE_LOST: Exit.STORE,
-    StopReason.REFUSED: Exit.FAILURE,
+    StopReason.REFUSED: REFUSED,
     StopReason.UNRUNNABLE: Exit.PARTIAL,
 }
 

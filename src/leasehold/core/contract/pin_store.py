@@ -19,8 +19,8 @@ class PinStore(Protocol):
     def pin(self, kind: PinKind, name: str, text: str, *, actor: str) -> Pin:
         """Keep a pin, in the place of the one of that kind and name.
 
-        - PIN-2  The same text again, or none, is no change: its time and author stay. A name or text
-                 that cannot be one raises InvalidPinError and changes nothing.
+        - PIN-2  The same text again, or none, is no change: its time and author stay. A name or a
+                 text that cannot be one raises InvalidPinError and changes nothing.
         - PIN-3  Every change is an audit record.
         - PIN-4  A stop raises the generation of the settings (STT-1), which then tell it under
                  `stops`, and listeners hear `on_ready`: so a running worker learns of it.

@@ -26,9 +26,10 @@ WORDS_REMEMBERED: Final = 4096
 
 _VARIABLE: Final = re.compile(
     r"(?P<address>\b0x[0-9a-fA-F]+|\b[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,64})+)"
-    r"|(?P<id>\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b"
+    r"|(?P<id>\b\w{0,64}?[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b"
     r"|\b(?=\d*[a-zA-Z_])(?=(?:[a-zA-Z_]*\d){3})\w{8,}\b)"
-    r"|(?P<n>\d+(?:[.:,/T-]\d+)*)"
+    # A number does not go on into an id.
+    r"|(?P<n>\d+(?:[.:,/T-](?![0-9a-fA-F]{8}-[0-9a-fA-F]{4}-)\d+(?!\d|(?!Z|T\d)[a-zA-Z]))*)"
 )
 _FRAME: Final = '  File "'
 _NOT_OWN: Final = re.compile(
