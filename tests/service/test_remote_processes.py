@@ -17,6 +17,7 @@ import pytest
 from cli.conftest import Shell
 from leasehold import TaskQueue
 from leasehold.cli.exits import Exit
+from leasehold.core.model.job import Draft
 from leasehold.core.model.status import Event, Status
 from leasehold.core.model.tokens import TokenDraft, digest_of, new_token_secret
 from leasehold.env import SYSTEM
@@ -70,11 +71,10 @@ class Scene:
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self, name: str) -> None:
-        command = (
-            self.server_command
-            if name == "server"
-            else (str(self.folder / "work.py"), self.url, str(self.ledger))
-        )
+        command = {
+            "server": self.server_command,
+            "crew": ("-m", "leasehold.cli", "worker", "start", "--store", self.url),
+        }.get(name, (str(self.folder / "work.py"), self.url, str(self.ledger)))
         with (self.folder / f"{name}.log").open("ab") as log:
             self.processes[name] = subprocess.Popen(
                 (sys.executable, *command), stdin=subprocess.DEVNULL, stdout=log, stderr=log
@@ -207,3 +207,15 @@ def test_a_worker_outlives_its_server(scene: Scene) -> None:
         worker.send_signal(signal.SIGTERM)
         worker.wait(WAIT)
         assert scene.store.workers() == []
+
+
+def test_a_crew_whose_token_was_revoked_stays_stopped(scene: Scene) -> None:
+    scene.start("server")
+    scene.start("crew")
+    scene.until(lambda: any(not each.is_consumer for each in scene.store.workers()))
+    scene.store.revoke_token("far", actor="test")
+    # The answer to whoever waits for jobs comes when there is one.
+    scene.store.submit([Draft(id="bait", task="t")])
+    assert scene.processes["crew"].wait(WAIT) == Exit.FAILURE
+    del scene.processes["crew"]
+    assert "another one starts" not in scene.logs()
