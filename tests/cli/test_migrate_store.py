@@ -11,7 +11,12 @@ from cli.conftest import Shell
 from leasehold import TaskQueue
 from leasehold.cli.exits import Exit
 from leasehold.cli.root import root
-from leasehold.errors import StoreMovedError, StoreUnavailableError, UnsupportedError
+from leasehold.errors import (
+    InvalidTransitionError,
+    StoreMovedError,
+    StoreUnavailableError,
+    UnsupportedError,
+)
 
 
 def test_from_one_file_to_another_and_reopened(shell: Shell) -> None:
@@ -32,7 +37,11 @@ def test_from_one_file_to_another_and_reopened(shell: Shell) -> None:
     assert "was moved to" in refused.err
     assert "was moved to" in shell.ok("status").err
     assert "was moved to" in shell.run("doctor").out
-    shell.ok("migrate-store", "--reopen", "--yes", "leasehold.db")
+    refused = shell.run("migrate-store", "--reopen", "--yes", "leasehold.db")
+    assert refused.code == Exit.CONFLICT
+    assert "has taken its place" in refused.err
+    assert "was moved to" in shell.ok("status").err
+    shell.ok("migrate-store", "--reopen", "--force", "--yes", "leasehold.db")
     assert "was moved" not in shell.ok("status").err
     with TaskQueue(shell.folder / "leasehold.db", num_workers=0) as queue:
         queue.submit("t")
@@ -54,7 +63,12 @@ def test_what_makes_no_sense_is_refused(tmp_path: Path, monkeypatch: pytest.Monk
     assert run("--reopen", "jobs.db", "new.db")[0] == Exit.USAGE
     assert "nothing was to be done" in run("--reopen", "jobs.db")[1]
     assert run("jobs.db", "new.db")[0] == Exit.OK
+    assert isinstance(run("--reopen", "jobs.db")[2], InvalidTransitionError)
+    assert run("--force", "jobs.db", "new.db")[0] == Exit.USAGE
     # Without a terminal nobody can be asked.
-    assert run("--reopen", "jobs.db")[0] == Exit.USAGE
+    code, told, _ = run("--reopen", "--force", "jobs.db")
+    assert code == Exit.USAGE
+    assert "say --yes" in told
+    assert "--dry-run" not in told
     with TaskQueue("jobs.db", num_workers=0) as queue, pytest.raises(StoreMovedError):
         queue.submit("t")

@@ -39,7 +39,7 @@ needs_psycopg()
 
 from leasehold.stores.postgres import PostgresStore  # noqa: E402
 from leasehold.stores.postgres.keeping import moving as postgres_moving  # noqa: E402
-from leasehold.stores.postgres.writing import database  # noqa: E402
+from leasehold.stores.postgres.server import lending  # noqa: E402
 from leasehold.stores.sqlite.keeping import moving as sqlite_moving  # noqa: E402
 
 Make = Callable[[str], Any]
@@ -63,7 +63,7 @@ def make(
     tmp_path: Path, schemas: Schemas, env: Env, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Make]:
     """Make an empty store, of the kind that the name begins with."""
-    monkeypatch.setattr(database, "open_pool", schemas.open_pool)
+    monkeypatch.setattr(lending, "open_pool", schemas.open_pool)
     opened: list[Store] = []
     lent: list[str] = []
 
@@ -216,8 +216,25 @@ def test_one_store_takes_writes_at_a_time(full: SQLiteStore, make: Make, env: En
     assert full.get("plain") is not None
     with pytest.raises(StoreMovedError, match="was moved to"):
         move(full, target, env)
-    moving.reopen(full)
-    full.submit([Draft(id="again", task="t")])
+
+
+@pytest.mark.parametrize(("kind", "other"), [("sqlite", "sqlite2"), ("postgres", "sqlite")])
+def test_a_source_that_is_reopened_grants_no_version_of_the_target(
+    make: Make, env: Env, kind: str, other: str
+) -> None:
+    source, target = make(kind), make(other)
+    source.submit([Draft(id="job", task="t")])
+    move(source, target, env)
+    (theirs,) = target.exchange(request=LeaseRequest(worker="w", limit=1)).leases
+    with pytest.raises(InvalidTransitionError, match="has taken its place"):
+        moving.reopen(source)
+    with pytest.raises(StoreMovedError):
+        source.submit([Draft(id="no", task="t")])
+    moving.reopen(source, force=True)
+    (ours,) = source.exchange(request=LeaseRequest(worker="w", limit=1)).leases
+    assert ours.job_id == theirs.job_id
+    # Far above: the target goes on granting, too.
+    assert ours.version > theirs.version + 1_000_000
 
 
 class Cut(BaseException):

@@ -12,7 +12,7 @@ needs_psycopg()
 
 from leasehold.stores.postgres import PostgresStore  # noqa: E402
 from leasehold.stores.postgres.clauses import NOT_KEPT  # noqa: E402
-from leasehold.stores.postgres.writing import database  # noqa: E402
+from leasehold.stores.postgres.server import lending  # noqa: E402
 
 
 class TestPostgresStore(StoreConformance):
@@ -20,7 +20,7 @@ class TestPostgresStore(StoreConformance):
 
     @pytest.fixture
     def make_store(self, schemas: Schemas, monkeypatch: pytest.MonkeyPatch) -> MakeStore:
-        monkeypatch.setattr(database, "open_pool", schemas.open_pool)
+        monkeypatch.setattr(lending, "open_pool", schemas.open_pool)
         return lambda env: LentStore(schemas, env)
 
 

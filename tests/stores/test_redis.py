@@ -35,8 +35,7 @@ import psycopg  # noqa: E402
 
 from leasehold.stores.postgres import PostgresStore  # noqa: E402
 from leasehold.stores.postgres.clauses import NOT_KEPT  # noqa: E402
-from leasehold.stores.postgres.server import session  # noqa: E402
-from leasehold.stores.postgres.writing import database  # noqa: E402
+from leasehold.stores.postgres.server import lending, session  # noqa: E402
 from leasehold.stores.redis import RedisAccelerator, address  # noqa: E402
 
 
@@ -84,7 +83,7 @@ class TestWithRedis(WakingClauses):
     def make_store(
         self, schemas: Schemas, server: RedisServer, monkeypatch: pytest.MonkeyPatch
     ) -> MakeStore:
-        monkeypatch.setattr(database, "open_pool", schemas.open_pool)
+        monkeypatch.setattr(lending, "open_pool", schemas.open_pool)
         return lambda env: AcceleratedStore(schemas, server, env)
 
     def test_of_submits_at_once_no_more_come_in_than_the_rate_lets(self, store: Store) -> None:

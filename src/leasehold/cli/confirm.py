@@ -22,10 +22,11 @@ def destructive(function: F) -> F:
     return yes(dry(function))
 
 
-def agreed(session: Session, what: str, *, yes: bool, dry_run: bool) -> bool:
+def agreed(session: Session, what: str, *, yes: bool, dry_run: bool | None = None) -> bool:
     """Whether to go on. `what` says what will happen, with its count: "delete 12 jobs".
 
-    Off a terminal nobody can be asked, so it is refused without --yes.
+    Off a terminal nobody can be asked, so it is refused without --yes. `dry_run` is None for a
+    command that has no such option.
     """
     if dry_run:
         session.tell(f"would {what}; nothing was changed")
@@ -33,7 +34,8 @@ def agreed(session: Session, what: str, *, yes: bool, dry_run: bool) -> bool:
     if yes:
         return True
     if not is_interactive():
-        raise click.UsageError(f"this would {safe(what)}: say --yes, or --dry-run to only look")
+        look = "" if dry_run is None else ", or --dry-run to only look"
+        raise click.UsageError(f"this would {safe(what)}: say --yes{look}")
     try:
         if is_agreed(f"Really {safe(what)}?"):
             return True

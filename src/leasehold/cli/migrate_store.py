@@ -38,9 +38,17 @@ COLUMNS: Final = (
 @click.option(
     "--reopen", is_flag=True, help="Give up the move of SOURCE: let it be written to again."
 )
+@click.option("--force", is_flag=True, help="Reopen SOURCE even though TARGET has taken its place.")
 @click.option("--yes", "-y", is_flag=True, help="Reopen without asking.")
 def migrate_store(
-    session: Session, source: str, target: str | None, *, running: Any, reopen: bool, yes: bool
+    session: Session,
+    source: str,
+    target: str | None,
+    *,
+    running: Any,
+    reopen: bool,
+    force: bool,
+    yes: bool,
 ) -> None:
     """Move everything from SOURCE to TARGET: from SQLite to PostgreSQL, and back.
 
@@ -58,6 +66,10 @@ def migrate_store(
     Jobs that run when their workers are stopped the hard way are refused; with --running copy
     they are moved as they are, and run again when their leases end.
 
+    A move that was begun can be given up with --reopen. When it is complete, TARGET goes on by
+    itself: to go back, move it into a new store. --reopen --force is for a TARGET that nobody will
+    use any more, and what was done there is lost.
+
     \b
     Examples: queuectl migrate-store jobs.db postgresql://me@db/jobs
               queuectl migrate-store postgresql://me@db/jobs sqlite:///jobs.db
@@ -70,8 +82,10 @@ def migrate_store(
     if reopen:
         if target is not None:
             raise click.UsageError("--reopen takes SOURCE alone")
-        _reopen(session, source, yes=yes)
+        _reopen(session, source, force=force, yes=yes)
         return
+    if force:
+        raise click.UsageError("--force goes with --reopen")
     if target is None:
         raise click.UsageError("name two stores: migrate-store SOURCE TARGET")
     with _opened(source) as old, _opened(target) as new:
@@ -102,7 +116,7 @@ def migrate_store(
     session.tell("now change the URL of the store wherever it is used, and start the workers")
 
 
-def _reopen(session: Session, source: str, *, yes: bool) -> None:
+def _reopen(session: Session, source: str, *, force: bool, yes: bool) -> None:
     from leasehold.core.rules import moving
 
     with _opened(source) as store:
@@ -112,10 +126,12 @@ def _reopen(session: Session, source: str, *, yes: bool) -> None:
             session.tell(f"{rows.shown} takes writes: nothing was to be done")
             return
         what = f"let {rows.shown} be written to again, though it was to be moved to {seal.other}"
-        if seal.is_complete:
+        if seal.is_complete and force:
             what = f"let {rows.shown} be written to again, while {seal.other} has all its jobs too"
-        if agreed(session, what, yes=yes, dry_run=False):
-            moving.reopen(store)
+        # What is refused is not asked about.
+        is_refused = seal.is_target or (seal.is_complete and not force)
+        if is_refused or agreed(session, what, yes=yes):
+            moving.reopen(store, force=force)
             session.tell(f"{rows.shown} takes writes again")
 
 

@@ -112,6 +112,9 @@ class RowStore(Protocol):
     def add(self, table: Table, rows: Sequence[Row], found: Seal, seal: Seal) -> None:
         """Add rows and replace the seal in one write."""
 
+    def reopen(self, found: Seal) -> None:
+        """Lift the seal, and raise lease versions as a restored backup does, in one write."""
+
     def counters(self) -> Counters: ...
 
     def take_over(self, counters: Counters, seal: Seal, actor: str) -> None:
@@ -202,15 +205,28 @@ def move(
     return Moved(source=source.shown, target=target.shown, running=held, blobs=blobs, tables=moved)
 
 
-def reopen(store: object) -> Seal | None:
-    """Let a store that was to be moved be written to again; answers the seal that it bore."""
+def reopen(store: object, *, force: bool = False) -> Seal | None:
+    """Let a store that was to be moved be written to again; answers the seal that it bore.
+
+    Where the move was completed the other store has taken its place, and goes on by itself. Then it
+    takes `force`, and no lease version that the other one grants is granted here.
+    """
     rows = movable(store).row_store()
     seal = rows.seal()
     if seal is not None and seal.is_target:
         raise InvalidTransitionError(
             f"{rows.shown} holds a part of {seal.other} only: finish the move, or delete this one"
         )
-    if seal is not None:
+    if seal is not None and seal.is_complete:
+        if not force:
+            raise InvalidTransitionError(
+                f"{rows.shown} was moved to {seal.other}, which has taken its place: whatever was "
+                "done there since is not known here, and jobs would run in both. To go back, move "
+                "it from there into a new store; or, if nobody will use it any more, delete it and "
+                "say --force"
+            )
+        rows.reopen(seal)
+    elif seal is not None:
         rows.change_seal(seal, None)
     return seal
 

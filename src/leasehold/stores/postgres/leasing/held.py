@@ -21,7 +21,7 @@ from leasehold.errors import LeaseLostError, StoreUnavailableError, TransactionE
 from leasehold.stores.postgres.leasing import renew
 from leasehold.stores.postgres.leasing.settle import settle
 from leasehold.stores.postgres.leasing.state import refuse
-from leasehold.stores.postgres.server.connection import Row
+from leasehold.stores.postgres.server.connection import Row, patience_seconds
 from leasehold.stores.postgres.server.failures import translated
 from leasehold.stores.postgres.writing.application import ApplicationConnection, within
 from leasehold.stores.postgres.writing.database import Database
@@ -127,6 +127,7 @@ class HeldTransaction:
                 f"job {self._job_id} has no open transaction any more: a statement in it failed, "
                 "or it was ended inside the task. Nothing of it is kept"
             )
+        self._raw.patience_seconds = patience_seconds(self._database.address)
         answer, step = self._fenced(lambda step: self._end(step, settlement))
         outcome: Outcome[Settled] = Outcome()
         outcome.transaction, outcome.is_sent = step.found.transaction, True

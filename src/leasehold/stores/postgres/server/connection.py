@@ -29,13 +29,16 @@ from psycopg.types.string import BytesBinaryDumper, StrBinaryDumper
 from psycopg_pool import ConnectionPool
 
 from leasehold.stores.postgres.server.address import Address
+from leasehold.stores.postgres.server.silence import (
+    CONNECT_TIMEOUT_SECONDS,
+    ListeningConnection,
+)
 from leasehold.stores.tables.statements import Dialect
 
 Row = tuple[Any, ...]
 Pool: TypeAlias = "ConnectionPool[RawConnection]"
 
 PREPARE_THRESHOLD: Final = 1
-CONNECT_TIMEOUT_SECONDS: Final = 10
 OF_THE_NETWORK: Final = {
     "connect_timeout": CONNECT_TIMEOUT_SECONDS,
     # A server that does not answer for half a minute is away: the system's own defaults are hours.
@@ -44,12 +47,14 @@ OF_THE_NETWORK: Final = {
     "keepalives_count": 4,
     "tcp_user_timeout": 30_000,
 }
+SILENCE_SECONDS: Final = 5.0
+"""How much longer than the server's own timeouts an answer is waited for."""
 IDLE_IN_TRANSACTION_SECONDS: Final = 60
 """Our transactions wait for nothing but the server; one that does is of a process that hangs."""
 
 
-class RawConnection(psycopg.Connection[Row]):
-    """psycopg's own, which knows whether it is shared with others."""
+class RawConnection(ListeningConnection):
+    """One of our own, which knows whether it is shared with others."""
 
     is_pooled = False
     """Whether nothing that is set on it outlasts a transaction."""
@@ -254,6 +259,7 @@ def configure(raw: RawConnection, address: Address) -> None:
             "jit": "off",
         },
     )
+    raw.patience_seconds = patience_seconds(address)
 
 
 def timeouts(address: Address) -> dict[str, str]:
@@ -264,6 +270,11 @@ def timeouts(address: Address) -> dict[str, str]:
         "idle_in_transaction_session_timeout": IDLE_IN_TRANSACTION_SECONDS,
     }
     return {name: f"{round(each * 1000)}ms" for name, each in seconds.items()}
+
+
+def patience_seconds(address: Address) -> float:
+    """How long the answer to a statement is waited for: the server says by then that it failed."""
+    return address.statement_timeout_seconds + address.lock_timeout_seconds + SILENCE_SECONDS
 
 
 def settle_in(raw: RawConnection, settings: dict[str, str]) -> None:

@@ -6,11 +6,9 @@ While it cannot be reached, the primary answers in its place.
 from __future__ import annotations
 
 import logging
-import os
-import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any, Final
 
 import psycopg
@@ -57,8 +55,8 @@ class Replica:
             if pool is not None:
                 raw = pool.getconn()
                 # A server that has gone silent since would keep whoever asks it waiting for long.
-                with given_up_after(PATIENCE_SECONDS, raw):
-                    raw.execute(b"SELECT 1")
+                raw.patience_seconds = PATIENCE_SECONDS
+                raw.execute(b"SELECT 1")
         except (psycopg.OperationalError, PoolTimeout) as error:
             logger.warning(
                 "the replica %s cannot be reached, and the primary is asked in its place: %s",
@@ -73,8 +71,8 @@ class Replica:
             yield None
             return
         try:
-            with given_up_after(self.address.statement_timeout_seconds + PATIENCE_SECONDS, raw):
-                yield Connection(raw)
+            raw.patience_seconds = self.address.statement_timeout_seconds + PATIENCE_SECONDS
+            yield Connection(raw)
         finally:
             pool.putconn(raw)
 
@@ -111,23 +109,3 @@ def _impatient(address: Address) -> Address:
         joint = "&" if "?" in conninfo else "?"
         conninfo += f"{joint}connect_timeout={PATIENCE_SECONDS:.0f}"
     return address._replace(conninfo=conninfo, pool_timeout_seconds=PATIENCE_SECONDS)
-
-
-@contextmanager
-def given_up_after(seconds: float, raw: RawConnection) -> Iterator[None]:
-    """Cut a connection off that takes longer: whoever waits for its answer is told that it is lost.
-
-    No timeout of the server's counts where the server itself is stopped.
-    """
-
-    def cut_off() -> None:
-        with suppress(OSError), socket.socket(fileno=os.dup(raw.fileno())) as line:
-            line.shutdown(socket.SHUT_RDWR)
-
-    timer = threading.Timer(seconds, cut_off)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()

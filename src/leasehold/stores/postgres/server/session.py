@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import threading
 from collections.abc import Callable, Collection
 from typing import Any, Final
@@ -32,11 +33,8 @@ from leasehold.core.model.records import Listener
 from leasehold.env import Env
 from leasehold.errors import StoreClosedError
 from leasehold.stores.postgres.server.address import Address
-from leasehold.stores.postgres.server.connection import (
-    CONNECT_TIMEOUT_SECONDS,
-    Connection,
-    open_connection,
-)
+from leasehold.stores.postgres.server.connection import Connection, open_connection
+from leasehold.stores.postgres.server.silence import CONNECT_TIMEOUT_SECONDS
 from leasehold.stores.tables.hints import Hints
 
 logger = logging.getLogger("leasehold.store")
@@ -161,6 +159,7 @@ class Session:
                     if raw.is_pooled:
                         break
                     raw.execute(f"LISTEN {channel}".encode())
+                    raw.patience_seconds = math.inf  # There may be no news for long.
                     if self._listening.is_set():
                         self._tell((READY, ENDED, CANCEL))
                     self._listening.set()

@@ -7,6 +7,7 @@ where the verb goes side by side with them, else alone.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
@@ -63,6 +64,8 @@ class ApplicationConnection(RawConnection):
             **parameters(address, f"leasehold {address.schema} application"),
         )
         settle_in(raw, timeouts(address))
+        # Its statements may take as long as the application lets them.
+        raw.patience_seconds = math.inf
         raw.store = address
         raw.entered = []
         return raw

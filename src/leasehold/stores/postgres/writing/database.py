@@ -25,14 +25,12 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, TypeVar
 
 import psycopg
 from psycopg.errors import LockNotAvailable, UniqueViolation
-from psycopg_pool import PoolClosed, PoolTimeout
 
 from leasehold.core.contract.accelerator import Accelerator
 from leasehold.core.model.lives import LivesHere
@@ -46,16 +44,9 @@ from leasehold.stores.postgres.reading.sampling import Spans
 from leasehold.stores.postgres.schema.migrate import migrate
 from leasehold.stores.postgres.server import address as addresses
 from leasehold.stores.postgres.server.clock import SERVER_MICROS, StoreClock
-from leasehold.stores.postgres.server.connection import (
-    Connection,
-    Cursor,
-    Pool,
-    RawConnection,
-    one_moment,
-    open_connection,
-    open_pool,
-)
+from leasehold.stores.postgres.server.connection import Connection, Cursor, one_moment
 from leasehold.stores.postgres.server.failures import TRY_AGAIN, is_lost, translated
+from leasehold.stores.postgres.server.lending import Lending
 from leasehold.stores.postgres.server.life import Deaths
 from leasehold.stores.postgres.server.session import Session
 from leasehold.stores.postgres.submitting import dependents
@@ -104,7 +95,7 @@ class Database:
         self._closed = False
         self._begin()
         try:
-            with translated(self.address), self._connection() as db:
+            with translated(self.address), self._lending.connection() as db:
                 migrate(db, self.address, env)
                 with db.transaction():
                     self.turn = Turn(db, self.address)
@@ -118,8 +109,7 @@ class Database:
 
     def _begin(self) -> None:
         """Make what belongs to one process; nothing is connected yet."""
-        self._mutex = threading.Lock()
-        self._pool: Pool | None = None
+        self._lending = Lending(self.address, self.check_open)
         self.session = Session(self.address, self.env, self.accelerator)
         self.deaths = Deaths(self.address.schema, self.env.clock)
         self.lives = LivesHere()
@@ -127,17 +117,14 @@ class Database:
 
     def begin_anew_in_child(self) -> None:
         """After a fork: connections, threads and listeners are the parent's."""
-        self._inherited.append((self._pool, self.session))
+        self._inherited.append((self._lending, self.session))
         self._begin()
         self.session.serve(self.store_id)
 
     def close(self) -> None:
-        with self._mutex:
-            self._closed = True
-            pool, self._pool = self._pool, None
+        self._closed = True
         self.session.close()
-        if pool is not None:
-            pool.close()
+        self._lending.close()
 
     def check_open(self) -> None:
         """Raise where nothing can be done any more."""
@@ -178,7 +165,7 @@ class Database:
                 tries_left -= 1
                 outcome: Outcome[T] = Outcome()
                 try:
-                    with self._connection() as db:
+                    with self._lending.connection() as db:
                         self._transaction(db, operation, side_by_side, ahead, outcome)
                 except (NotAlone, UniqueViolation):
                     # Somebody else may have just used the id of a job. Alone it can be said which.
@@ -198,7 +185,7 @@ class Database:
                 except LockNotAvailable:
                     if not tries_left:
                         raise
-                    with self._connection() as db, db.transaction():
+                    with self._lending.connection() as db, db.transaction():
                         self.turn.free(db)
                     continue
                 except psycopg.OperationalError as error:
@@ -237,7 +224,7 @@ class Database:
     def alone(self) -> Iterator[Connection]:
         """A bare transaction, also where the store is sealed: for who moves all its rows."""
         self.check_open()
-        with translated(self.address), self._connection() as db, db.transaction():
+        with translated(self.address), self._lending.connection() as db, db.transaction():
             self.turn.take(db, alone=True)
             yield db
 
@@ -245,7 +232,7 @@ class Database:
     def beside_all(self) -> Iterator[Connection]:
         """A bare transaction without a turn: for rows that no rule of the store concerns."""
         self.check_open()
-        with translated(self.address), self._connection() as db, db.transaction():
+        with translated(self.address), self._lending.connection() as db, db.transaction():
             yield db
 
     def carry_out(
@@ -344,7 +331,7 @@ class Database:
     def read(self) -> Iterator[Connection]:
         """Several statements, one moment."""
         self.check_open()
-        with translated(self.address), self._connection() as db, one_moment(db):
+        with translated(self.address), self._lending.connection() as db, one_moment(db):
             yield db
 
     def look(self, operation: Callable[[Connection], T]) -> T:
@@ -356,41 +343,6 @@ class Database:
         """The store's time in microseconds, for who only looks."""
         row: Any = db.execute(NOW).fetchone()
         return self.clock.time(*row)
-
-    @contextlib.contextmanager
-    def _connection(self) -> Iterator[Connection]:
-        pool, raw = self._take_connection()
-        try:
-            yield Connection(raw)
-        finally:
-            pool.putconn(raw)
-
-    def _take_connection(self) -> tuple[Pool, RawConnection]:
-        pool = self._open_pool()
-        try:
-            return pool, pool.getconn()
-        except PoolClosed:
-            pass  # The store is closed, or somebody has just put another pool in its place.
-        except PoolTimeout:
-            # Are all connections in use, or is the server gone? Then this raises.
-            open_connection(self.address, application_name="leasehold look-up").close()
-            if not pool.pop_stats().get("connections_errors"):
-                raise
-            # It was gone, and the pool tries again more and more rarely: a new one does at once.
-            with self._mutex:
-                if self._pool is pool:
-                    self._pool = None
-            pool.close()
-        pool = self._open_pool()
-        return pool, pool.getconn()
-
-    def _open_pool(self) -> Pool:
-        """The connections of this process, opened when first needed."""
-        with self._mutex:
-            self.check_open()
-            if self._pool is None:
-                self._pool = open_pool(self.address)
-            return self._pool
 
 
 _OPEN: Final[weakref.WeakSet[Database]] = weakref.WeakSet()

@@ -15,6 +15,7 @@ import psycopg
 from leasehold.errors import StoreUnavailableError
 from leasehold.stores.postgres.server.address import Address
 from leasehold.stores.postgres.server.connection import Connection, open_connection
+from leasehold.stores.postgres.server.silence import CONNECT_TIMEOUT_SECONDS
 from leasehold.stores.tables.hints import Hints
 
 T = TypeVar("T")
@@ -64,5 +65,6 @@ class Outcome(Generic[T]):
 
 def _look_up(address: Address, transaction: str) -> str | None:
     with open_connection(address, application_name="leasehold look-up") as raw:
+        raw.patience_seconds = CONNECT_TIMEOUT_SECONDS  # This waits for nobody.
         row: Any = Connection(raw).execute(LOOK_UP, (transaction,)).fetchone()
         return row[0]  # type: ignore[no-any-return]  # a word

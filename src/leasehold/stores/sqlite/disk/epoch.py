@@ -84,9 +84,7 @@ def open_epoch(
         before = {key: _read(db, key) for key in now}
         if not (is_new or _goes_on(db, before, now, continuity, files.changed_at())):
             left = continuity.noted()
-            floor = 0 if left is None else left.version_floor
-            db.execute(RAISE, (floor, (env.now_micros() << FLOOR_SHIFT) // 1_000_000))
-            db.execute(FORGET_CHANGES)
+            raise_floor(db, env, 0 if left is None else left.version_floor)
             db.execute(UNMARK)
         if before != now:
             for key, value in now.items():
@@ -97,6 +95,14 @@ def open_epoch(
         with translated(files.database):
             db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
     continuity.note_in_use(Progress.of(db))
+
+
+def raise_floor(db: apsw.Connection, env: Env, known: int = 0) -> None:
+    """Grant no version that another copy of the store may have granted; `known` is a floor that one
+    had.
+    """
+    db.execute(RAISE, (known, (env.now_micros() << FLOOR_SHIFT) // 1_000_000))
+    db.execute(FORGET_CHANGES)
 
 
 def _goes_on(

@@ -11,7 +11,7 @@ import msgspec
 
 from leasehold.core.model.seals import Key, Seal, check_unchanged, seal_of
 from leasehold.core.rules.moving import Counters, Row, Table
-from leasehold.stores.sqlite.disk.epoch import read_store_id
+from leasehold.stores.sqlite.disk.epoch import raise_floor, read_store_id
 from leasehold.stores.sqlite.schema.cells import CELLS
 from leasehold.stores.sqlite.writing.remembered import READ_SEAL
 
@@ -107,6 +107,13 @@ class Rows:
             check_unchanged(seal_of(_fact(db, READ_SEAL)), found, self.shown)
             db.executemany(statement, rows)
             _write_seal(db, seal)
+
+    def reopen(self, found: Seal) -> None:
+        with self._database.alone() as db:
+            check_unchanged(seal_of(_fact(db, READ_SEAL)), found, self.shown)
+            raise_floor(db, self._database.env)
+            db.execute(UNSEAL)
+            db.execute(TELL)
 
     def counters(self) -> Counters:
         with self._database.read() as db:

@@ -1,0 +1,79 @@
+"""The connections of one process for its transactions: lent to one at a time, opened when first
+needed, and opened anew when the server was gone.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from psycopg_pool import PoolClosed, PoolTimeout
+
+from leasehold.stores.postgres.server.address import Address
+from leasehold.stores.postgres.server.connection import (
+    Connection,
+    Pool,
+    RawConnection,
+    open_connection,
+    open_pool,
+)
+from leasehold.stores.postgres.server.silence import SilentError
+
+
+class Lending:
+    """A pool, and another one in its place where it is of no use any more."""
+
+    def __init__(self, address: Address, check_open: Callable[[], None]) -> None:
+        self._address = address
+        self._check_open = check_open
+        self._mutex = threading.Lock()
+        self._pool: Pool | None = None
+
+    @contextmanager
+    def connection(self) -> Iterator[Connection]:
+        """One of them, for the time of this block."""
+        pool, raw = self._take()
+        try:
+            yield Connection(raw)
+        except SilentError:
+            self._drop(pool)  # The others in it lead the same way.
+            raise
+        finally:
+            pool.putconn(raw)
+
+    def close(self) -> None:
+        with self._mutex:
+            pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.close()
+
+    def _take(self) -> tuple[Pool, RawConnection]:
+        pool = self._open()
+        try:
+            return pool, pool.getconn()
+        except PoolClosed:
+            pass  # The store is closed, or somebody has just put another pool in its place.
+        except PoolTimeout:
+            # Are all connections in use, or is the server gone? Then this raises.
+            open_connection(self._address, application_name="leasehold look-up").close()
+            if not pool.pop_stats().get("connections_errors"):
+                raise
+            # It was gone, and the pool tries again more and more rarely: a new one does at once.
+            self._drop(pool)
+        pool = self._open()
+        return pool, pool.getconn()
+
+    def _open(self) -> Pool:
+        with self._mutex:
+            self._check_open()
+            if self._pool is None:
+                self._pool = open_pool(self._address)
+            return self._pool
+
+    def _drop(self, pool: Pool) -> None:
+        """Let whoever needs a connection next open another pool."""
+        with self._mutex:
+            if self._pool is pool:
+                self._pool = None
+        pool.close()

@@ -1,0 +1,64 @@
+"""A server, or the way to it, that falls silent on an open connection: it is not waited for long.
+
+The server's own timeouts count for nothing where the server itself is stopped, and the network's
+for nothing where something on the way still takes what is sent. So whoever waits for an answer
+counts for how long there was none. psycopg looks up from its wait ten times a second, and a wait
+that ends before that costs next to nothing. Time in which this process was itself stopped is not
+counted.
+
+What a connection that fell silent was told may still be done: it is lost, as one that was cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any, Final, TypeVar
+
+import psycopg
+
+T = TypeVar("T")
+
+CONNECT_TIMEOUT_SECONDS: Final = 10
+LOOK_UP_SECONDS: Final = 0.1
+
+
+class SilentError(psycopg.OperationalError):
+    """No answer came for as long as one was waited for."""
+
+
+class ListeningConnection(psycopg.Connection[tuple[Any, ...]]):
+    """psycopg's own, which is closed when its server falls silent."""
+
+    patience_seconds: float = CONNECT_TIMEOUT_SECONDS
+    """For so long no answer is waited for; it is as for connecting until it is set."""
+
+    def wait(
+        self,
+        gen: Generator[Any, Any, T],
+        interval: float = LOOK_UP_SECONDS,
+        *further: Any,
+        **named: Any,
+    ) -> T:
+        try:
+            return super().wait(self._heard(gen, interval), interval, *further, **named)
+        except SilentError:
+            self.pgconn.finish()
+            raise
+
+    def _heard(self, gen: Generator[Any, Any, T], interval: float) -> Generator[Any, Any, T]:
+        """The same steps, until there was nothing to be read or written for too long."""
+        silent = 0.0
+        try:
+            wanted = next(gen)
+            while True:
+                ready = yield wanted
+                if ready:
+                    silent = 0.0
+                else:
+                    silent += interval
+                    if silent > self.patience_seconds:
+                        raise SilentError(f"no answer for {self.patience_seconds:g} s")
+                wanted = gen.send(ready)
+        except StopIteration as end:
+            answer: T = end.value
+            return answer
