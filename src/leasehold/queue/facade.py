@@ -285,7 +285,7 @@ class TaskQueue(QueueLife):
         self._retention = Retention(store, env, actor, self.blobs, self._policy)
         self._upkeep = Upkeep(store, actor)
         for name in ("dead_letters", "operations", "archive", "settings", "schedules"):
-            self.__dict__.pop(name, None)  # Each is made for the store, when it is first asked for.
+            vars(self).pop(name, None)  # Each is made for the store, when it is first asked for.
         self._closed = False
 
     def __dir__(self) -> list[str]:
