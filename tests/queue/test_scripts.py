@@ -238,7 +238,9 @@ def test_run_worker_is_the_only_worker_of_its_process(tmp_path: Path) -> None:
             print(len(queue.workers()), flush=True)
 
         if __name__ == "__main__":
-            outer.submit()
+            # A submit of its own would start workers of its own, which might be quicker.
+            with TaskQueue("jobs.db", num_workers=0) as other:
+                other.submit("shop:outer")
             print(queue.run_worker(slots=1, max_jobs=2).value)
         """,
     )
