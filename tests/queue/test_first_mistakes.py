@@ -110,6 +110,8 @@ def test_options_of_the_wrong_kind_are_told(still: TaskQueue) -> None:
     still.submit("t")
     lease = still.lease(wait=0)
     assert lease is not None
-    for seconds in (float("inf"), float("nan"), -1):
-        with pytest.raises(ValueError, match=r"seconds must be (above 0|seconds, a timedelta)"):
+    for seconds in (float("inf"), -1):
+        with pytest.raises(ValueError, match="seconds must be above 0"):
             still.extend(lease, seconds)
+    with pytest.raises(ValueError, match="seconds must be seconds, a timedelta or text"):
+        still.extend(lease, float("nan"))
