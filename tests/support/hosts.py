@@ -1,4 +1,4 @@
-"""Hosts on this machine, each in a network of its own, joined to a server by a link that can be cut.
+"""Hosts on this machine, each in a network of its own, whose link to a server can be cut.
 
 They are Linux's network namespaces: only root can make them, and not on every machine. What is sent
 over a link that is cut is lost, and nobody is told, as with a cable that was pulled out.
