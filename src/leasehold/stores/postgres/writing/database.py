@@ -55,7 +55,8 @@ from leasehold.stores.postgres.writing import deltas, state
 from leasehold.stores.postgres.writing.loans import Loans
 from leasehold.stores.postgres.writing.outcome import Outcome
 from leasehold.stores.postgres.writing.state import Found, Remembered
-from leasehold.stores.postgres.writing.step import NotAlone, Statement, Step
+from leasehold.stores.postgres.writing.step import MinuteIsOver, NotAlone, Statement, Step
+from leasehold.stores.postgres.writing.tries import TRIES_MAX, MaySideBySide, Tries, Way
 from leasehold.stores.postgres.writing.turn import Turn
 from leasehold.stores.tables import statements
 from leasehold.stores.tables.hints import Hints
@@ -68,11 +69,6 @@ logger = logging.getLogger("leasehold.store")
 STORE_ID: Final = "SELECT store_id FROM store_state"
 RAISE_CLOCK: Final = "UPDATE store_state SET clock = $1 WHERE clock < $1"
 NOW: Final = f"SELECT clock, {SERVER_MICROS} FROM store_state"  # noqa: S608  # our own names
-TRIES_MAX: Final = 20
-"""How often a write is tried that others got in the way of; each try undid all of it."""
-
-MaySideBySide = Callable[[Step], bool]
-"""Whether a write may go side by side with others, given what it finds."""
 
 
 class Database:
@@ -160,30 +156,28 @@ class Database:
         ahead: Sequence[Statement] = (),
     ) -> T:
         with translated(self.address):
-            tries_left = TRIES_MAX
+            tries = Tries(side_by_side, self.turn.spells_max)
             while True:
-                tries_left -= 1
+                tries.begin()
                 outcome: Outcome[T] = Outcome()
                 try:
                     with self._lending.connection() as db:
-                        self._transaction(db, operation, side_by_side, ahead, outcome)
-                except (NotAlone, UniqueViolation):
+                        self._transaction(db, operation, tries.way, ahead, outcome)
+                except (NotAlone, UniqueViolation) as error:
                     # Somebody else may have just used the id of a job. Alone it can be said which.
-                    # It is done alone once, whatever was tried before: that is no try of its own.
-                    if side_by_side is None:
-                        raise
-                    side_by_side = None
-                    tries_left += 1
+                    tries.go_alone(error)
                     continue
                 except TRY_AGAIN as error:
-                    if tries_left:
+                    if not tries.is_last:
                         continue
                     raise StoreError(
                         f"{self.address.shown}: {TRIES_MAX} tries were undone by others' "
                         f"writes: {error}"
                     ) from error
                 except LockNotAvailable:
-                    if not tries_left:
+                    if tries.was_kept_waiting():
+                        continue
+                    if tries.is_last:
                         raise
                     with self._lending.connection() as db, db.transaction():
                         self.turn.free(db)
@@ -192,7 +186,7 @@ class Database:
                     if not (outcome.has_begun and is_lost(error)):
                         raise
                     if not outcome.was_committed(self.address):
-                        if tries_left:
+                        if not tries.is_last:
                             continue
                         raise
                 self.after_commit(outcome.hints)
@@ -202,7 +196,7 @@ class Database:
         self,
         db: Connection,
         operation: Callable[[Step], T],
-        side_by_side: MaySideBySide | None,
+        way: Way,
         ahead: Sequence[Statement],
         outcome: Outcome[T],
     ) -> None:
@@ -211,7 +205,7 @@ class Database:
             try:
                 with db.pipelined():
                     db.begin()
-                    answer, step = self.carry_out(db, operation, side_by_side, loans, ahead)
+                    answer, step = self.carry_out(db, operation, way, loans, ahead)
                     outcome.transaction = step.found.transaction
                     outcome.send(db, answer, step.hints)
             except BaseException:
@@ -225,7 +219,7 @@ class Database:
         """A bare transaction, also where the store is sealed: for who moves all its rows."""
         self.check_open()
         with translated(self.address), self._lending.connection() as db, db.transaction():
-            self.turn.take(db, alone=True)
+            self.turn.take_alone(db)
             yield db
 
     @contextlib.contextmanager
@@ -239,25 +233,25 @@ class Database:
         self,
         db: Connection,
         operation: Callable[[Step], T],
-        side_by_side: MaySideBySide | None,
+        way: Way,
         loans: Loans,
         ahead: Sequence[Statement] = (),
     ) -> tuple[T, Step]:
         """Carry out an operation inside a transaction, whoever commits it.
 
-        Raises NotAlone if it must be undone and done again alone, without `side_by_side`.
+        Raises NotAlone if it must be undone and done again alone.
         """
-        alone = side_by_side is None
+        alone = way.side_by_side is None
         self.turn.take(db, alone=alone)
         looked = db.execute(state.READ)
         sent = {statement: db.execute(statement, values) for statement, values in ahead}
         step = self._step(db, looked, sent, loans, alone=alone)
-        if side_by_side is None:
+        if way.side_by_side is None:
             self._prepare(step)
-        elif step.found.server_was_started or not (
-            self._is_of_open_minute(step) and side_by_side(step)
-        ):
-            step.must_be_alone()
+        elif step.found.server_was_started or not way.side_by_side(step):
+            raise NotAlone
+        elif not (way.in_any_minute or self._is_of_open_minute(step)):
+            raise MinuteIsOver
         answer = operation(step)
         dependents.resolve(step)
         step.flush()

@@ -6,6 +6,10 @@ of a pipeline no timeout of the server counts. So whoever has waited for its tur
 looks who has it, and ends those of the store's own connections that have waited for their client
 for half that time. Their writes are undone, and done again by themselves if their client goes on.
 An application's own transaction is never ended: whoever waits is told of it.
+
+Those that share a turn would wait behind one that wants it alone, and with it for an application's
+transaction that is open for long. So a turn alone is waited for in short spells, between which the
+others go on.
 """
 
 from __future__ import annotations
@@ -22,6 +26,13 @@ from leasehold.stores.postgres.server.connection import Connection, name_of
 logger = logging.getLogger("leasehold.store")
 
 ALONE: Final = "SELECT pg_advisory_xact_lock($1)"
+# As above, but for a moment: the functions are called in their order.
+ALONE_FOR_NOW: Final = """
+    SELECT set_config('lock_timeout', $2, true), pg_advisory_xact_lock($1),
+           set_config('lock_timeout', $3, true)
+"""
+SPELL_SECONDS: Final = 0.25
+"""How long a turn alone is waited for at once."""
 SHARED: Final = "SELECT pg_advisory_xact_lock_shared($1)"
 KEY: Final = "SELECT hashtextextended('leasehold turn ' || $1, 0)"
 # Of those who share a turn the one that has it for longest comes first.
@@ -65,10 +76,21 @@ class Turn:
         row: Any = db.execute(KEY, (address.schema,)).fetchone()
         self.key: int = row[0]
         self._address = address
+        self.spells_max = max(1, round(address.lock_timeout_seconds / SPELL_SECONDS))
+        """So often it is waited for, alone, until somebody must be in the way."""
+        timeouts = (min(SPELL_SECONDS, address.lock_timeout_seconds), address.lock_timeout_seconds)
+        self._alone = (self.key, *(f"{round(each * 1000)}ms" for each in timeouts))
 
     def take(self, db: Connection, *, alone: bool) -> None:
-        """Wait for it; it ends with the transaction."""
-        db.execute(ALONE if alone else SHARED, (self.key,))
+        """Wait for it, alone only for a spell; it ends with the transaction."""
+        if alone:
+            db.execute(ALONE_FOR_NOW, self._alone)
+        else:
+            db.execute(SHARED, (self.key,))
+
+    def take_alone(self, db: Connection) -> None:
+        """Wait for it while others wait behind; it ends with the transaction."""
+        db.execute(ALONE, (self.key,))
 
     def holders(self, db: Connection) -> list[Holder]:
         """Who has it at this moment."""
