@@ -17,7 +17,7 @@ from psycopg.errors import InsufficientPrivilege
 
 from leasehold.errors import StoreBusyError
 from leasehold.stores.postgres.server.address import Address
-from leasehold.stores.postgres.server.connection import Connection, name_of
+from leasehold.stores.postgres.server.connection import SqlConnection, name_of
 
 logger = logging.getLogger("leasehold.store")
 
@@ -61,21 +61,21 @@ class Holder(NamedTuple):
 class Turn:
     """The turn of one store."""
 
-    def __init__(self, db: Connection, address: Address) -> None:
+    def __init__(self, db: SqlConnection, address: Address) -> None:
         row: Any = db.execute(KEY, (address.schema,)).fetchone()
         self.key: int = row[0]
         self._address = address
 
-    def take(self, db: Connection, *, alone: bool) -> None:
+    def take(self, db: SqlConnection, *, alone: bool) -> None:
         """Wait for it; it ends with the transaction."""
         db.execute(ALONE if alone else SHARED, (self.key,))
 
-    def holders(self, db: Connection) -> list[Holder]:
+    def holders(self, db: SqlConnection) -> list[Holder]:
         """Who has it at this moment."""
         frozen_seconds = self._address.lock_timeout_seconds / 2
         return [Holder(*row) for row in db.execute(HOLDERS, (self.key, frozen_seconds))]
 
-    def free(self, db: Connection) -> None:
+    def free(self, db: SqlConnection) -> None:
         """End those that hold it without doing anything; raises StoreBusyError if there are none.
 
         Said by who has waited for it in vain.
