@@ -629,7 +629,7 @@ def test_a_delete_that_is_cut_short_is_finished_by_the_next_sweep(tmp_path: Path
         lambda step: queue_orders.delete(queues.QueueBook(step), "default", "me", force=True)
     )
     with store._database.read() as db:
-        found = queues.Queues(db, 0).waiting_in("default")
+        found = queues.QueueReader(db, 0).waiting_in("default")
     some = found[:BURIED_AT_ONCE]
     store._database.write(
         lambda step: queue_orders.bury(queues.QueueBook(step), "default", some, 0)

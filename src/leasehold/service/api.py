@@ -30,7 +30,7 @@ from leasehold.service.hints import HintLine
 from leasehold.service.lease_lines import LeaseLines
 from leasehold.service.lease_secret import LeaseSecrets
 from leasehold.service.measures import Measures
-from leasehold.service.operation import Operation, Request, operations_of
+from leasehold.service.operation import ApiOperation, Request, operations_of
 from leasehold.service.operators import Operators
 from leasehold.service.peeking import Peeking
 from leasehold.service.plan_seal import PlanSeals
@@ -98,13 +98,13 @@ class Api(Producers, Consumers, Peeking, Operators, Backups, Measures, QueueOper
             raise token_has_ended()
         return Caller.of(token, digest)
 
-    def call(self, operation: Operation, caller: Caller, request: Request) -> Any:
+    def call(self, operation: ApiOperation, caller: Caller, request: Request) -> Any:
         """Carry out an operation that does not wait."""
         assert not operation.waits
         caller.check_role(operation.roles)
         return self.guarded(lambda: getattr(self, operation.name)(caller, request))
 
-    async def call_waiting(self, operation: Operation, caller: Caller, request: Request) -> Any:
+    async def call_waiting(self, operation: ApiOperation, caller: Caller, request: Request) -> Any:
         """Carry out an operation that may wait."""
         caller.check_role(operation.roles)
         return await getattr(self, operation.name)(caller, request)

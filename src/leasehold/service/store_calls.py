@@ -15,7 +15,7 @@ from leasehold.blobs.blobs import Blobs
 from leasehold.core.contract.store import Store
 from leasehold.core.contract.wire import (
     VERBS,
-    Hints,
+    HintsSince,
     Verb,
     crossing_exchange,
     encode,
@@ -165,9 +165,9 @@ def arguments_of(verb: Verb, caller: Caller, body: bytes) -> dict[str, Any]:
         raise InvalidRequestError(f"this is no call of a store: {error}") from None
 
 
-def _without_ids(told: Hints) -> Hints:
+def _without_ids(told: HintsSince) -> HintsSince:
     """That there is something, not which jobs: those of other queues are not there."""
-    return Hints(
+    return HintsSince(
         told.cursor,
         told.is_ready,
         [] if told.ended == [] else None,

@@ -21,7 +21,7 @@ from psycopg.errors import InsufficientPrivilege
 
 from leasehold.errors import StoreBusyError
 from leasehold.stores.postgres.server.address import Address
-from leasehold.stores.postgres.server.connection import Connection, name_of
+from leasehold.stores.postgres.server.connection import SqlConnection, name_of
 
 logger = logging.getLogger("leasehold.store")
 
@@ -102,24 +102,24 @@ class Patience:
 class Turn:
     """The turn of one store."""
 
-    def __init__(self, db: Connection, address: Address) -> None:
+    def __init__(self, db: SqlConnection, address: Address) -> None:
         row: Any = db.execute(KEY, (address.schema,)).fetchone()
         self.key: int = row[0]
         self._address = address
 
-    def take(self, db: Connection, *, alone: bool, seconds: float | None = None) -> None:
+    def take(self, db: SqlConnection, *, alone: bool, seconds: float | None = None) -> None:
         """Wait for it, at most so long where that is said; it ends with the transaction."""
         if alone and seconds is not None:
             db.execute(ALONE_WITHIN, (self.key, f"{max(1, round(seconds * 1000))}ms"))
         else:
             db.execute(ALONE if alone else SHARED, (self.key,))
 
-    def holders(self, db: Connection) -> list[Holder]:
+    def holders(self, db: SqlConnection) -> list[Holder]:
         """Who has it at this moment."""
         frozen_seconds = self._address.lock_timeout_seconds / 2
         return [Holder(*row) for row in db.execute(HOLDERS, (self.key, frozen_seconds))]
 
-    def free(self, db: Connection) -> None:
+    def free(self, db: SqlConnection) -> None:
         """End those that hold it without doing anything; raises StoreBusyError if there are none.
 
         Said by who has waited for it in vain.

@@ -41,16 +41,16 @@ from leasehold.stores.sqlite.leasing import damage
 from leasehold.stores.sqlite.leasing.rebalance import rebalance
 from leasehold.stores.sqlite.schema import damaged_cells
 from leasehold.stores.sqlite.submitting import dependents
-from leasehold.stores.sqlite.submitting.gate import Lanes
+from leasehold.stores.sqlite.submitting.gate import LaneNumbers
 from leasehold.stores.sqlite.writing import own_state, recounting
 from leasehold.stores.sqlite.writing.application import ApplicationConnection, check_not_inside
 from leasehold.stores.sqlite.writing.clock import StoreClock
 from leasehold.stores.sqlite.writing.step import Step
-from leasehold.stores.sqlite.writing.turn import Turn
+from leasehold.stores.sqlite.writing.turn import ApplicationTurn
 from leasehold.stores.sqlite.writing.write_side import WriteSide
 from leasehold.stores.sqlite.writing.writer import Writer
 from leasehold.stores.tables.hints import Hints
-from leasehold.stores.tables.statements import Connection
+from leasehold.stores.tables.statements import SqlConnection
 
 T = TypeVar("T")
 
@@ -94,11 +94,11 @@ class Database:
         self.deaths = Deaths(self.files.workers)
         self.lives = LivesHere()
         self.group_rounds = GroupRounds()
-        self.lanes = Lanes()
+        self.lanes = LaneNumbers()
         # (job id, version) -> (number, lane) of leases granted here: a hint, never the truth.
         self.known_leases: dict[tuple[str, int], tuple[int, int]] = {}
         self.disk = DiskReserve(self.files, env)
-        self.turn = Turn(self.files, env, lock_timeout_seconds, self._check_place)
+        self.turn = ApplicationTurn(self.files, env, lock_timeout_seconds, self._check_place)
         self.application_connections: weakref.WeakSet[ApplicationConnection] = weakref.WeakSet()
         forks.register(self)
         try:
@@ -306,7 +306,7 @@ class Database:
             answer = operation(db)
         return answer  # noqa: RET504  # by its types, apsw might swallow an error
 
-    def now(self, db: Connection) -> int:
+    def now(self, db: SqlConnection) -> int:
         """The store's time in microseconds, for who only looks."""
         return self.clock.show(cast("apsw.Connection", db))
 

@@ -33,7 +33,7 @@ from leasehold.core.rules.sampling import KeptSpan, Resolution
 from leasehold.env import Env
 from leasehold.errors import StoreCorruptError
 from leasehold.stores.sqlite.disk.epoch import FLOOR_SHIFT
-from leasehold.stores.sqlite.reading.sampling import Spans
+from leasehold.stores.sqlite.reading.sampling import SpanShelf
 from leasehold.stores.sqlite.schema import damaged_cells
 from leasehold.stores.sqlite.schema.cells import BASIS, CELLS, COUNTERS, TOTALS
 from leasehold.stores.sqlite.schema.damaged_cells import Damage
@@ -177,7 +177,7 @@ def add_to_lanes(db: apsw.Connection, differences: Mapping[int, dict[str, int]])
 def _reckon_from_here(db: apsw.Connection, queue: str | None) -> None:
     """What the counters of a queue, or of all, grow by counts from now on."""
     db.execute(_FORGET_MEASURED, (queue,))
-    spans = Spans(db)
+    spans = SpanShelf(db)
     for name, total in spans.totals(queue).items():
         ever = msgspec.structs.replace(total, measures={})
         spans.keep([KeptSpan(Resolution.EVER, name, 0, ever)])

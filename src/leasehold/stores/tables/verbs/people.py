@@ -19,7 +19,7 @@ from leasehold.core.rules.filter_orders import (
     is_oldest_first,
     narrowed,
 )
-from leasehold.core.rules.operation_shelf import Found
+from leasehold.core.rules.operation_shelf import JobsFound
 from leasehold.core.rules.operations import (
     Advance,
     Operation,
@@ -28,7 +28,7 @@ from leasehold.core.rules.operations import (
     known_as,
     to_look_for,
 )
-from leasehold.core.rules.people import Desk
+from leasehold.core.rules.people import OrderDesk
 from leasehold.env import from_micros
 from leasehold.errors import LeaseholdError
 from leasehold.stores.tables import operations as records
@@ -45,7 +45,7 @@ class PeopleVerbs:
 
     _database: TableDatabase
     _reader: Callable[[Any], Reader]
-    _desk: Callable[[Any], Desk[Any]]
+    _desk: Callable[[Any], OrderDesk[Any]]
     _dependents: type[TableDependents]
     _operations: type[TableOperations]
     _jobs: JobReading
@@ -97,13 +97,13 @@ class PeopleVerbs:
 
     def _find(
         self, order: object, where: JobFilter, limit: int, cursor: str | None, *, oldest_first: bool
-    ) -> Found:
+    ) -> JobsFound:
         found = self._database.look(
             lambda db: self._jobs.find_fitting(db, where, limit, cursor, oldest_first=oldest_first)
         )
         if isinstance(order, DiscardAll):
             self._dependents.look_through(self._database, found[0])
-        return Found(*found)
+        return JobsFound(*found)
 
     # -- operations --------------------------------------------------------------------------
 
