@@ -34,7 +34,7 @@ from leasehold.stores.postgres.writing.database import Database
 from leasehold.stores.postgres.writing.loans import Loans
 from leasehold.stores.postgres.writing.own_connections import unwrapped
 from leasehold.stores.postgres.writing.step import NotAlone, Step
-from leasehold.stores.postgres.writing.tries import ALONE, MaySideBySide, Way
+from leasehold.stores.postgres.writing.tries import MaySideBySide, Tries, Way
 
 T = TypeVar("T")
 
@@ -141,24 +141,22 @@ def within(
         )
     db = BorrowedConnection(raw)
     with translated(database.address), _as_the_store(database, db):
-        way, spells_left = Way(side_by_side, in_any_minute=True), database.turn.spells_max
+        way = Way(side_by_side, in_any_minute=True)
+        tries = Tries(way, database.address.lock_timeout_seconds)
         while True:
             try:
                 with Loans(database.accelerator) as loans:
                     with _part(db):
-                        answer, step = database.carry_out(db, operation, way, loans)
+                        answer, step = database.carry_out(db, operation, tries.way, loans)
                         if step.hints.ready:
                             db.execute(NOTIFY, (database.address.schema,))
                     loans.keep()
                 return answer, step
-            except (NotAlone, UniqueViolation):
-                if way is ALONE:
-                    raise
-                way = ALONE
+            except (NotAlone, UniqueViolation) as error:
+                tries.go_alone(error)
             except LockNotAvailable:
-                if way is not ALONE or not spells_left:
+                if not tries.give_way():
                     raise
-                spells_left -= 1
             except TRY_AGAIN as error:
                 # Another one has what this transaction waits for, and waits for what it has.
                 raise StoreBusyError(

@@ -40,21 +40,21 @@ from leasehold.core.rules.sampling import end_minute
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import StoreClosedError, StoreError
 from leasehold.stores.postgres.leasing.rebalance import rebalance
-from leasehold.stores.postgres.reading.sampling import Spans
+from leasehold.stores.postgres.reading.sampling import SpanShelf
 from leasehold.stores.postgres.schema.migrate import migrate
 from leasehold.stores.postgres.server import address as addresses
 from leasehold.stores.postgres.server.clock import SERVER_MICROS, StoreClock
-from leasehold.stores.postgres.server.connection import Connection, Cursor, one_moment
+from leasehold.stores.postgres.server.connection import SqlConnection, SqlCursor, one_moment
 from leasehold.stores.postgres.server.failures import TRY_AGAIN, is_lost, translated
 from leasehold.stores.postgres.server.lending import Lending
 from leasehold.stores.postgres.server.life import Deaths
-from leasehold.stores.postgres.server.session import Session
+from leasehold.stores.postgres.server.session import ServerSession
 from leasehold.stores.postgres.submitting import dependents
-from leasehold.stores.postgres.submitting.lanes import Lanes
+from leasehold.stores.postgres.submitting.lanes import LaneNumbers
 from leasehold.stores.postgres.writing import deltas, state
 from leasehold.stores.postgres.writing.loans import Loans
 from leasehold.stores.postgres.writing.outcome import Outcome
-from leasehold.stores.postgres.writing.state import Found, Remembered
+from leasehold.stores.postgres.writing.state import Remembered, StateRow
 from leasehold.stores.postgres.writing.step import MinuteIsOver, NotAlone, Statement, Step
 from leasehold.stores.postgres.writing.tries import TRIES_MAX, MaySideBySide, Tries, Way
 from leasehold.stores.postgres.writing.turn import Turn
@@ -82,7 +82,7 @@ class Database:
         self.url = url
         self.address = addresses.parse(url)
         self.clock = StoreClock(env)
-        self.lanes = Lanes()
+        self.lanes = LaneNumbers()
         self._inherited: list[object] = []
         """What is the parent's after a fork. It is kept, or its end would close the parent's."""
         self.remembered = Remembered(self.address.shown)
@@ -106,7 +106,7 @@ class Database:
     def _begin(self) -> None:
         """Make what belongs to one process; nothing is connected yet."""
         self._lending = Lending(self.address, self.check_open)
-        self.session = Session(self.address, self.env, self.accelerator)
+        self.session = ServerSession(self.address, self.env, self.accelerator)
         self.deaths = Deaths(self.address.schema, self.env.clock)
         self.lives = LivesHere()
         self.group_rounds = GroupRounds()
@@ -156,7 +156,7 @@ class Database:
         ahead: Sequence[Statement] = (),
     ) -> T:
         with translated(self.address):
-            tries = Tries(side_by_side, self.turn.spells_max)
+            tries = Tries(Way(side_by_side), self.address.lock_timeout_seconds)
             while True:
                 tries.begin()
                 outcome: Outcome[T] = Outcome()
@@ -175,12 +175,13 @@ class Database:
                         f"writes: {error}"
                     ) from error
                 except LockNotAvailable:
-                    if tries.was_kept_waiting():
+                    if tries.give_way():
                         continue
                     if tries.is_last:
                         raise
                     with self._lending.connection() as db, db.transaction():
                         self.turn.free(db)
+                    tries.go_on()
                     continue
                 except psycopg.OperationalError as error:
                     if not (outcome.has_begun and is_lost(error)):
@@ -194,7 +195,7 @@ class Database:
 
     def _transaction(
         self,
-        db: Connection,
+        db: SqlConnection,
         operation: Callable[[Step], T],
         way: Way,
         ahead: Sequence[Statement],
@@ -215,15 +216,15 @@ class Database:
             loans.keep()
 
     @contextlib.contextmanager
-    def alone(self) -> Iterator[Connection]:
+    def alone(self) -> Iterator[SqlConnection]:
         """A bare transaction, also where the store is sealed: for who moves all its rows."""
         self.check_open()
         with translated(self.address), self._lending.connection() as db, db.transaction():
-            self.turn.take_alone(db)
+            self.turn.take(db, alone=True)
             yield db
 
     @contextlib.contextmanager
-    def beside_all(self) -> Iterator[Connection]:
+    def beside_all(self) -> Iterator[SqlConnection]:
         """A bare transaction without a turn: for rows that no rule of the store concerns."""
         self.check_open()
         with translated(self.address), self._lending.connection() as db, db.transaction():
@@ -231,7 +232,7 @@ class Database:
 
     def carry_out(
         self,
-        db: Connection,
+        db: SqlConnection,
         operation: Callable[[Step], T],
         way: Way,
         loans: Loans,
@@ -242,7 +243,7 @@ class Database:
         Raises NotAlone if it must be undone and done again alone.
         """
         alone = way.side_by_side is None
-        self.turn.take(db, alone=alone)
+        self.turn.take(db, alone=alone, seconds=way.seconds)
         looked = db.execute(state.READ)
         sent = {statement: db.execute(statement, values) for statement, values in ahead}
         step = self._step(db, looked, sent, loans, alone=alone)
@@ -265,10 +266,16 @@ class Database:
         return step.found.open_minute >= step.now // MINUTE_MICROS
 
     def _step(
-        self, db: Connection, looked: Cursor, sent: dict[str, Cursor], loans: Loans, *, alone: bool
+        self,
+        db: SqlConnection,
+        looked: SqlCursor,
+        sent: dict[str, SqlCursor],
+        loans: Loans,
+        *,
+        alone: bool,
     ) -> Step:
         row: Any = looked.fetchone()
-        found = Found(*row)
+        found = StateRow(*row)
         if found.server_was_started or found.version_base != self._version_base:
             # What this process remembers may be what the server has lost.
             self.lanes.forget()
@@ -292,7 +299,7 @@ class Database:
             deltas.fold(step.db)
         minute = step.now // MINUTE_MICROS
         if minute > step.found.open_minute:
-            end_minute(Spans(step.db), minute)
+            end_minute(SpanShelf(step.db), minute)
 
     def after_commit(self, hints: Hints) -> None:
         """Wake whoever waits for what was committed."""
@@ -322,18 +329,18 @@ class Database:
     # -- reading -----------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def read(self) -> Iterator[Connection]:
+    def read(self) -> Iterator[SqlConnection]:
         """Several statements, one moment."""
         self.check_open()
         with translated(self.address), self._lending.connection() as db, one_moment(db):
             yield db
 
-    def look(self, operation: Callable[[Connection], T]) -> T:
+    def look(self, operation: Callable[[SqlConnection], T]) -> T:
         """Read."""
         with self.read() as db:
             return operation(db)
 
-    def now(self, db: statements.Connection) -> int:
+    def now(self, db: statements.SqlConnection) -> int:
         """The store's time in microseconds, for who only looks."""
         row: Any = db.execute(NOW).fetchone()
         return self.clock.time(*row)
