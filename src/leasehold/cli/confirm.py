@@ -17,8 +17,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def destructive(function: F) -> F:
     """Add --yes and --dry-run, to be handed to `agreed`."""
-    yes = click.option("--yes", "-y", is_flag=True, help="Do it without asking.")
-    dry = click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+    yes = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+    dry = click.option("--dry-run", is_flag=True, help="Only show what would be done.")
     return yes(dry(function))
 
 

@@ -64,7 +64,7 @@ def takes_jobs(function: F, *, status: bool = True) -> F:
         return function(*args, chosen=choice, **given)
 
     decorated: Any = destructive(filter_options(status=status)(with_choice))
-    every = click.option("--all", "everything", is_flag=True, help="Every job that can take it.")
+    every = click.option("--all", "everything", is_flag=True, help="Every job that allows it.")
     return cast("F", click.argument("jobs", nargs=-1, metavar="[JOB]...")(every(decorated)))
 
 

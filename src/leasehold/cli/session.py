@@ -139,7 +139,7 @@ def common_options(command: F) -> F:
         type=click.Choice(FORMATS),
         expose_value=False,
         callback=_keep("format"),
-        help="How to print: for people, or for programs.",
+        help="The output format.",
     )
     utc = click.option(
         "--utc",
