@@ -6,7 +6,7 @@ import click
 
 from leasehold.cli.command import command
 from leasehold.cli.jobref import job_ids_of
-from leasehold.cli.orders import Chosen, Order, give, takes_jobs
+from leasehold.cli.orders import Chosen, JobOrder, give, takes_jobs
 from leasehold.cli.session import Session
 from leasehold.core.model.refusals import nothing_to_replay
 from leasehold.core.model.status import Status
@@ -33,7 +33,7 @@ def retry(session: Session, *, chosen: Chosen, reset_attempts: bool, graph: bool
     """
     if graph:
         chosen = chosen._replace(jobs=_with_graph(session, chosen.jobs))
-    order = Order(
+    order = JobOrder(
         verb="replay",
         done="replayed",
         statuses=frozenset({Status.DEAD, Status.CANCELLED}),

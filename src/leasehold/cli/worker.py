@@ -20,7 +20,7 @@ from leasehold.cli.workers.plan import (
     GRACE_SECONDS,
     METRICS_HOST,
     SLOTS,
-    Plan,
+    CrewPlan,
     default_log,
     store_name,
     workers_folder,
@@ -142,7 +142,7 @@ def start(
         raise click.UsageError("--reload is for the foreground; in the background: worker restart")
     if log_path is not None and not background:
         raise click.UsageError("--log is for --background; here the log goes to standard error")
-    plan = Plan(
+    plan = CrewPlan(
         store_url=session.store_url,
         modules=tuple(name for names in modules for name in names),
         executor="process" if executor == "processes" else "thread",
@@ -167,7 +167,7 @@ def start(
         raise click.exceptions.Exit(Crew(plan).run())
 
 
-def _start_in_background(session: Session, plan: Plan, log_path: str | None) -> None:
+def _start_in_background(session: Session, plan: CrewPlan, log_path: str | None) -> None:
     from leasehold.cli.workers.background import DidNotBeginError, begin
 
     try:
