@@ -49,5 +49,5 @@ def audit(
     page = partial(session.queue.audit_page, since=since, before=before)
     found = entries(session, page, "records", limit=limit, cursor=cursor)
     whenever = since is None and before is None
-    nothing = "nobody has given an order yet" if whenever else "nobody gave an order at that time"
+    nothing = "there are no orders yet" if whenever else "there are no orders of that time"
     emit(session, map(document_of, found), COLUMNS, nothing=nothing)

@@ -54,6 +54,4 @@ def _check_free(path: str, *, force: bool) -> None:
         # To take the place of a device or a link would break more than a backup.
         raise PlaceTaken(f"{path} is no plain file, and nothing else is ever replaced")
     if os.path.exists(path) and not force:
-        raise PlaceTaken(
-            f"{path} is there already: choose another name, or replace it with --force"
-        )
+        raise PlaceTaken(f"{path} exists already: choose another name, or replace it with --force")

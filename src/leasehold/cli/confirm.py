@@ -34,8 +34,8 @@ def agreed(session: Session, what: str, *, yes: bool, dry_run: bool | None = Non
     if yes:
         return True
     if not is_interactive():
-        look = "" if dry_run is None else ", or --dry-run to only look"
-        raise click.UsageError(f"this would {safe(what)}: say --yes{look}")
+        look = "" if dry_run is None else ", or --dry-run to preview"
+        raise click.UsageError(f"this would {safe(what)}: pass --yes{look}")
     try:
         if is_agreed(f"Really {safe(what)}?"):
             return True

@@ -167,7 +167,7 @@ def _document(words: tuple[str, ...], fields: Mapping[str, Any]) -> JobDocument:
         return document
     if len(words) == 1 and " " in words[0]:
         raise click.UsageError(
-            f"is {words[0]!r} for the shell? Then say --command; a program stands alone: -- ls -l"
+            f"is {words[0]!r} for the shell? Then use --command; a program has no quotes: -- ls -l"
         )
     if not words and "command" not in fields and "task" not in fields:
         raise click.UsageError("nothing to run: give --command, -- PROGRAM, --task, JSON or --file")

@@ -72,14 +72,14 @@ def give(session: Session, order: JobOrder, chosen: Chosen) -> None:
     """Carry out an order, say what became of each job, and exit accordingly."""
     by_filter = chosen.everything or not is_everything(chosen.where)
     if chosen.jobs and by_filter:
-        raise click.UsageError("name jobs, or describe them by a filter, not both")
+        raise click.UsageError("name jobs or use a filter, not both")
     if chosen.jobs:
         _give_to_named(session, order, chosen)
     elif by_filter:
         _give_to_found(session, order, chosen)
     else:
         raise click.UsageError(
-            f"say which jobs to {order.verb}: name them, describe them by a filter, or --all"
+            f"which jobs to {order.verb}? Name them, use a filter, or pass --all"
         )
 
 

@@ -74,7 +74,7 @@ def _progress(session: Session) -> Iterator[Callable[[CleanUp], None] | None]:
     if session.format != "table" or not sys.stderr.isatty():
         yield None
         return
-    with console(stderr=True).status("looking for what is old") as line:
+    with console(stderr=True).status("looking for old jobs") as line:
         yield lambda record: line.update(str(record))
 
 

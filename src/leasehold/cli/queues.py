@@ -224,7 +224,7 @@ def delete(session: Session, name: str, force: bool, yes: bool, dry_run: bool) -
     if (waiting or running) and not force:
         raise QueueNotEmptyError(
             f"{jobs_counted(waiting)} wait and {running:,} run in queue {name!r}: let them finish "
-            "(`queue drain`), purge them, or say --force to make dead letters of those that wait"
+            "(`queue drain`), purge them, or pass --force to make waiting jobs dead letters"
         )
     letters = f" and make dead letters of {jobs_counted(waiting)}" if waiting else ""
     if not agreed(session, f"delete queue {name!r}{letters}", yes=yes, dry_run=dry_run):

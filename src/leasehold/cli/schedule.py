@@ -244,7 +244,7 @@ def _check_job(
 ) -> str | Sequence[str]:
     if sum((task is not None, shell is not None, bool(argv))) != 1:
         raise click.UsageError(
-            "say what runs: a --task, a --command, or a program and its arguments after --"
+            "give a --task, a --command, or a program and its arguments after --"
         )
     if task is None and (args is not None or kwargs is not None):
         raise click.UsageError("--args and --kwargs go with --task")

@@ -221,7 +221,7 @@ def stop(
     from leasehold.cli.workers.stopping import stop as stop_processes
 
     if ids and everything:
-        raise click.UsageError("name workers, or say --all, not both")
+        raise click.UsageError("name workers or pass --all, not both")
     files = pid_files(workers_folder(session.store_url))
     live = [file for file in files if not file.is_stale]
     here, elsewhere = _named(session, live, ids)
