@@ -33,6 +33,7 @@ from leasehold.service.measures import Measures
 from leasehold.service.operation import Operation, Request, operations_of
 from leasehold.service.operators import Operators
 from leasehold.service.peeking import Peeking
+from leasehold.service.pinning import Pinning
 from leasehold.service.producers import Producers
 from leasehold.service.queue_operators import QueueOperators
 from leasehold.service.request_figures import RequestFigures
@@ -45,7 +46,9 @@ THREADS: Final = 32
 """Calls of the store at the same time: those that write share their syncs."""
 
 
-class Api(Producers, Consumers, Peeking, Operators, Backups, Measures, QueueOperators, Admins):
+class Api(
+    Producers, Consumers, Peeking, Operators, Pinning, Backups, Measures, QueueOperators, Admins
+):
     """Every operation, on one store."""
 
     def __init__(
@@ -161,7 +164,7 @@ def _nothing() -> None:
 
 
 _PARTS: Final = (
-    *(Producers, Consumers, Peeking, Operators, Backups, Measures, QueueOperators, Admins),
+    *(Producers, Consumers, Peeking, Operators, Pinning, Backups, Measures, QueueOperators, Admins),
 )
 OPERATIONS: Final = tuple(each for part in _PARTS for each in operations_of(part))
 """Every operation, in the order of the table in the documentation."""
