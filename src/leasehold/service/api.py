@@ -39,6 +39,7 @@ from leasehold.service.queue_operators import QueueOperators
 from leasehold.service.request_figures import RequestFigures
 from leasehold.service.store_breaker import StoreBreaker
 from leasehold.service.store_calls import StoreCalls
+from leasehold.service.submit_line import SubmitLine
 
 T = TypeVar("T")
 
@@ -69,6 +70,7 @@ class Api(
         self.hint_line = HintLine(store, env)
         self.store_calls = StoreCalls(store, self.secrets, self.hint_line, blobs)
         """For remote stores, beside the operations."""
+        self.submit_line = SubmitLine(self)
         self.requests = RequestFigures(env.clock)
         self.insecure = insecure
         self.stopping = asyncio.Event()
@@ -127,11 +129,17 @@ class Api(
 
     async def on_thread(self, function: Callable[[], T]) -> T:
         """Do something short that blocks on another thread."""
+        return await self.begin_on_thread(function)
+
+    def begin_on_thread(self, function: Callable[[], T]) -> asyncio.Future[T]:
+        """The same, for who does not wait for it here."""
         self._calls += 1
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, function)
-        finally:
-            self._calls -= 1
+        begun = asyncio.get_running_loop().run_in_executor(self._threads, function)
+        begun.add_done_callback(self._has_ended)
+        return begun
+
+    def _has_ended(self, _: asyncio.Future[Any]) -> None:
+        self._calls -= 1
 
     def exposition(self, caller: Caller) -> bytes:
         """The store's figures and this process's own, for Prometheus."""

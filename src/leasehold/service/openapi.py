@@ -20,6 +20,8 @@ from leasehold.service.operation import Operation
 ROOT: Final = "/api/v1"
 _NAMES: Final = re.compile(r"\{(\w+)\}")
 _REF: Final = "#/components/schemas/{name}"
+_ABOUT: Final = frozenset({"default", "description", "title"})
+"""What a schema says of a field, beside which values it may have."""
 
 
 class ProblemDocument(msgspec.Struct, kw_only=True, rename={"kind": "type"}):
@@ -236,8 +238,8 @@ def _duration(name: str, schema: dict[str, Any]) -> dict[str, Any]:
     """The schema of a field, which may be text with units if it is a duration."""
     if not name.endswith(ENDING):
         return schema
-    about = {key: schema[key] for key in ("default", "description", "title") if key in schema}
-    number = {key: value for key, value in schema.items() if key not in about}
+    about = {key: value for key, value in schema.items() if key in _ABOUT}
+    number = {key: value for key, value in schema.items() if key not in _ABOUT}
     choices = number.get("anyOf", [number])
     # A body may refer to what another has referred to before.
     return schema if SCHEMA in choices else {**about, "anyOf": [*choices, SCHEMA]}
