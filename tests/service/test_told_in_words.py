@@ -10,7 +10,7 @@ import pytest
 
 from leasehold import TaskQueue
 from leasehold.connect import connect
-from leasehold.core.contract.wire import Hints, encode
+from leasehold.core.contract.wire import HintsSince, encode
 from leasehold.core.model.job import Draft
 from leasehold.core.rules import moving
 from leasehold.env import SYSTEM
@@ -62,7 +62,7 @@ class FlakyLine:
             self._hung_up.wait()
             raise FailedError("hung up", was_sent=True)
         self.has_answered = True
-        return encode(Hints("here"))
+        return encode(HintsSince("here"))
 
     def hang_up(self) -> None:
         self._hung_up.set()

@@ -38,7 +38,7 @@ from leasehold.service.http_request import (
 )
 from leasehold.service.http_store import store_routes
 from leasehold.service.openapi import openapi_json
-from leasehold.service.operation import Operation
+from leasehold.service.operation import ApiOperation
 from leasehold.service.producers import Submit
 from leasehold.service.request_figures import RequestMeter
 from leasehold.service.submit_line import Authenticate, Submission, may_be_grouped
@@ -79,7 +79,7 @@ def http_app(api: Api, *, hosts: Sequence[str] = (), beside: Sequence[BaseRoute]
 
 def _operation_routes(api: Api) -> list[Route]:
     """One route per path, which knows the operation of each method."""
-    by_path: dict[str, dict[str, Operation]] = {}
+    by_path: dict[str, dict[str, ApiOperation]] = {}
     for operation in OPERATIONS:
         by_path.setdefault(operation.path, {})[operation.method] = operation
     # A path without names in it goes before one with: /jobs/batch is no job.
@@ -90,7 +90,7 @@ def _operation_routes(api: Api) -> list[Route]:
     ]
 
 
-async def _serve(api: Api, by_method: dict[str, Operation], request: Request) -> Response:
+async def _serve(api: Api, by_method: dict[str, ApiOperation], request: Request) -> Response:
     operation = by_method.get(request.method)
     if operation is None:  # HEAD, which Starlette adds to GET
         raise HTTPException(405)
@@ -118,7 +118,7 @@ async def _serve(api: Api, by_method: dict[str, Operation], request: Request) ->
 
 
 async def _submit(
-    api: Api, operation: Operation, caller: Caller | None, request: Request, body: bytes
+    api: Api, operation: ApiOperation, caller: Caller | None, request: Request, body: bytes
 ) -> bytes:
     """Store a job, together with others that come at the same time."""
     secret = bearer_of(request)
@@ -132,7 +132,7 @@ async def _submit(
 
 
 async def _wait(
-    api: Api, operation: Operation, caller: Caller | None, request: Request, body: bytes
+    api: Api, operation: ApiOperation, caller: Caller | None, request: Request, body: bytes
 ) -> Response:
     """Carry out an operation that may wait, unless its caller hangs up meanwhile."""
     secret = bearer_of(request)
@@ -152,7 +152,7 @@ async def _hung_up(request: Request) -> None:
         pass
 
 
-def _asked(operation: Operation, request: Request, body: bytes) -> Any:
+def _asked(operation: ApiOperation, request: Request, body: bytes) -> Any:
     more = {}
     if operation.name == "submit" and (key := request.headers.get("idempotency-key")):
         more["idempotency_key"] = key

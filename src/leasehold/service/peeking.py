@@ -10,7 +10,7 @@ from leasehold.core.model.refusals import no_queue
 from leasehold.core.model.tokens import LOOKING
 from leasehold.documents.jobs import job_document
 from leasehold.service.answers import JobDocument
-from leasehold.service.base import Part
+from leasehold.service.base import ApiPart
 from leasehold.service.caller import Caller
 from leasehold.service.new_job import Name
 from leasehold.service.operation import Answer, Request, operation
@@ -29,7 +29,7 @@ class NextJobs(Answer):
     jobs: list[JobDocument]
 
 
-class Peeking(Part):
+class Peeking(ApiPart):
     """The operation that only looks."""
 
     @operation("GET", "/queues/{queue}/next", *LOOKING)

@@ -9,7 +9,7 @@ from msgspec import Meta
 from leasehold.core.model.pins import TEXT_LENGTH_MAX, Pin
 from leasehold.core.model.records import WorkerInfo
 from leasehold.queue.upkeep import Upkeep
-from leasehold.service.base import Part
+from leasehold.service.base import ApiPart
 from leasehold.service.caller import Caller
 from leasehold.service.new_job import Name
 from leasehold.service.operation import Answer, Request, operation
@@ -71,7 +71,7 @@ class WorkerAnswer(Answer):
     worker: WorkerInfo
 
 
-class Pinning(Part):
+class Pinning(ApiPart):
     """Operations that leave a word for others. They concern the whole store."""
 
     @operation("GET", "/deploys", "operator", "observer")

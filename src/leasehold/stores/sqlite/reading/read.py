@@ -28,7 +28,7 @@ from leasehold.core.model.search import (
 from leasehold.core.model.status import Status
 from leasehold.core.model.stored import UNREADABLE
 from leasehold.core.rules.serving import SEQ, Lane, Row, in_order
-from leasehold.stores.sqlite.leasing.order import FOR_COUNTING, Lanes
+from leasehold.stores.sqlite.leasing.order import FOR_COUNTING, LaneReader
 from leasehold.stores.sqlite.reading.where import conditions
 from leasehold.stores.sqlite.rules.known import load
 from leasehold.stores.sqlite.schema.job_row import (
@@ -94,7 +94,9 @@ def _in_order(db: apsw.Connection, lanes: str, queue: str, now: int) -> Iterable
     rule = load(db).get(queue)
     scoring = DEFAULT_SCORING if rule is None else rule.config.scoring
     numbers: list[Any] = db.execute(lanes, (queue,)).fetchall()
-    return in_order(Lanes(db, FOR_COUNTING), [Lane(number, scoring) for (number,) in numbers], now)
+    return in_order(
+        LaneReader(db, FOR_COUNTING), [Lane(number, scoring) for (number,) in numbers], now
+    )
 
 
 def _read_numbered(db: apsw.Connection, seq: int) -> Job:
