@@ -31,6 +31,9 @@ class FigureVerbs(LockedState):
     ) -> QueueMetrics:
         return self._look(lambda state: metrics.metrics(Look(state), queue, window_seconds))
 
+    def metrics_by_queue(self, *, window_seconds: float = WINDOW_SECONDS) -> list[QueueMetrics]:
+        return self._look(lambda state: metrics.metrics_by_queue(Look(state), window_seconds))
+
     def series(self, queue: str | None = None, *, minutes: int = 60) -> list[MinutePoint]:
         return self._look(lambda state: metrics.series(Look(state), queue, minutes))
 
