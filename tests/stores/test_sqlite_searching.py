@@ -79,8 +79,13 @@ def test_errors_and_metadata_are_compared_with_few_jobs(store: SQLiteStore) -> N
 def test_few_jobs_are_found_without_a_look_at_all(store: SQLiteStore, look: object) -> None:
     asked: list[tuple[str, object]] = []
     assert callable(look)
+
+    def note(_: object, sql: str, values: object) -> bool:
+        asked.append((sql, values))
+        return True
+
     with store._database.read() as db:
-        db.exec_trace = lambda _, sql, values: bool(asked.append((sql, values)) or True)
+        db.exec_trace = note
     look(store)
     with store._database.read() as db:
         db.exec_trace = None

@@ -12,13 +12,13 @@ from leasehold.core.rules.metrics import QueueMetrics
 from leasehold.dashboard.charts import RANGES, charts
 from leasehold.dashboard.pages.overview import URGENT, by_trouble, chosen_range
 from leasehold.dashboard.rule_words import rules_in_words
-from leasehold.dashboard.visit import Desk, Page, Visit
+from leasehold.dashboard.visit import Desk, FilledPage, Visit
 
 LATELY_SECONDS: Final = 300.0
 
 
 @dataclass(frozen=True)
-class Row:
+class QueueRow:
     """A queue, and how it did in the last minutes."""
 
     info: QueueInfo
@@ -42,7 +42,7 @@ class Row:
         return 60 * self.info.pending / gain if gain > 0 else None
 
 
-def queues(desk: Desk, visit: Visit) -> Page:
+def queues(desk: Desk, visit: Visit) -> FilledPage:
     infos = desk.queue.list_queues()
     urgent = [each for each in desk.findings() if each.level in URGENT]
     ordered = by_trouble(infos, urgent)
@@ -57,17 +57,19 @@ def queues(desk: Desk, visit: Visit) -> Page:
         # One that came after they were measured is shown the next time.
         if info.name in lately
     ]
-    return Page("queues.html", {"title": "Queues", "page": "queues", "now": now, "rows": rows})
+    return FilledPage(
+        "queues.html", {"title": "Queues", "page": "queues", "now": now, "rows": rows}
+    )
 
 
-def queue(desk: Desk, visit: Visit) -> Page:
+def queue(desk: Desk, visit: Visit) -> FilledPage:
     name = visit.text("name")
     info = desk.queue.queue_info(name)
     now = desk.queue.now()
     findings = [each for each in desk.findings() if each.queue == name]
     workers = at_work(desk.queue.workers(), desk.queue.lost_workers(), now)
     over = chosen_range(visit)
-    return Page(
+    return FilledPage(
         "queue.html",
         {
             "title": f"Queue {name}",
@@ -89,5 +91,7 @@ def queue(desk: Desk, visit: Visit) -> Page:
     )
 
 
-def _row(info: QueueInfo, level: str, serving: Sequence[WorkerInfo], lately: QueueMetrics) -> Row:
-    return Row(info, level, lately, len(serving), sum(each.slots for each in serving))
+def _row(
+    info: QueueInfo, level: str, serving: Sequence[WorkerInfo], lately: QueueMetrics
+) -> QueueRow:
+    return QueueRow(info, level, lately, len(serving), sum(each.slots for each in serving))

@@ -7,7 +7,7 @@ from typing import Final
 from leasehold.core.model.records import Stats
 from leasehold.core.model.span import BANDS, COUNTED
 from leasehold.core.model.status import Status
-from leasehold.stores.tables.statements import Connection
+from leasehold.stores.tables.statements import SqlConnection
 
 OF_QUEUE: Final = "queue = coalesce($1, queue)"
 """One queue, or all of them."""
@@ -32,7 +32,7 @@ def _sums(names: tuple[str, ...]) -> str:
     return ", ".join(f"CAST(coalesce(sum({name}), 0) AS bigint)" for name in names)
 
 
-def stats(db: Connection, statement: str, queue: str | None) -> Stats:
+def stats(db: SqlConnection, statement: str, queue: str | None) -> Stats:
     """What a statement of `stats_from` finds."""
     row = db.execute(statement, (queue,)).fetchone()
     counts = dict(zip(Status, row, strict=False))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from leasehold.core.rules.serving import SEQ, TIER, TURN, Row
-from leasehold.stores.postgres.server.connection import Connection
+from leasehold.stores.postgres.server.connection import SqlConnection
 from leasehold.stores.tables.parking import NEXT_TIER
 
 _PLACE: Final = "ready.tier, ready.turn, ready.seq, ready.lane, ready.available_at"
@@ -118,14 +118,14 @@ FOR_COUNTING: Final = Statements(SPREAD, NEXT_TIER, PLACES_IN_LANE, PLACES_IN_TI
 """Only where jobs stand."""
 
 
-class Lanes:
+class LaneReader:
     """See `leasehold.core.rules.serving.LaneReader`; jobs are read by pages."""
 
     __slots__ = ("_db", "_narrow", "_page", "_statements")
 
     def __init__(
         self,
-        db: Connection,
+        db: SqlConnection,
         statements: Statements,
         narrow: tuple[str, ...] = (),
         *,
