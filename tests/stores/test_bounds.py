@@ -490,6 +490,7 @@ MEASURES: Final = (
     store_verb("key_info", "keyed", "one"),
     store_verb("settings"),
     store_verb("metrics"),
+    store_verb("metrics_by_queue"),
     store_verb("series"),
     store_verb("daily"),
     Measure("timeline", lambda scene: scene.store.timeline(["leased"], since=scene.store.now())),
