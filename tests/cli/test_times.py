@@ -63,3 +63,16 @@ def test_utc_on_request(shell: Shell) -> None:
         kill(queue)
     assert shown(run_here(shell, "dlq", "list", "--utc")).endswith("Z")
     assert shown(run_here(shell, "--utc", "dlq", "list")).endswith("Z")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["list", "--since", "+9999999d"], "'+9999999d' is before or after all times"),
+        (["list", "--since", "-9999999d"], "'-9999999d' is before or after all times"),
+        (["worker", "start", "--lease-seconds", "0"], "'0' is no lease"),
+    ],
+)
+def test_times_that_cannot_be_are_refused(shell: Shell, words: list[str], said: str) -> None:
+    done = shell.run(*words)
+    assert (done.code, said in done.err) == (2, True)

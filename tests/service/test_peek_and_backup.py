@@ -84,3 +84,18 @@ def test_a_store_without_a_file_has_no_backup(memory_service: Service, tmp_path:
     far.shutdown()
     memory_service.api.backup_folder = None
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["x.db\n", "x.db-wal", "x.db-run", ".x", "../x", ""])
+def test_a_backup_has_a_name_of_its_own(service: Service, tmp_path: Path, name: str) -> None:
+    service.api.backup_folder = tmp_path / "backups"
+    refused = service.client("admin").post("/api/v1/backups", json={"name": name})
+    assert (refused.status_code, "monday.db" in refused.json()["detail"]) == (422, True)
+
+
+def test_a_queue_with_jobs_is_deleted_by_force(memory_service: Service) -> None:
+    memory_service.store.submit([Draft(id="job", task="work", queue="old")])
+    admin = memory_service.client("admin")
+    assert admin.delete("/api/v1/queues/old").status_code == 409
+    deleted = admin.delete("/api/v1/queues/old", params={"force": "true"})
+    assert deleted.status_code == 200, deleted.text

@@ -16,6 +16,7 @@ from leasehold.core.contract.store import Store
 from leasehold.core.model.job import Draft
 from leasehold.core.model.lease import LeaseRequest
 from leasehold.core.model.status import Status
+from leasehold.env import Env, ManualClock
 from leasehold.errors import StoreClosedError, StoreUnavailableError, UnsupportedError
 from leasehold.service.server import bind
 from service.conftest import Service, serving
@@ -187,6 +188,35 @@ def test_one_that_does_not_come_back_is_named(scheme: str, served: Store) -> Non
     remote.close()
     with pytest.raises(StoreClosedError):
         remote.queues()
+
+
+class Hurrying(ManualClock):
+    """A clock that is turned by the pauses of the test's own calls."""
+
+    def pause(self, seconds: float) -> None:
+        if threading.current_thread() is threading.main_thread():
+            self.advance(seconds)
+
+
+def test_who_makes_several_calls_waits_once_for_a_server_that_is_away(
+    scheme: str, served: Store
+) -> None:
+    clock = Hurrying()
+    with serving_on(scheme, served) as (_, url):
+        remote = connect(f"{url}?retry_seconds=10", env=Env(clock=clock))
+        assert remote.queues() == []
+    waited = []
+    for _ in range(3):
+        before = clock.monotonic()
+        with pytest.raises(StoreUnavailableError):
+            remote.queues()
+        waited.append(round(clock.monotonic() - before))
+    assert waited == [10, 0, 0]
+    clock.advance(10)
+    with pytest.raises(StoreUnavailableError):
+        remote.queues()
+    assert round(clock.monotonic() - before) == 20
+    remote.close()
 
 
 def test_what_is_no_leasehold_service_is_told() -> None:

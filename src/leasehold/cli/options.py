@@ -10,6 +10,7 @@ import msgspec
 
 from leasehold.core.model.durations import plain_seconds
 from leasehold.core.model.job import priority_of
+from leasehold.core.model.limits import SECONDS_MAX
 from leasehold.env import SYSTEM, from_micros
 from leasehold.errors import InvalidJobError
 
@@ -38,7 +39,12 @@ class LeaseLength(click.ParamType["float | str"]):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float | str:
-        return value if value == "auto" else DURATION.convert(value, param, ctx)
+        if value == "auto":
+            return "auto"
+        seconds = DURATION.convert(value, param, ctx)
+        if not 0 < seconds <= SECONDS_MAX:
+            self.fail(f"{value!r} is no lease: it is above 0, and ten years at most", param, ctx)
+        return seconds
 
 
 class Moment(click.ParamType[datetime]):
@@ -56,8 +62,11 @@ class Moment(click.ParamType[datetime]):
         if text == "now":
             return now
         if text[:1] in "+-" and plain_seconds(text[1:]) is not None:
-            distance = timedelta(seconds=DURATION.convert(text[1:], param, ctx))
-            return now + distance if text[0] == "+" else now - distance
+            seconds = DURATION.convert(text[1:], param, ctx)
+            try:
+                return now + timedelta(seconds=seconds if text[0] == "+" else -seconds)
+            except OverflowError:
+                self.fail(f"{value!r} is before or after all times: say less", param, ctx)
         try:
             moment = datetime.fromisoformat(text)
         except ValueError:

@@ -16,9 +16,10 @@ from leasehold.service.operation import Answer, Request, operation
 BackupName = Annotated[
     str,
     Meta(
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$",
+        pattern=r"^(?!.*-(wal|shm|journal|run)$)[A-Za-z0-9][A-Za-z0-9._-]{0,99}$(?!\n)",
         description="a file's name such as monday.db: letters, digits, dots, dashes and "
-        "underscores, 100 at most, of which the first is a letter or a digit",
+        "underscores, 100 at most, of which the first is a letter or a digit; not one that ends "
+        "as the files beside a store do, in -wal, -shm, -journal or -run",
     ),
 ]
 """A file's name and no path: whoever calls chooses none outside of the folder."""

@@ -14,6 +14,8 @@ Seconds = float | timedelta | str
 
 _UNITS: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _DURATION: Final = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|[smhdw]))+|\d+(?:\.\d+)?", re.IGNORECASE)
+_ENDLESS: Final = 1e18
+"""Seconds: longer than anything lasts."""
 _PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])", re.IGNORECASE)
 
 
@@ -24,11 +26,15 @@ def plain_seconds(value: object) -> int | float | None:
     (9000, 300.0, 1.5)
     >>> plain_seconds("soon"), plain_seconds(True)
     (None, None)
+    >>> plain_seconds(10**400), plain_seconds("9" * 400 + "s")
+    (inf, inf)
     """
     if isinstance(value, timedelta):
         return value.total_seconds()
     if not isinstance(value, str):
-        return plain_number(value)
+        number = plain_number(value)
+        # No float is as large as a whole number can be.
+        return math.inf if number is not None and number > _ENDLESS else number
     text = value.strip()
     if not _DURATION.fullmatch(text):
         return None
@@ -36,7 +42,7 @@ def plain_seconds(value: object) -> int | float | None:
     if not parts:
         return float(text)
     seconds = sum(float(number) * _UNITS[unit.lower()] for number, unit in parts)
-    return int(seconds) if seconds == int(seconds) else seconds
+    return int(seconds) if seconds < _ENDLESS and seconds == int(seconds) else seconds
 
 
 def seconds_or_none(name: str, value: Seconds | None) -> float | None:

@@ -23,6 +23,8 @@ class Transport:
         self._env = env
         self._lock = threading.Lock()
         self._server = 0
+        self._away_until = float("-inf")
+        """Until then, in monotonic time, nobody hopes that a server is back soon."""
         self._closed = False
         self.begin_anew()
 
@@ -46,7 +48,7 @@ class Transport:
             self.check_open()
             server = self._server
             try:
-                return self.carrier.call(server, verb, body)
+                answer = self.carrier.call(server, verb, body)
             except FailedError as failed:
                 if failed.was_sent and not may_repeat:
                     raise StoreUnavailableError(
@@ -59,11 +61,15 @@ class Transport:
                     continue
                 seconds = next(delays, None)
                 if seconds is None:
+                    self._away_until = self._env.clock.monotonic() + self.address.retry_seconds
                     raise StoreUnavailableError(
                         f"{self.address} cannot be reached: {failed}"
                     ) from None
                 self._env.clock.pause(seconds)
                 left = len(self.address.servers)
+            else:
+                self._away_until = float("-inf")
+                return answer
 
     def turn_from(self, server: int) -> None:
         """Ask another server from now on, unless somebody has turned away already."""
@@ -72,8 +78,12 @@ class Transport:
                 self._server = (server + 1) % len(self.address.servers)
 
     def _delays(self) -> Iterator[float]:
-        """Longer and longer, with jitter, `retry_seconds` in all."""
-        left = self.address.retry_seconds
+        """Longer and longer, with jitter, `retry_seconds` in all.
+
+        None right after that was in vain: whoever makes several calls waits once.
+        """
+        is_away = self._env.clock.monotonic() < self._away_until
+        left = 0.0 if is_away else self.address.retry_seconds
         delay = DELAY_SECONDS_FIRST
         while left > 0:
             seconds = min(left, delay * self._env.random.uniform(0.5, 1.0))
