@@ -39,10 +39,11 @@ from leasehold.stores.postgres.leasing.order import (
 )
 from leasehold.stores.postgres.leasing.parking import KeyShelf
 from leasehold.stores.postgres.leasing.rebalance import rebalance
-from leasehold.stores.postgres.leasing.state import Ending, JobState, end_all_waiting, end_waiting
+from leasehold.stores.postgres.leasing.state import Histories
 from leasehold.stores.postgres.server.connection import unnested
 from leasehold.stores.postgres.writing.step import Statement, Step
 from leasehold.stores.tables import breakers
+from leasehold.stores.tables.job_states import Ending, JobState
 from leasehold.stores.tables.parking import free_of
 from leasehold.stores.tables.queue_limits import Limits
 
@@ -146,7 +147,8 @@ def lease(step: Step, request: LeaseRequest, rounds: GroupRounds, life: int = NO
         if unreadable:
             # Nothing is granted yet: without these, others are the best.
             for job, problem in unreadable[:left]:
-                end_waiting(step, _standing(job), Status.DEAD, set_aside_reason(problem))
+                ending = Ending(_standing(job), Status.DEAD, set_aside_reason(problem))
+                Histories(step).end([ending])
             left -= len(unreadable)
             if left > 0:
                 continue
@@ -317,12 +319,11 @@ class Late(NamedTuple):
 
 def cancel_late(step: Step, jobs: Sequence[Late | Candidate]) -> None:
     """Jobs that were not started in time are cancelled, with that reason."""
-    end_all_waiting(
-        step,
+    Histories(step).end(
         [
             Ending(_standing(job), Status.CANCELLED, not_started_by(from_micros(job.start_by or 0)))
             for job in jobs
-        ],
+        ]
     )
 
 

@@ -39,8 +39,8 @@ from leasehold.core.rules.group_rounds import GroupRounds
 from leasehold.core.rules.sampling import end_minute
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import StoreClosedError, StoreError
-from leasehold.stores.postgres.leasing.rebalance import rebalance
-from leasehold.stores.postgres.reading.sampling import SpanShelf
+from leasehold.stores.postgres.leasing.rebalance import PassBook
+from leasehold.stores.postgres.reading.figures import SpanShelf
 from leasehold.stores.postgres.schema.migrate import migrate
 from leasehold.stores.postgres.server import address as addresses
 from leasehold.stores.postgres.server.clock import SERVER_MICROS, StoreClock
@@ -49,7 +49,7 @@ from leasehold.stores.postgres.server.failures import TRY_AGAIN, is_lost, transl
 from leasehold.stores.postgres.server.lending import Lending
 from leasehold.stores.postgres.server.life import Deaths
 from leasehold.stores.postgres.server.session import ServerSession
-from leasehold.stores.postgres.submitting import dependents
+from leasehold.stores.postgres.submitting.dependents import Links
 from leasehold.stores.postgres.submitting.lanes import LaneNumbers
 from leasehold.stores.postgres.writing import deltas, state
 from leasehold.stores.postgres.writing.loans import Loans
@@ -58,6 +58,7 @@ from leasehold.stores.postgres.writing.state import Remembered, StateRow
 from leasehold.stores.postgres.writing.step import NotAlone, Statement, Step
 from leasehold.stores.postgres.writing.turn import Turn
 from leasehold.stores.tables import statements
+from leasehold.stores.tables.going_on import WritesGoOn
 from leasehold.stores.tables.hints import Hints
 from leasehold.stores.tables.queue_limits import tell_who_may_go_on
 
@@ -75,8 +76,11 @@ MaySideBySide = Callable[[Step], bool]
 """Whether a write may go side by side with others, given what it finds."""
 
 
-class Database:
+class Database(WritesGoOn):
     """What every verb of the store is given; the verbs themselves are functions of it."""
+
+    _links = Links
+    _passes = PassBook
 
     def __init__(
         self, url: str, *, env: Env = SYSTEM, accelerator: Accelerator | None = None
@@ -91,7 +95,6 @@ class Database:
         """What is the parent's after a fork. It is kept, or its end would close the parent's."""
         self.remembered = Remembered(self.address.shown)
         self._version_base = 0
-        self._unresolved = False
         self._closed = False
         self._begin()
         try:
@@ -259,7 +262,7 @@ class Database:
         ):
             step.must_be_alone()
         answer = operation(step)
-        dependents.resolve(step)
+        Links.resolve(step)
         step.flush()
         if step.moved or step.newly_shown:
             tell_who_may_go_on(step)
@@ -311,25 +314,6 @@ class Database:
         self._unresolved = self._unresolved or hints.unresolved
         if hints:
             self.session.send(hints)
-
-    def _resolve_the_rest(self) -> None:
-        """Go on with dependents that were too many for one write; others write in between."""
-        try:
-            while self._unresolved:
-                self._unresolved = False
-                self._run(dependents.resolve)
-        except StoreError as error:
-            # What the caller asked for is durable; the next exchange or sweep goes on with this.
-            logger.warning("some dependents will be dealt with later: %s", error)
-
-    def rebalance_the_rest(self) -> None:
-        """Place jobs anew that have to be; others write in between."""
-        try:
-            while self._run(rebalance):
-                pass
-        except StoreError as error:
-            # What the caller asked for is durable; the next lease or sweep goes on with this.
-            logger.warning("some jobs will be placed anew later: %s", error)
 
     # -- reading -----------------------------------------------------------------------------
 

@@ -6,14 +6,12 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any, Final
 
-from leasehold.core.model.codes import EVENT_CODE, STATUS_CODE
 from leasehold.core.model.outcome import JobError
 from leasehold.core.model.span import MINUTE_MICROS
-from leasehold.core.model.status import Event, Status
 from leasehold.core.rules.rule_book import RuleBook
 from leasehold.core.rules.settings_in_force import SettingsInForce
 from leasehold.env import Env
-from leasehold.stores.postgres.reading.tallies import FIND_WORKER, MAKE_WORKER, note_failures
+from leasehold.stores.postgres.reading.figures import FIND_WORKER, MAKE_WORKER, note_failures
 from leasehold.stores.postgres.rules import settings
 from leasehold.stores.postgres.rules.known import load
 from leasehold.stores.postgres.schema.texts import storable
@@ -52,6 +50,7 @@ class Step(TableStep):
     """
 
     db: SqlConnection
+    insert_events = INSERT_EVENTS
 
     def __init__(
         self,
@@ -131,6 +130,9 @@ class Step(TableStep):
             self.worker_numbers[worker, lane] = row[0]
         return int(row[0])
 
+    def storable(self, text: str) -> str:
+        return storable(text)
+
     @property
     def buckets(self) -> StartBook:
         return StartBook(self.db, self.now)
@@ -167,26 +169,6 @@ class Step(TableStep):
             if self.rules:
                 self._note_moves(lane, tally)
         self._tally.clear()
-
-    def record(
-        self,
-        seq: int,
-        n: int,
-        event: Event,
-        before: Status,
-        after: Status,
-        *,
-        attempts: int,
-        worker: str | None = None,
-        version: int = 0,
-        message: str = "",
-    ) -> None:
-        """Write one history event."""
-        row = (
-            seq, n, self.now, EVENT_CODE[event], STATUS_CODE[before], STATUS_CODE[after], attempts,
-            worker, version, storable(message) or None,
-        )  # fmt: skip
-        self.many(INSERT_EVENTS, [row])
 
 
 @cache

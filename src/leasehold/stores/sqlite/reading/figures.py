@@ -1,0 +1,208 @@
+"""What is counted and measured, in the words of this database.
+
+See `tables.tallies` (failures and workers), `tables.sampling` (spans) and `tables.metrics`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+import apsw
+import msgspec
+
+from leasehold.core.model.failure import FailedAttempt, Failure
+from leasehold.core.model.outcome import JobError
+from leasehold.core.model.priority import FIRST_DEADLINE_TIER
+from leasehold.core.model.span import BANDS, SUMMED, Span
+from leasehold.core.model.stored import UNREADABLE
+from leasehold.core.rules import metrics_check
+from leasehold.core.rules.failures import ErrorType, note
+from leasehold.core.rules.measuring import WORKER_COUNTERS
+from leasehold.core.rules.sampling import Resolution
+from leasehold.env import from_micros, to_micros
+from leasehold.stores.sqlite.schema.damaged_cells import sound_row
+from leasehold.stores.sqlite.schema.rows import WHOLE_MAX, LenientReader, whole
+from leasehold.stores.tables.lanes import by_priority_from, stats_from
+from leasehold.stores.tables.metrics import TableMetrics
+from leasehold.stores.tables.query import Query
+from leasehold.stores.tables.sampling import SPAN_COLUMNS, SPAN_NAMES, TableSpans
+from leasehold.stores.tables.tallies import FAILURE_COLUMNS, TableFailures, failures_of, row_of
+
+STATS: Final = stats_from("lane")
+KNOWN: Final = Query(
+    FAILURE_COLUMNS, "FROM failure WHERE fingerprint IN (SELECT value FROM json_each(?))"
+)
+KEEP: Final = f"INSERT OR REPLACE INTO failure VALUES ({', '.join('?' * 10)})"  # noqa: S608  # placeholders
+NAMES: Final = "SELECT queue, task FROM lane WHERE id = ?"
+FORGET: Final = "DELETE FROM failure WHERE fingerprint = ?"
+KNOWN_TYPE: Final = "SELECT 1 FROM error_total WHERE queue = ? AND error_type = ?"
+# A count that is none, since it was damaged, begins anew.
+COUNT_TYPE: Final = f"""
+    INSERT INTO error_total VALUES (?, ?, ?, ?)
+    ON CONFLICT DO UPDATE SET attempts = {whole("attempts")} + excluded.attempts,
+        last_at = excluded.last_at
+"""  # noqa: S608  # our own name
+_MORE: Final = ", ".join(
+    f"{name} = {name} + coalesce((SELECT jobs FROM measured "  # noqa: S608  # our own names
+    f"WHERE lane = 0 AND measure = {number} AND bucket = id), 0)"
+    for number, name in enumerate(WORKER_COUNTERS)
+)
+ADD_WORKED: Final = f"""
+    UPDATE worker_total SET last_at = ?, {_MORE}
+    WHERE id IN (SELECT bucket FROM measured WHERE lane = 0)
+"""  # noqa: S608  # our own names
+# Whatever a damaged lane holds, its jobs are counted.
+_QUEUE_OF: Final = "coalesce((SELECT CAST(queue AS TEXT) FROM lane WHERE id = ?2), '')"
+FIND_WORKER: Final = f"SELECT id FROM worker_total WHERE worker = ?1 AND queue = {_QUEUE_OF}"  # noqa: S608  # our own names
+MAKE_WORKER: Final = f"""
+    INSERT INTO worker_total (worker, queue, first_at, last_at) VALUES (?1, {_QUEUE_OF}, ?3, ?3)
+"""  # noqa: S608  # our own names
+
+
+class FailureBook(TableFailures):
+    """The failures, as core.rules.failures asks for them."""
+
+    def __init__(self, db: apsw.Connection) -> None:
+        super().__init__(LenientReader(db))
+        self._db = db
+
+    def known(self, fingerprints: Collection[str]) -> Mapping[str, Failure]:
+        asked = msgspec.json.encode(list(fingerprints)).decode()
+        return {each.fingerprint: each for each in failures_of(self._reader.rows(KNOWN, asked))}
+
+    def keep(self, failures: Sequence[Failure]) -> None:
+        self._db.executemany(KEEP, map(row_of, failures))
+
+    def forget(self, fingerprints: Sequence[str]) -> None:
+        self._db.executemany(FORGET, [(each,) for each in fingerprints])
+
+    def known_types(self, types: Collection[ErrorType]) -> Collection[ErrorType]:
+        return {each for each in types if self._db.execute(KNOWN_TYPE, each).fetchone()}
+
+    def count_types(self, attempts: Mapping[ErrorType, int], at: datetime) -> None:
+        micros = to_micros(at)
+        self._db.executemany(COUNT_TYPE, [(*each, n, micros) for each, n in attempts.items()])
+
+
+def note_failures(
+    db: apsw.Connection, failed: Sequence[tuple[int, str, JobError]], now: int
+) -> None:
+    """Count attempts that failed, each given by its lane, its job and the error."""
+    names: dict[int, tuple[str, str]] = {}
+    attempts = []
+    for lane, job_id, error in failed:
+        if lane not in names:
+            row: Any = db.execute(NAMES, (lane,)).fetchone()
+            names[lane] = row
+        attempts.append(FailedAttempt(*names[lane], job_id, error))
+    note(FailureBook(db), attempts, from_micros(now))
+
+
+SOUND: Final = f" AND {sound_row('span')}"
+# A sweep puts right what is no count; a minute that ends before it must not fail.
+_SUMS_OF_LANES: Final = ", ".join(
+    f"sum({whole(name)})" for name in ("pending", *(f"total_{name}" for name in SUMMED))
+)
+TOTALS: Final = f"""
+    SELECT CAST(queue AS BLOB), {_SUMS_OF_LANES} FROM lane
+    WHERE queue = coalesce(?, queue) GROUP BY queue
+"""  # noqa: S608  # our own names
+MEASURED: Final = """
+    SELECT CAST(queue AS BLOB), measure, bucket, sum(jobs), sum(micros)
+    FROM measured JOIN lane ON lane.id = measured.lane
+    WHERE queue = coalesce(?, queue) GROUP BY queue, measure, bucket
+"""
+KEPT: Final = f"""
+    SELECT queue, at, {SPAN_NAMES} FROM span INDEXED BY span_by_time
+    WHERE resolution = ?1 AND at >= ?2
+"""  # noqa: S608  # our own names
+KEPT_OF_QUEUE: Final = f"""
+    SELECT queue, at, {SPAN_NAMES} FROM span WHERE resolution = ?1 AND at >= ?2 AND queue = ?3
+"""  # noqa: S608  # our own names
+KEEP_SPAN: Final = f"""
+    INSERT OR REPLACE INTO span (resolution, queue, at, {SPAN_NAMES})
+    VALUES (?, ?, ?, {", ".join("?" * len(SPAN_COLUMNS))})
+"""  # noqa: S608  # our own names
+
+
+class SpanShelf(TableSpans):
+    """See `leasehold.core.rules.sampling.SpanShelf`."""
+
+    lane_totals = TOTALS
+    measured = MEASURED
+    kept_spans = KEPT
+    kept_spans_of_queue = KEPT_OF_QUEUE
+    keep_span = KEEP_SPAN
+    add_worked = ADD_WORKED
+    _db: apsw.Connection
+
+    def _many(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
+        self._db.executemany(statement, rows)
+
+    def kept(
+        self, resolution: Resolution, queue: str | None, first: int
+    ) -> Mapping[str, dict[int, Span]]:
+        try:
+            return self._kept_that(resolution, queue, first)
+        except UNREADABLE:
+            # Also inside a write, and one that mends: each begins with the end of its minute.
+            return self._kept_that(resolution, queue, first, SOUND)
+
+    def _check(self, figures: Sequence[Any]) -> None:
+        # What is reckoned with them is kept.
+        if {*map(type, figures)} != {int} or min(figures) < 0 or max(figures) > WHOLE_MAX:
+            raise ValueError(f"a span with other figures than counts: {figures}")
+
+
+BY_PRIORITY: Final = by_priority_from("lane")
+# Where pending jobs stand: in their lanes, or parked beside them for a key that is full.
+PENDING_LANES: Final = """
+    SELECT id FROM lane WHERE queue = coalesce(?1, queue) AND pending > 0
+    UNION ALL SELECT -id FROM key_lane WHERE queue = coalesce(?1, queue)
+"""
+# From one tier to the next by a seek in the primary key, however many jobs are in it.
+NEXT_HEAD: Final = f"""
+    SELECT tier, iif(typeof(available_at) = 'integer', available_at, NULL) FROM ready
+    WHERE lane = ? AND tier > ? AND tier < {FIRST_DEADLINE_TIER} ORDER BY tier, turn, seq LIMIT 1
+"""  # noqa: S608  # our own number
+# The condition is that of the index, word by word, or SQLite would not use it.
+OLDEST_OUT_OF_TURN: Final = f"""
+    SELECT min(iif(typeof(available_at) = 'integer', available_at, NULL))
+    FROM ready INDEXED BY ready_by_age
+    WHERE lane = ? AND (available_at <> turn OR tier >= {FIRST_DEADLINE_TIER})
+"""  # noqa: S608  # our own number
+
+
+# For the integrity check only: it does scan.
+RECOUNT: Final = """
+    SELECT lane.queue, lane.task, job.priority, count(*) FROM ready JOIN job USING (seq)
+    JOIN lane ON lane.id = job.lane GROUP BY lane.id, job.priority
+"""
+COUNTED_BY_BAND: Final = (
+    f"SELECT queue, task, {', '.join(f'pending_{band}' for band in BANDS)} FROM lane"  # noqa: S608  # our own names
+)
+LATEST_MINUTE: Final = "SELECT max(at) FROM span WHERE resolution = ?"
+
+
+class MetricsReader(SpanShelf, TableMetrics):
+    """What core.rules.metrics asks of a reader."""
+
+    stats = STATS
+    by_priority = BY_PRIORITY
+    pending_lanes = PENDING_LANES
+    next_head = NEXT_HEAD
+    oldest_out_of_turn = OLDEST_OUT_OF_TURN
+
+    def __init__(self, db: apsw.Connection, now: int, lost: Collection[str] = ()) -> None:
+        TableMetrics.__init__(self, LenientReader(db), now, lost)
+        SpanShelf.__init__(self, db)
+
+
+def problems(db: apsw.Connection) -> Iterator[str]:
+    """What does not fit together, as sentences."""
+    pending: list[Any] = db.execute(RECOUNT).fetchall()
+    counted: list[Any] = db.execute(COUNTED_BY_BAND).fetchall()
+    latest: Any = db.execute(LATEST_MINUTE, (Resolution.MINUTE,)).fetchone()
+    return metrics_check.problems(SpanShelf(db), pending, counted, latest[0])
