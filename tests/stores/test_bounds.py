@@ -448,6 +448,7 @@ MEASURES: Final = (
     Measure("subscribe", lambda scene: scene.store.subscribe(cast("Any", object()))()),
     Measure("order", lambda scene: order(scene, CancelAll()), ORDERED_AT_ONCE),
     Measure("order", lambda scene: order(scene, ReplayAll()), ORDERED_AT_ONCE),
+    store_verb("plan_operation", CancelAll(), JobFilter(queues=("plain",), tasks=("t",))),
     Measure("begin_operation", begin_operation),
     Measure("advance_operation", advance_operation, ORDERED_AT_ONCE),
     Measure("stop_operation", stop_operation),
@@ -459,7 +460,6 @@ MEASURES: Final = (
     # These only read, and hold up nobody: their writes are none.
     store_verb("stuck", 60.0),
     store_verb("workers"),
-    store_verb("plan_operation", CancelAll(), JobFilter(queues=("plain",), tasks=("t",))),
     store_verb("operations"),
     store_verb("operation", "cancel"),
     store_verb("get", "plain-1"),
@@ -489,6 +489,7 @@ MEASURES: Final = (
     store_verb("key_info", "keyed", "one"),
     store_verb("settings"),
     store_verb("metrics"),
+    store_verb("metrics_by_queue"),
     store_verb("series"),
     store_verb("daily"),
     Measure("timeline", lambda scene: scene.store.timeline(["leased"], since=scene.store.now())),

@@ -20,8 +20,9 @@ from leasehold.core.rules.sampling import KeptSpan, Resolution
 from leasehold.env import Env, ManualClock
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.leasing import lease as leasing
-from leasehold.stores.sqlite.reading import figures
+from leasehold.stores.sqlite.reading import figures, metrics
 from leasehold.stores.sqlite.schema.rows import lenient
+from leasehold.stores.sqlite.submitting import gate
 from leasehold.stores.sqlite.submitting.submit import PlainSubmit
 from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.sqlite.writing.write_queue import Ticket
@@ -42,18 +43,16 @@ def store(tmp_path: Path, clock: ManualClock) -> Iterator[SQLiteStore]:
 
 
 READS = {
-    "counts": (figures.STATS, ("q",)),
     "totals": (figures.TOTALS, ("q",)),
     "open minute": (OPEN_MINUTE, ()),
     "measured": (figures.MEASURED, ("q",)),
     "spans": (figures.KEPT_OF_QUEUE, (1, 1, "q")),
     "spans of all queues": (figures.KEPT, (1, 1)),
-    "bands": (figures.BY_PRIORITY, ("q",)),
+    "standing": (metrics.STANDING, ("q",)),
+    "the oldest": (metrics.OLDEST, ("q",)),
+    "queues": (gate.QUEUES, ()),
     "workers": (lenient(records.WORKERS), ()),
     "what they hold": (lenient(records.LEASES), ()),
-    "lanes with work": (figures.PENDING_LANES, ("q",)),
-    "the next tier's head": (figures.NEXT_HEAD, (1, 2)),
-    "the oldest out of turn": (figures.OLDEST_OUT_OF_TURN, (1,)),
 }
 
 
@@ -71,11 +70,14 @@ def test_no_figure_scans_jobs(store: SQLiteStore, name: str) -> None:
             # What is small by its nature: one row per queue and task, per limited key and task
             # with jobs under way, per bucket, per worker, per job that runs now.
             small = {"lane", "key_lane", "measured", "store_state", "worker", "running", "held"}
-            small.add("(subquery")
+            # Those of a queue that has rules, and the lanes and tiers at which jobs stand.
+            small |= {"(subquery", "queue", "stood", "head", "CONSTANT"}
             assert words[1] in small, line
         assert not {"job", "finished", "attempt", "waiting"} & set(words), line
         if "ready" in words:
             assert line in {
+                "SEARCH ready USING PRIMARY KEY (lane=? AND tier<?)",
+                "SEARCH ready USING PRIMARY KEY (lane=? AND tier=?)",
                 "SEARCH ready USING PRIMARY KEY (lane=? AND tier>? AND tier<?)",
                 "SEARCH ready USING COVERING INDEX ready_by_age (lane=?)",
             }, line
@@ -94,10 +96,11 @@ def test_metrics_read_nothing_but_these(store: SQLiteStore) -> None:
     with store._database.read() as db:
         db.trace_v2(apsw.SQLITE_TRACE_STMT, lambda event: asked.add(event["sql"]))
         for queue in (None, "default"):
-            look = figures.MetricsReader(db, 1)
+            look = metrics.MetricsReader(db, 1)
             core.metrics(look, queue, 60)
             core.series(look, queue, 1)
             core.daily(look, queue, 1)
+        core.metrics_by_queue(metrics.MetricsReader(db, 1), 60)
         db.trace_v2(0)
     assert asked == known
 

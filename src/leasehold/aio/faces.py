@@ -1290,6 +1290,12 @@ class AsyncQueueCalls(Awaited):
         """
         return await self._call(lambda: self.queue.metrics(queue, window_seconds))
 
+    async def metrics_by_queue(
+        self, window_seconds: Seconds = WINDOW_SECONDS
+    ) -> list[QueueMetrics]:
+        """The same for every queue, by name: one call, however many there are."""
+        return await self._call(lambda: self.queue.metrics_by_queue(window_seconds))
+
     async def series(self, queue: str | None = None, minutes: int = 60) -> list[MinutePoint]:
         """What happened in each of the latest minutes, oldest first; the last is not over yet."""
         return await self._call(lambda: self.queue.series(queue, minutes))

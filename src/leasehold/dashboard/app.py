@@ -261,15 +261,16 @@ class _Face:
     # -- orders ----------------------------------------------------------------------------------
 
     async def confirm(self, request: Request) -> Response:
-        def ask(desk: Desk, _: Visit) -> FilledPage:
+        def ask(desk: Desk, visit: Visit) -> FilledPage:
             fields = fields_of(request.query_params.multi_items())
             question = action.ask(desk, fields) if action.ask else None
             if question is None:
                 raise InvalidRequestError("this order is not asked about")
-            agreed = {"agreed": agreement(question.plan)} if question.plan else {}
+            if question.plan is not None:
+                fields["agreed"] = agreement(desk, visit.caller, fields, question.plan)
             values = {
                 "question": question,
-                "fields": {**fields, **agreed},
+                "fields": fields,
                 "back": action.back(fields),
                 "now": desk.queue.now(),
             }

@@ -1011,6 +1011,10 @@ class QueueCalls:
         """
         return self._metrics.metrics(queue, window_seconds)
 
+    def metrics_by_queue(self, window_seconds: Seconds = WINDOW_SECONDS) -> list[QueueMetrics]:
+        """The same for every queue, by name: one call, however many there are."""
+        return self._metrics.metrics_by_queue(window_seconds)
+
     def series(self, queue: str | None = None, minutes: int = 60) -> list[MinutePoint]:
         """What happened in each of the latest minutes, oldest first; the last is not over yet."""
         return self._metrics.series(queue, minutes)

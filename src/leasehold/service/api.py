@@ -33,6 +33,7 @@ from leasehold.service.measures import Measures
 from leasehold.service.operation import ApiOperation, Request, operations_of
 from leasehold.service.operators import Operators
 from leasehold.service.peeking import Peeking
+from leasehold.service.plan_seal import PlanSeals
 from leasehold.service.producers import Producers
 from leasehold.service.queue_operators import QueueOperators
 from leasehold.service.request_figures import RequestFigures
@@ -64,7 +65,8 @@ class Api(Producers, Consumers, Peeking, Operators, Backups, Measures, QueueOper
         self.figures = Metrics(store, Looking(store, blobs, _nothing))
         self.breaker = StoreBreaker(env)
         self.hint_line = HintLine(store, env)
-        self.store_calls = StoreCalls(store, self.secrets, self.hint_line, blobs)
+        self.plans = PlanSeals(store.signing_key())
+        self.store_calls = StoreCalls(store, self.secrets, self.plans, self.hint_line, blobs)
         """For remote stores, beside the operations."""
         self.requests = RequestFigures(env.clock)
         self.insecure = insecure

@@ -66,6 +66,8 @@ class Undo(msgspec.Struct, frozen=True, tag="undo"):
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """What an order would be done to: jobs that fitted a filter at one moment."""
 
+    operation_id: str
+    """The operation that carries it out: however often it is begun, there is one."""
     order: Order
     where: JobFilter
     """As it was asked for, and for jobs that had been submitted when the plan was made."""
@@ -74,6 +76,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """How many jobs would get the order, by status."""
     skipped: dict[Status, int] = {}
     """How many fit and would not, since jobs of that status cannot take it."""
+    seal: str = ""
+    """Of a plan that a service has made: by this it knows it again."""
 
     @property
     def planned(self) -> int:
@@ -159,12 +163,19 @@ def is_undoable(order: Order | Undo) -> bool:
     return not isinstance(order, DiscardAll | PurgeAll | Undo)
 
 
-def plan(order: Order, where: JobFilter, now: datetime, fitting: Mapping[Status, int]) -> Plan:
+def plan(
+    operation_id: str,
+    order: Order,
+    where: JobFilter,
+    now: datetime,
+    fitting: Mapping[Status, int],
+) -> Plan:
     """The plan of an order, from how many jobs fit its filter at this moment, by status."""
     able = set(narrowed(order, where, 1).statuses or ())
     after = now + timedelta(microseconds=1)
     bounds = [after] if where.created_before is None else [after, where.created_before]
     return Plan(
+        operation_id=operation_id,
         order=order,
         where=msgspec.structs.replace(where, created_before=min(bounds)),
         at=now,

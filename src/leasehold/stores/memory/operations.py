@@ -18,7 +18,8 @@ from leasehold.stores.memory.state import State
 
 def plan(state: State, order: Order, where: JobFilter) -> Plan:
     fitting = reading.count_by_status(state, where)
-    return operations.plan(order, where, from_micros(state.now), fitting)
+    now = from_micros(state.now)
+    return operations.plan(state.env.new_id(), order, where, now, fitting)
 
 
 def begin(state: State, draft: OperationDraft, actor: str) -> Operation:

@@ -46,8 +46,9 @@ from leasehold.stores.postgres.leasing.recover import Holdings
 from leasehold.stores.postgres.leasing.state import Histories
 from leasehold.stores.postgres.reading import inspection, read
 from leasehold.stores.postgres.reading.feed import FEED
-from leasehold.stores.postgres.reading.figures import FailureBook, MetricsReader
+from leasehold.stores.postgres.reading.figures import FailureBook
 from leasehold.stores.postgres.reading.looking import LookingDatabase
+from leasehold.stores.postgres.reading.metrics import MetricsReader
 from leasehold.stores.postgres.rules import schedules, settings
 from leasehold.stores.postgres.rules.operations import OperationShelf
 from leasehold.stores.postgres.rules.queues import QueueBook

@@ -48,7 +48,8 @@ from leasehold.stores.sqlite.leasing.settle import exchange, exchange_once
 from leasehold.stores.sqlite.leasing.state import Histories
 from leasehold.stores.sqlite.reading import inspection, read
 from leasehold.stores.sqlite.reading.feed import FEED
-from leasehold.stores.sqlite.reading.figures import FailureBook, MetricsReader
+from leasehold.stores.sqlite.reading.figures import FailureBook
+from leasehold.stores.sqlite.reading.metrics import MetricsReader
 from leasehold.stores.sqlite.rules import schedules, settings
 from leasehold.stores.sqlite.rules.queues import QueueBook
 from leasehold.stores.sqlite.rules.schedules import ScheduleShelf

@@ -67,13 +67,12 @@ class TableSpans(ABC):
     def totals(self, queue: str | None) -> Mapping[str, Span]:
         found: dict[str, dict[int, Measurements]] = defaultdict(dict)
         for name, measure, bucket, jobs, micros in self._db.execute(self.measured, (queue,)):
-            of_queue = found[_text(name)]
+            of_queue = found[queue_name(name)]
             one = Measurements(micros, {bucket: jobs})
             known = of_queue.get(measure)
             of_queue[measure] = one if known is None else known.plus(one)
-        rows = (
-            (_text(name), *rest) for name, *rest in self._db.execute(self.lane_totals, (queue,))
-        )
+        totals_of = self._db.execute(self.lane_totals, (queue,))
+        rows = ((queue_name(name), *figures) for name, *figures in totals_of)
         return {
             name: Span(
                 **dict(zip(SUMMED, totals, strict=True)),
@@ -123,6 +122,6 @@ def _row(span: Span) -> tuple[Any, ...]:
     return (*figures, msgspec.msgpack.encode(measures))
 
 
-def _text(queue: str | bytes) -> str:
+def queue_name(queue: str | bytes) -> str:
     """A queue's name, whatever its lane holds."""
     return queue if isinstance(queue, str) else queue.decode(errors="replace")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from leasehold.core.model.seals import refusal_of
-from leasehold.stores.postgres.reading import figures
+from leasehold.stores.postgres.reading import metrics
 from leasehold.stores.postgres.rules import known
 from leasehold.stores.postgres.rules.queues import QueueReader
 from leasehold.stores.postgres.rules.settings import unreadable_settings
@@ -35,7 +35,7 @@ _PARTS: Final[tuple[Callable[[SqlConnection], Iterable[str]], ...]] = (
     places_check.misplaced,
     graph.problems,
     inheritance.problems,
-    figures.problems,
+    metrics.problems,
     lambda db: key_check.problems(db, QueueReader),
     lambda db: places_check.miscounted(db, "lane_now"),
     lambda db: known.load(db).problems(),

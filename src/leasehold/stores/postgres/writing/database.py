@@ -56,7 +56,7 @@ from leasehold.stores.postgres.writing.loans import Loans
 from leasehold.stores.postgres.writing.outcome import Outcome
 from leasehold.stores.postgres.writing.state import Remembered, StateRow
 from leasehold.stores.postgres.writing.step import NotAlone, Statement, Step
-from leasehold.stores.postgres.writing.turn import Turn
+from leasehold.stores.postgres.writing.turn import Patience, Turn
 from leasehold.stores.tables import statements
 from leasehold.stores.tables.going_on import WritesGoOn
 from leasehold.stores.tables.hints import Hints
@@ -164,12 +164,15 @@ class Database(WritesGoOn):
     ) -> T:
         with translated(self.address):
             tries_left = TRIES_MAX
+            patience = Patience(self.address.lock_timeout_seconds)
             while True:
                 tries_left -= 1
                 outcome: Outcome[T] = Outcome()
                 try:
                     with self._lending.connection() as db:
-                        self._transaction(db, operation, side_by_side, ahead, outcome)
+                        self._transaction(
+                            db, operation, side_by_side, ahead, outcome, patience.seconds
+                        )
                 except (NotAlone, UniqueViolation):
                     # Somebody else may have just used the id of a job. Alone it can be said which.
                     # It is done alone once, whatever was tried before: that is no try of its own.
@@ -188,8 +191,8 @@ class Database(WritesGoOn):
                 except LockNotAvailable:
                     if not tries_left:
                         raise
-                    with self._lending.connection() as db, db.transaction():
-                        self.turn.free(db)
+                    # To give way is no try: nothing was done that could be undone.
+                    tries_left += self._gave_way(patience, alone=side_by_side is None)
                     continue
                 except psycopg.OperationalError as error:
                     if not (outcome.has_begun and is_lost(error)):
@@ -201,6 +204,17 @@ class Database(WritesGoOn):
                 self.after_commit(outcome.hints)
                 return outcome.answer
 
+    def _gave_way(self, patience: Patience, *, alone: bool) -> bool:
+        """After a wait in vain: whether it was only to give way. Else the turn is freed, or this
+        raises.
+        """
+        if alone and patience.goes_on():
+            return True
+        with self._lending.connection() as db, db.transaction():
+            self.turn.free(db)
+        patience.begin_anew()
+        return False
+
     def _transaction(
         self,
         db: SqlConnection,
@@ -208,13 +222,16 @@ class Database(WritesGoOn):
         side_by_side: MaySideBySide | None,
         ahead: Sequence[Statement],
         outcome: Outcome[T],
+        seconds: float,
     ) -> None:
         outcome.has_begun = True
         with Loans(self.accelerator) as loans:
             try:
                 with db.pipelined():
                     db.begin()
-                    answer, step = self.carry_out(db, operation, side_by_side, loans, ahead)
+                    answer, step = self.carry_out(
+                        db, operation, side_by_side, loans, ahead, seconds
+                    )
                     outcome.transaction = step.found.transaction
                     outcome.send(db, answer, step.hints)
             except BaseException:
@@ -245,13 +262,15 @@ class Database(WritesGoOn):
         side_by_side: MaySideBySide | None,
         loans: Loans,
         ahead: Sequence[Statement] = (),
+        seconds: float | None = None,
     ) -> tuple[T, Step]:
         """Carry out an operation inside a transaction, whoever commits it.
 
-        Raises NotAlone if it must be undone and done again alone, without `side_by_side`.
+        Raises NotAlone if it must be undone and done again alone, without `side_by_side`; what is
+        alone waits for its turn for so many seconds.
         """
         alone = side_by_side is None
-        self.turn.take(db, alone=alone)
+        self.turn.take(db, alone=alone, seconds=seconds)
         looked = db.execute(state.READ)
         sent = {statement: db.execute(statement, values) for statement, values in ahead}
         step = self._step(db, looked, sent, loans, alone=alone)

@@ -1,11 +1,11 @@
 """What is counted and measured, in the words of this database.
 
-See `tables.tallies` (failures and workers), `tables.sampling` (spans) and `tables.metrics`.
+See `tables.tallies` (failures and workers) and `tables.sampling` (spans).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -14,18 +14,15 @@ import msgspec
 
 from leasehold.core.model.failure import FailedAttempt, Failure
 from leasehold.core.model.outcome import JobError
-from leasehold.core.model.priority import FIRST_DEADLINE_TIER
-from leasehold.core.model.span import BANDS, SUMMED, Span
+from leasehold.core.model.span import SUMMED, Span
 from leasehold.core.model.stored import UNREADABLE
-from leasehold.core.rules import metrics_check
 from leasehold.core.rules.failures import ErrorType, note
 from leasehold.core.rules.measuring import WORKER_COUNTERS
 from leasehold.core.rules.sampling import Resolution
 from leasehold.env import from_micros, to_micros
 from leasehold.stores.sqlite.schema.damaged_cells import sound_row
 from leasehold.stores.sqlite.schema.rows import WHOLE_MAX, LenientReader, whole
-from leasehold.stores.tables.lanes import by_priority_from, stats_from
-from leasehold.stores.tables.metrics import TableMetrics
+from leasehold.stores.tables.lanes import stats_from
 from leasehold.stores.tables.query import Query
 from leasehold.stores.tables.sampling import SPAN_COLUMNS, SPAN_NAMES, TableSpans
 from leasehold.stores.tables.tallies import FAILURE_COLUMNS, TableFailures, failures_of, row_of
@@ -154,55 +151,3 @@ class SpanShelf(TableSpans):
         # What is reckoned with them is kept.
         if {*map(type, figures)} != {int} or min(figures) < 0 or max(figures) > WHOLE_MAX:
             raise ValueError(f"a span with other figures than counts: {figures}")
-
-
-BY_PRIORITY: Final = by_priority_from("lane")
-# Where pending jobs stand: in their lanes, or parked beside them for a key that is full.
-PENDING_LANES: Final = """
-    SELECT id FROM lane WHERE queue = coalesce(?1, queue) AND pending > 0
-    UNION ALL SELECT -id FROM key_lane WHERE queue = coalesce(?1, queue)
-"""
-# From one tier to the next by a seek in the primary key, however many jobs are in it.
-NEXT_HEAD: Final = f"""
-    SELECT tier, iif(typeof(available_at) = 'integer', available_at, NULL) FROM ready
-    WHERE lane = ? AND tier > ? AND tier < {FIRST_DEADLINE_TIER} ORDER BY tier, turn, seq LIMIT 1
-"""  # noqa: S608  # our own number
-# The condition is that of the index, word by word, or SQLite would not use it.
-OLDEST_OUT_OF_TURN: Final = f"""
-    SELECT min(iif(typeof(available_at) = 'integer', available_at, NULL))
-    FROM ready INDEXED BY ready_by_age
-    WHERE lane = ? AND (available_at <> turn OR tier >= {FIRST_DEADLINE_TIER})
-"""  # noqa: S608  # our own number
-
-
-# For the integrity check only: it does scan.
-RECOUNT: Final = """
-    SELECT lane.queue, lane.task, job.priority, count(*) FROM ready JOIN job USING (seq)
-    JOIN lane ON lane.id = job.lane GROUP BY lane.id, job.priority
-"""
-COUNTED_BY_BAND: Final = (
-    f"SELECT queue, task, {', '.join(f'pending_{band}' for band in BANDS)} FROM lane"  # noqa: S608  # our own names
-)
-LATEST_MINUTE: Final = "SELECT max(at) FROM span WHERE resolution = ?"
-
-
-class MetricsReader(SpanShelf, TableMetrics):
-    """What core.rules.metrics asks of a reader."""
-
-    stats = STATS
-    by_priority = BY_PRIORITY
-    pending_lanes = PENDING_LANES
-    next_head = NEXT_HEAD
-    oldest_out_of_turn = OLDEST_OUT_OF_TURN
-
-    def __init__(self, db: apsw.Connection, now: int, lost: Collection[str] = ()) -> None:
-        TableMetrics.__init__(self, LenientReader(db), now, lost)
-        SpanShelf.__init__(self, db)
-
-
-def problems(db: apsw.Connection) -> Iterator[str]:
-    """What does not fit together, as sentences."""
-    pending: list[Any] = db.execute(RECOUNT).fetchall()
-    counted: list[Any] = db.execute(COUNTED_BY_BAND).fetchall()
-    latest: Any = db.execute(LATEST_MINUTE, (Resolution.MINUTE,)).fetchone()
-    return metrics_check.problems(SpanShelf(db), pending, counted, latest[0])

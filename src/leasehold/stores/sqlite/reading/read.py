@@ -100,7 +100,7 @@ def search(
     """Jobs that fit, the last submitted first."""
     before = check_cursor(limit, cursor)
     check_left_out(without)
-    clauses, values = conditions(where)
+    clauses, values = conditions(db, where)
     if before is not None:
         clauses.append("job.seq < ?")
         values.append(before)
@@ -125,7 +125,7 @@ def count(db: apsw.Connection, where: JobFilter, counted_max: int) -> Count:
     known = by_counters(where, lambda queue: stats(db, STATS, queue).counts)
     if known is not None:
         return known
-    clauses, values = conditions(where)
+    clauses, values = conditions(db, where)
     condition = " AND ".join(clauses) or "1"
     found: Any = db.execute(
         f"SELECT count(*) FROM ({IDS} WHERE {condition} LIMIT ?)",  # noqa: S608  # our own names
@@ -139,7 +139,7 @@ def count_by_status(db: apsw.Connection, where: JobFilter) -> dict[Status, int]:
     known = by_status_counters(where, lambda queue: stats(db, STATS, queue).counts)
     if known is not None:
         return known
-    clauses, values = conditions(where)
+    clauses, values = conditions(db, where)
     condition = " AND ".join(clauses) or "1"
     found: Any = db.execute(f"{BY_STATUS} WHERE {condition} GROUP BY 1", values)
     return {STATUS_OF[code]: jobs for code, jobs in found if code in STATUS_OF}
@@ -149,7 +149,7 @@ def find_fitting(
     db: apsw.Connection, where: JobFilter, limit: int, cursor: str | None, *, oldest_first: bool
 ) -> tuple[list[str], str | None]:
     """The ids of jobs that fit, from one end on, and where the next ones begin."""
-    clauses, values = conditions(where)
+    clauses, values = conditions(db, where)
     seen = check_cursor(limit, cursor)
     if seen is not None:
         clauses.append("job.seq > ?" if oldest_first else "job.seq < ?")

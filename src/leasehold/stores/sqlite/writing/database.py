@@ -42,7 +42,7 @@ from leasehold.stores.sqlite.leasing.rebalance import PassBook
 from leasehold.stores.sqlite.schema import damaged_cells
 from leasehold.stores.sqlite.submitting.dependents import Links
 from leasehold.stores.sqlite.submitting.gate import LaneNumbers
-from leasehold.stores.sqlite.writing import own_state
+from leasehold.stores.sqlite.writing import own_state, recounting
 from leasehold.stores.sqlite.writing.application import ApplicationConnection, check_not_inside
 from leasehold.stores.sqlite.writing.clock import StoreClock
 from leasehold.stores.sqlite.writing.step import Step
@@ -232,10 +232,15 @@ class Database(WritesGoOn):
     def _put_right(self) -> bool:
         """Replace what cannot be right in the store's own state; False if nothing has to be."""
         with self.readers.lend() as db:
-            if not own_state.is_damaged(db):
-                return False
-        self.writer.run(_put_right)
-        return True
+            is_damaged = own_state.is_damaged(db)
+            are_lanes_damaged = bool(own_state.damaged_lanes(db)) or recounting.is_left(
+                db, self.env
+            )
+        if is_damaged:
+            self.writer.run(_put_right)
+        if are_lanes_damaged:
+            recounting.recount(self)
+        return is_damaged or are_lanes_damaged
 
     def _begin_anew(self) -> bool:
         """Delete records that cannot be read, where that does no harm; False if there are none."""
@@ -313,4 +318,3 @@ def _may_be_damage(error: Exception) -> bool:
 def _put_right(step: Step) -> None:
     """The store's row was put right when the write began, if it had to be."""
     step.next_seq = own_state.raise_next_seq(step.db) or step.next_seq
-    own_state.put_lanes_right(step.db)

@@ -37,7 +37,6 @@ from leasehold.stores.tables.ended_dependents import TableDependents
 from leasehold.stores.tables.job_reading import JobReading
 from leasehold.stores.tables.operations import TableOperations
 from leasehold.stores.tables.query import Reader
-from leasehold.stores.tables.statements import SqlConnection
 from leasehold.stores.tables.step import TableStep
 
 
@@ -109,12 +108,11 @@ class PeopleVerbs:
     # -- operations --------------------------------------------------------------------------
 
     def plan_operation(self, order: Order, where: JobFilter) -> Plan:
-        def look(db: SqlConnection) -> Plan:
-            # The moment is that before the count.
-            now = from_micros(self._database.now(db))
-            return operations.plan(order, where, now, self._jobs.count_by_status(db, where))
-
-        return self._database.look(look)
+        # A moment inside the turn: whoever has written before it has committed by now, also the
+        # applications with transactions of their own. So the count sees every job of that moment.
+        now = from_micros(self._database.write(lambda step: step.now))
+        fitting = self._database.look(lambda db: self._jobs.count_by_status(db, where))
+        return operations.plan(self._database.env.new_id(), order, where, now, fitting)
 
     def begin_operation(self, draft: OperationDraft, *, actor: str) -> Operation:
         return self._database.write(lambda step: operations.begin(self._shelf(step), draft, actor))

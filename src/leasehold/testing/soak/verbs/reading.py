@@ -117,6 +117,11 @@ def worker_totals(scene: Scene) -> Call:  # noqa: ARG001 - every verb sees the s
     return call("worker_totals", limit=5)
 
 
+@verb("metrics by queue", 1, Feature.READS)
+def metrics_by_queue(scene: Scene) -> Call:  # noqa: ARG001 - every verb sees the scene.
+    return call("metrics_by_queue")
+
+
 @verb("lifetimes", 1, Feature.READS)
 def lifetimes(scene: Scene) -> Call:  # noqa: ARG001 - every verb sees the scene.
     return call("lifetimes")

@@ -1,0 +1,58 @@
+"""Reading metrics: counters, samples and a few seeks. Jobs are never scanned."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Any, Final
+
+from leasehold.core.model.span import BANDS
+from leasehold.core.rules import metrics_check
+from leasehold.core.rules.sampling import Resolution
+from leasehold.stores.postgres.reading.figures import STATS, SpanShelf
+from leasehold.stores.postgres.server.connection import SqlConnection
+from leasehold.stores.postgres.submitting.lanes import queues
+from leasehold.stores.tables.lanes import standings_from
+from leasehold.stores.tables.metrics import TableMetrics, oldest_from
+from leasehold.stores.tables.query import PlainReader
+
+STANDING: Final = standings_from("lane_now", "queue")
+OLDEST: Final = oldest_from(
+    "SELECT id, queue FROM lane WHERE queue = coalesce($1, queue) "
+    "UNION ALL SELECT -id, queue FROM key_lane WHERE queue = coalesce($1, queue)",
+    "queue",
+    moment="available_at",
+    by_age="",
+)
+
+# For the integrity check only: it does scan.
+RECOUNT: Final = """
+    SELECT lane.queue, lane.task, job.priority, count(*) FROM ready JOIN job USING (seq)
+    JOIN lane ON lane.id = job.lane GROUP BY lane.queue, lane.task, job.priority
+"""
+COUNTED_BY_BAND: Final = (
+    f"SELECT queue, task, {', '.join(f'pending_{band}' for band in BANDS)} FROM lane_now"  # noqa: S608  # our own names
+)
+LATEST_MINUTE: Final = "SELECT max(at) FROM span WHERE resolution = $1"
+
+
+class MetricsReader(SpanShelf, TableMetrics):
+    """What core.rules.metrics asks of a reader."""
+
+    stats = STATS
+    standing = STANDING
+    oldest = OLDEST
+
+    def __init__(self, db: SqlConnection, now: int, lost: Collection[str] = ()) -> None:
+        TableMetrics.__init__(self, PlainReader(db), now, lost)
+        SpanShelf.__init__(self, db)
+
+    def queues(self) -> list[str]:
+        return queues(self._db)
+
+
+def problems(db: SqlConnection) -> Iterator[str]:
+    """What does not fit together, as sentences."""
+    pending: list[Any] = db.execute(RECOUNT).fetchall()
+    counted: list[Any] = db.execute(COUNTED_BY_BAND).fetchall()
+    latest: Any = db.execute(LATEST_MINUTE, (Resolution.MINUTE,)).fetchone()
+    return metrics_check.problems(SpanShelf(db), pending, counted, latest[0])
