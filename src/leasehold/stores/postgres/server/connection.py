@@ -23,12 +23,12 @@ from psycopg import RawCursor
 from psycopg.adapt import AdaptersMap
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import tuple_row
-from psycopg.types.array import ListBinaryDumper
 from psycopg.types.numeric import Int8BinaryDumper
 from psycopg.types.string import BytesBinaryDumper, StrBinaryDumper
 from psycopg_pool import ConnectionPool
 
 from leasehold.stores.postgres.server.address import Address
+from leasehold.stores.postgres.server.arrays import ColumnDumper
 from leasehold.stores.postgres.server.silence import (
     CONNECT_TIMEOUT_SECONDS,
     ListeningConnection,
@@ -301,4 +301,4 @@ def _adapt(adapters: AdaptersMap) -> None:
     adapters.register_dumper(int, _BigInt)
     adapters.register_dumper(str, StrBinaryDumper)
     adapters.register_dumper(bytes, BytesBinaryDumper)
-    adapters.register_dumper(list, ListBinaryDumper)
+    adapters.register_dumper(list, ColumnDumper)
