@@ -30,6 +30,9 @@ $(VENV)/rivals: $(VENV)/test
 	$(PYTHON) -m venv $@
 	$@/bin/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
 	$@/bin/python -m pip install --quiet --disable-pip-version-check --group rivals
+	$(PYTHON) -m venv $@/arq
+	$@/arq/bin/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
+	$@/arq/bin/python -m pip install --quiet --disable-pip-version-check --group rivals-arq
 	! command -v npm || npm install --silent --prefix $@ bullmq ioredis graphile-worker
 	@touch $@
 

@@ -1,160 +1,96 @@
 """`python -m benchmarks.against`: Leasehold beside other queues, in one run on one machine.
 
-The rivals are installed for this only, into an environment of their own (`make against`). Each
-measurement is made on a fresh store, in processes of its own, and ends after two minutes at the
-latest. Only figures of one run on a machine that does nothing else can be compared.
+The rivals are installed for this only, into an environment of their own (`make .venv/rivals`). Each
+measurement is made on a fresh store, in processes of its own, and ends after some seconds at the
+latest; what fails says so, and the others go on. Only figures of one run on a machine that does
+nothing else can be compared.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import os
+import itertools
 import signal
-import statistics
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.__main__ import fsync_millis
-from benchmarks.contest import CONTENDERS, RIVALS, Contender, Fresh, kill, program_of
+from benchmarks.contenders import CONTENDERS, Contender
+from benchmarks.contest import ROOT, Fresh, program_of
+from benchmarks.killing import Killed
 from benchmarks.page import write_page
 from benchmarks.places import Places
+from benchmarks.results import Results, Row
+from benchmarks.rounds import QUICK, SCENARIOS, Figures, Sizes
 
-Figures = dict[str, float]
-
-
-class Sizes:
-    """How much work each scenario does."""
-
-    def __init__(self, *, quick: bool) -> None:
-        self.one_by_one = 300 if quick else 2_000
-        self.bulk = 2_000 if quick else 20_000
-        self.drain = 500 if quick else 5_000
-        self.pending = 5_000 if quick else 200_000
-        self.among = 500 if quick else 2_000
-        self.samples = 20 if quick else 200
-        self.killed = 60 if quick else 300
+KILL = "kill"
 
 
-def submit(fresh: Fresh, sizes: Sizes) -> Figures:
-    """One producer, one job at a time; then many jobs a call, where there is such a call."""
-    figures = {"submit, jobs/s": sizes.one_by_one / fresh.submit(sizes.one_by_one)}
-    if fresh.has_bulk:
-        figures["submit in bulk, jobs/s"] = sizes.bulk / fresh.submit(sizes.bulk, "bulk")
-    return figures
+@dataclass
+class Run:
+    """One run: what was asked for, and what was found so far."""
 
+    places: Places
+    folder: Path
+    sizes: Sizes
+    results: Results
 
-def drain(fresh: Fresh, sizes: Sizes) -> Figures:
-    """Jobs that wait, from the first that a worker runs to the last."""
-    fresh.submit_fast(sizes.drain)
-    with fresh.worker():
-        fresh.wait_for(sizes.drain)
-    return {"drain, jobs/s": _rate(fresh)}
+    def __post_init__(self) -> None:
+        self._numbers = itertools.count(1)
 
+    def fresh(self, contender: Contender, stack: ExitStack) -> Fresh:
+        """The contender on an empty store, which is taken away with the stack."""
+        url = stack.enter_context(self.places.fresh(contender.place))
+        fresh = Fresh(
+            contender, program_of(contender), url, self.folder / f"effects-{next(self._numbers)}"
+        )
+        self._row(contender).version = fresh.version
+        return fresh
 
-def end_to_end(fresh: Fresh, sizes: Sizes, producers: int = 1) -> Figures:
-    """Jobs that are run while they are submitted one by one."""
-    with fresh.worker():
-        fresh.submit(0)
-        fresh.wait_for(1)
-        fresh.producers(sizes.one_by_one, producers)
-        # Each producer submits one job more before its clock starts.
-        fresh.wait_for(1 + producers * (sizes.one_by_one + 1))
-    effects = fresh.effects()[1:]
-    seconds = max(each.ran for each in effects) - min(each.sent for each in effects)
-    name = "end to end, jobs/s" if producers == 1 else f"end to end, {producers} producers, jobs/s"
-    return {name: len(effects) / seconds}
-
-
-def four_producers(fresh: Fresh, sizes: Sizes) -> Figures:
-    """The same with four producers."""
-    return end_to_end(fresh, sizes, 4)
-
-
-def pick_up(fresh: Fresh, sizes: Sizes) -> Figures:
-    """From a submit until the task's code runs, in an idle worker."""
-    with fresh.worker():
-        fresh.submit(0)
-        fresh.wait_for(1)
-        fresh.submit(sizes.samples, "paced")
-        fresh.wait_for(2 + sizes.samples)
-    waits = sorted(1000 * (each.ran - each.sent) for each in fresh.effects()[2:])
-    return {
-        "pick-up p50, ms": statistics.median(waits),
-        "pick-up p99, ms": waits[int(len(waits) * 0.99)],
-    }
-
-
-def among_pending(fresh: Fresh, sizes: Sizes) -> Figures:
-    """The first jobs of many that wait; only where they can be submitted in bulk."""
-    if not fresh.has_bulk:
-        return {}
-    fresh.submit_fast(sizes.pending)
-    with fresh.worker():
-        fresh.wait_for(sizes.among)
-    return {f"drain among {sizes.pending:,}, jobs/s": _rate(fresh)}
-
-
-def killed(fresh: Fresh, sizes: Sizes) -> Figures:
-    """Jobs of 20 ms whose worker is killed (-9) when it has done a third of them."""
-    fresh.submit(sizes.killed, "submit", 0.02)
-    with fresh.worker() as first:
-        fresh.wait_for(sizes.killed // 3)
-        kill(first)
-    started = time.monotonic()
-    with fresh.worker():
-        fresh.wait_for_numbers(sizes.killed + 1)
-        seconds = time.monotonic() - started
-    runs = [each.number for each in fresh.effects()]
-    return {
-        "kill -9, jobs lost": sizes.killed + 1 - len(set(runs)),
-        "kill -9, jobs run twice": len(runs) - len(set(runs)),
-        "kill -9, seconds until all have run": seconds,
-    }
-
-
-def _rate(fresh: Fresh) -> float:
-    ran = [each.ran for each in fresh.effects()]
-    return len(ran) / (max(ran) - min(ran)) if len(ran) > 1 else 0.0
-
-
-SCENARIOS: dict[str, Callable[[Fresh, Sizes], Figures]] = {
-    "submit": submit,
-    "drain": drain,
-    "end-to-end": end_to_end,
-    "four-producers": four_producers,
-    "pick-up": pick_up,
-    "among-pending": among_pending,
-    "kill": killed,
-}
-
-
-def measured(
-    contender: Contender,
-    program: str,
-    places: Places,
-    chosen: list[str],
-    sizes: Sizes,
-    folder: Path,
-) -> Figures:
-    """All figures of one contender; a scenario that fails says so, and the others go on."""
-    found: Figures = {}
-    for name in chosen:
+    def measure(self, contender: Contender, scenario: str) -> None:
+        """One scenario of one contender."""
         try:
-            url = places.fresh(contender.place)
-            figures = SCENARIOS[name](Fresh(contender, program, url, folder / "effects"), sizes)
-        except (RuntimeError, ValueError, OSError, subprocess.TimeoutExpired) as error:
-            print(f"    {name}: {error}", flush=True)
-            continue
-        for each, figure in figures.items():
-            print(f"    {each}: {figure:,.1f}", flush=True)
-        found |= figures
-    return found
+            with ExitStack() as stack:
+                figures = SCENARIOS[scenario](self.fresh(contender, stack), self.sizes)
+        except Exception as error:  # noqa: BLE001  # Whatever ails a rival ends no run.
+            self._failed(contender, scenario, error)
+        else:
+            self._found(contender, figures)
+
+    def kill(self, contenders: list[Contender]) -> None:
+        """Kill the worker of each, then wait for all."""
+        with ExitStack() as stack:
+            waiting: dict[str, tuple[Contender, Killed]] = {}
+            for contender in contenders:
+                print(f"{contender.name}: kill -9", flush=True)
+                try:
+                    killed = Killed(self.fresh(contender, stack), self.sizes, stack)
+                except Exception as error:  # noqa: BLE001
+                    self._failed(contender, KILL, error)
+                else:
+                    waiting[contender.name] = (contender, killed)
+            while waiting:
+                over = [name for name, (_, killed) in waiting.items() if killed.is_over()]
+                for contender, killed in map(waiting.pop, over):
+                    print(contender.name)
+                    self._found(contender, killed.figures())
+                time.sleep(0.1)
+
+    def _row(self, contender: Contender) -> Row:
+        return self.results.rows.setdefault(contender.name, Row())
+
+    def _found(self, contender: Contender, figures: Figures) -> None:
+        for name, figure in figures.items():
+            print(f"    {name}: {figure:,.1f}", flush=True)
+        self._row(contender).figures |= figures
+
+    def _failed(self, contender: Contender, scenario: str, error: Exception) -> None:
+        why = (str(error) or type(error).__name__).replace(f"{ROOT}/", "")
+        print(f"    {scenario} failed: {why}", flush=True)
+        self._row(contender).failures[scenario] = why
 
 
 def main() -> None:
@@ -163,40 +99,41 @@ def main() -> None:
     parser.add_argument(
         "--only", default="", metavar="TEXT", help="contenders with this in the name"
     )
-    parser.add_argument("--scenario", action="append", choices=[*SCENARIOS], help="may be repeated")
-    parser.add_argument("--rivals", help="the Python that has the rivals (default: .venv/rivals)")
-    parser.add_argument("--folder", help="where stores on files are made: a disk, not memory")
+    parser.add_argument(
+        "--scenario", action="append", choices=[*SCENARIOS, KILL], help="may be repeated"
+    )
+    parser.add_argument("--folder", help="where stores are made: a disk, not memory")
     parser.add_argument("--json", metavar="FILE", help="write the figures to a file as well")
     parser.add_argument(
         "--page", action="store_true", help="write docs/benchmarks.md and its chart"
     )
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # So that workers end with it, too.
-    own = RIVALS / "bin" / "python"
-    rivals = options.rivals or (str(own) if own.exists() else None)
-    rows: dict[str, Figures] = {}
+    # Servers make their folders there, too.
+    tempfile.tempdir = options.folder
+    sizes = QUICK if options.quick else Sizes()
+    chosen = [each for each in CONTENDERS if options.only.lower() in each.name.lower()]
+    scenarios = options.scenario or [*SCENARIOS, KILL]
     with ExitStack() as stack:
-        folder = Path(
-            stack.enter_context(tempfile.TemporaryDirectory(dir=options.folder, prefix="against-"))
-        )
-        head = f"{os.cpu_count()} cores, append + fdatasync of 4 KiB: {fsync_millis(folder):.2f} ms"
-        print(head)
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="against-")))
         places = Places(folder, stack)
-        for contender in CONTENDERS:
-            program = program_of(contender, rivals)
-            if options.only.lower() not in contender.name.lower():
-                continue
+        results = Results.of_this_machine(folder, sizes)
+        run = Run(places, folder, sizes, results)
+        print(results.machine, flush=True)
+        for contender in chosen:
             print(f"{contender.name} ({contender.durability})", flush=True)
-            if program is None:
-                print("    not installed: make against")
-                continue
-            chosen = options.scenario or [*SCENARIOS]
-            sizes = Sizes(quick=options.quick)
-            rows[contender.name] = measured(contender, program, places, chosen, sizes, folder)
-    if options.json:
-        Path(options.json).write_text(json.dumps({"machine": head, "rows": rows}, indent=1))
+            for scenario in scenarios:
+                if scenario != KILL:
+                    run.measure(contender, scenario)
+            # What was found is kept, whatever happens to the rest.
+            results.save(options.json)
+        if KILL in scenarios:
+            run.kill(chosen)
+        results.note_servers(places.versions())
+    results.save(options.json)
     if options.page:
-        write_page(head, rows)
+        write_page(results)
+    print(f"took {results.minutes:.0f} minutes")
 
 
 if __name__ == "__main__":

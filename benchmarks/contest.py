@@ -13,91 +13,48 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.contenders import Contender
 from benchmarks.rivals.effects import RECORD, Effect, read
 
 ROOT = Path(__file__).parent.parent
 RIVALS = ROOT / ".venv" / "rivals"
 """Where `make against` installs them."""
 NODE_RIVALS = Path(__file__).parent / "rivals" / "node"
-LIMIT_SECONDS = 120.0
-
-
-@dataclass(frozen=True)
-class Contender:
-    """One queue in one configuration."""
-
-    name: str
-    module: str
-    place: str
-    """`sqlite`, `postgres`, `redis` (in memory) or `redis-aof` (each write synced)."""
-    durability: str
-    is_ours: bool = False
-    url_suffix: str = ""
-
-    @property
-    def is_of_node(self) -> bool:
-        return self.module.startswith("node/")
-
-
-OURS = "leasehold_itself"
-CONTENDERS = (
-    Contender("Leasehold, SQLite", OURS, "sqlite", "each write synced", True),
-    Contender(
-        "Leasehold, SQLite normal",
-        OURS,
-        "sqlite",
-        "synced now and then",
-        True,
-        "?durability=normal",
-    ),
-    Contender("Leasehold, PostgreSQL", OURS, "postgres", "each write synced", True),
-    Contender("huey, SQLite", "huey_sqlite", "sqlite", "each write synced"),
-    Contender("huey, Redis", "huey_redis", "redis", "none"),
-    Contender("Celery, Redis", "celery_redis", "redis", "none"),
-    Contender("RQ, Redis", "rq_redis", "redis", "none"),
-    Contender("Dramatiq, Redis", "dramatiq_redis", "redis", "none"),
-    Contender("taskiq, Redis", "taskiq_redis", "redis", "none"),
-    Contender("taskiq, durable Redis", "taskiq_redis", "redis-aof", "each write synced"),
-    Contender("SAQ, Redis", "saq_redis", "redis", "none"),
-    Contender("arq, Redis", "arq_redis", "redis", "none"),
-    Contender(
-        "Procrastinate, PostgreSQL", "procrastinate_postgres", "postgres", "each write synced"
-    ),
-    Contender("BullMQ, Redis", "node/bullmq", "redis", "none"),
-    Contender("BullMQ, durable Redis", "node/bullmq", "redis-aof", "each write synced"),
-    Contender("graphile-worker, PostgreSQL", "node/graphile", "postgres", "each write synced"),
-    Contender("PgQueuer, PostgreSQL", "pgqueuer_postgres", "postgres", "each write synced"),
-)
+CALL_SECONDS_MAX = 120.0
+"""How long a producer may take."""
+START_SECONDS_MAX = 30.0
+"""How long a worker may take until its first job has run."""
 
 
 class Fresh:
     """A contender on a fresh, empty store, and the record of what its jobs did."""
 
-    def __init__(self, contender: Contender, program: str, url: str, effects: Path) -> None:
+    def __init__(self, contender: Contender, program: str, url: str, folder: Path) -> None:
         if contender.is_of_node:
             name = contender.module.removeprefix("node/")
             self._command = [program, str(NODE_RIVALS / "run.cjs"), name]
         else:
             self._command = [program, "-m", "benchmarks.rivals.run", contender.module]
-        self._effects = effects
-        effects.unlink(missing_ok=True)
+        folder.mkdir(parents=True)
+        self._effects = folder / "effects"
+        self._complaints = folder / "complaints"
         self._environment = {
             **os.environ,
             "BENCH_URL": url + contender.url_suffix,
-            "BENCH_EFFECTS": str(effects),
+            "BENCH_EFFECTS": str(self._effects),
             "PYTHONPATH": str(ROOT),
             "NODE_PATH": os.environ.get("NODE_PATH") or str(RIVALS / "node_modules"),
         }
-        self.has_bulk = self._call("set_up").strip() == "bulk"
+        self.version, *more = self._call("set_up").split()
+        self.has_bulk = more == ["bulk"]
 
-    def submit(self, jobs: int, verb: str = "submit", job_seconds: float = 0.0) -> float:
+    def submit(self, jobs: int, verb: str = "submit", *more: float) -> float:
         """Seconds that it took one producer; one job more is submitted before the clock starts."""
-        return float(self._call(verb, str(jobs), str(job_seconds)))
+        return float(self._call(verb, str(jobs), *map(str, more)))
 
     def submit_fast(self, jobs: int) -> None:
         self.submit(jobs, "bulk" if self.has_bulk else "submit")
@@ -105,8 +62,13 @@ class Fresh:
     def producers(self, jobs: int, number: int) -> None:
         """Submit so many jobs from each of some processes at the same time."""
         running = [self._start("submit", str(jobs)) for _ in range(number)]
-        for each in running:
-            each.wait(LIMIT_SECONDS)
+        try:
+            codes = [each.wait(CALL_SECONDS_MAX) for each in running]
+        finally:
+            for each in running:
+                kill(each)
+        if any(codes):
+            raise RuntimeError(f"a producer failed: {self._last_complaint()}")
 
     @contextmanager
     def worker(self) -> Iterator[subprocess.Popen[str]]:
@@ -120,59 +82,67 @@ class Fresh:
     def effects(self) -> list[Effect]:
         return read(self._effects.read_bytes()) if self._effects.exists() else []
 
-    def wait_for(self, jobs: int) -> bool:
-        """Until so many records were written; False when that took too long."""
-        return until(lambda: self._written() >= jobs * RECORD.size)
-
-    def wait_for_numbers(self, jobs: int) -> bool:
-        """Until so many different jobs have run."""
-        return until(lambda: len({effect.number for effect in self.effects()}) >= jobs)
+    def wait_for(self, jobs: int, seconds_max: float) -> None:
+        """Until so many records were written, or so long since the first of them."""
+        ends_at = time.monotonic() + START_SECONDS_MAX
+        has_begun = False
+        while (written := self._written()) < jobs * RECORD.size:
+            if written and not has_begun:
+                has_begun = True
+                ends_at = time.monotonic() + seconds_max
+            if time.monotonic() > ends_at:
+                break
+            time.sleep(0.005)
+        if not written:
+            raise RuntimeError(f"no job has run: {self._last_complaint()}")
 
     def _written(self) -> int:
         return self._effects.stat().st_size if self._effects.exists() else 0
 
+    def _last_complaint(self) -> str:
+        lines = self._complaints.read_text().strip().splitlines()
+        return lines[-1].strip() if lines else "nothing was said about it"
+
     def _call(self, *arguments: str) -> str:
-        done = subprocess.run(
-            [*self._command, *arguments],
-            env=self._environment,
-            capture_output=True,
-            text=True,
-            timeout=LIMIT_SECONDS,
-            check=False,
-        )
-        if done.returncode:
-            raise RuntimeError(done.stderr.strip().splitlines()[-1] if done.stderr else "it failed")
-        return done.stdout.strip().rpartition("\n")[2]
+        process = self._start(*arguments)
+        try:
+            said, _ = process.communicate(timeout=CALL_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            raise RuntimeError(f"{arguments[0]} took more than {CALL_SECONDS_MAX:.0f} s") from None
+        finally:
+            kill(process)
+        if process.returncode:
+            raise RuntimeError(f"{arguments[0]} failed: {self._last_complaint()}")
+        return said.strip().rpartition("\n")[2]
 
     def _start(self, *arguments: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [*self._command, *arguments],
-            env=self._environment,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            start_new_session=True,
-        )
+        output = subprocess.DEVNULL if arguments[0] == "work" else subprocess.PIPE
+        command = [*self._command, *arguments]
+        with self._complaints.open("a") as complaints:
+            try:
+                return subprocess.Popen(
+                    command,
+                    env=self._environment,
+                    stdout=output,
+                    stderr=complaints,
+                    text=True,
+                    start_new_session=True,
+                )
+            except FileNotFoundError:
+                raise RuntimeError("not installed: make .venv/rivals") from None
 
 
 def kill(process: subprocess.Popen[str]) -> None:
-    """Kill -9 a worker and all that it has started."""
+    """Kill -9 a process and all that it has started."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 
 
-def until(condition: Callable[[], bool]) -> bool:
-    ends_at = time.monotonic() + LIMIT_SECONDS
-    while not condition():
-        if time.monotonic() > ends_at:
-            return False
-        time.sleep(0.005)
-    return True
-
-
-def program_of(contender: Contender, rivals: str | None) -> str | None:
-    """The interpreter that has the contender; None if there is none."""
+def program_of(contender: Contender) -> str:
+    """The interpreter that has the contender."""
+    if contender.is_ours:
+        return sys.executable
     if contender.is_of_node:
-        return shutil.which("node")
-    return sys.executable if contender.is_ours else rivals
+        return shutil.which("node") or "node"
+    return str(RIVALS / contender.environment / "bin" / "python")

@@ -6,11 +6,17 @@ What they measure is of no interest here; that they still run, and leave a sound
 from __future__ import annotations
 
 import sys
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-from benchmarks import against, mixed, ours, page, raw, service, wire
-from benchmarks.contest import CONTENDERS, Fresh
+from benchmarks import against, mixed, ours, page, raw, rounds, service, wire
+from benchmarks.chart import chart
+from benchmarks.contenders import CONTENDERS, Contender
+from benchmarks.contest import Fresh
+from benchmarks.places import Places
+from benchmarks.results import Results, Row
 from benchmarks.served import served
 
 from leasehold.stores.sqlite import SQLiteStore
@@ -42,26 +48,42 @@ def test_coroutines_of_one_loop_submit_together(tmp_path: Path) -> None:
 
 
 def test_a_contender_submits_and_works(tmp_path: Path) -> None:
-    [ours_on_sqlite] = [each for each in CONTENDERS if each.name == "Leasehold, SQLite"]
     url = str(tmp_path / "jobs.db")
-    sizes = against.Sizes(quick=True)
-    sizes.drain = 5
-    fresh = Fresh(ours_on_sqlite, sys.executable, url, tmp_path / "effects")
-    assert against.drain(fresh, sizes)["drain, jobs/s"] > 0
-    assert {effect.number for effect in fresh.effects()} <= {0, 1, 2, 3, 4, 5}
+    sizes = replace(rounds.QUICK, drain=5)
+    fresh = Fresh(CONTENDERS[0], sys.executable, url, tmp_path / "effects")
+    assert rounds.drain(fresh, sizes)["drain, jobs/s"] > 0
+    assert {effect.number for effect in fresh.effects()} == {0, 1, 2, 3, 4, 5}
 
 
-def test_the_page_is_made_of_figures() -> None:
+def test_a_contender_that_fails_ends_nothing(tmp_path: Path) -> None:
+    broken = Contender("broken, SQLite", "huey_sqlite", "sqlite", "none", "none", environment="no")
+    with ExitStack() as stack:
+        results = Results("two cores", rounds.QUICK)
+        run = against.Run(Places(tmp_path, stack), tmp_path, rounds.QUICK, results)
+        run.measure(broken, "drain")
+        run.kill([broken])
+    failures = results.rows["broken, SQLite"].failures
+    assert failures.keys() == {"drain", "kill"}
+    assert all("not installed: make .venv/rivals" in why for why in failures.values())
+
+
+def test_the_page_is_made_of_figures(tmp_path: Path) -> None:
     rows = {
-        "Leasehold, SQLite": {"submit, jobs/s": 1890.0, "kill -9, jobs lost": 0},
-        "huey, SQLite": {"submit, jobs/s": 2820.4, "pick-up p50, ms": 2.63},
+        "Leasehold, SQLite": Row("0.1", {"submit, jobs/s": 1890.0, "pick-up p50, ms": 3.0}),
+        "huey, SQLite": Row("3.5", {"submit, jobs/s": 2820.4, "pick-up p50, ms": 2.63}),
+        "RQ, Redis": Row("2.12", {}, {"drain": "no server"}),
     }
-    text = page.table("two cores", rows)
-    assert "| Leasehold, SQLite | each write synced | 1,890 | - | 0 |" in text
-    assert "| huey, SQLite | each write synced | 2,820 | 2.6 | - |" in text
-    assert "submit, jobs/s: huey, SQLite;" in text  # It says where others win.
-    drawn = ET.fromstring(page.chart(rows))
-    assert len(drawn.findall("{http://www.w3.org/2000/svg}rect")) == 2
+    saved = tmp_path / "rows.json"
+    Results("two cores", rounds.QUICK, rows).save(str(saved))
+    text = page.contents(Results.load(str(saved)))
+    assert "| Leasehold, SQLite | each write synced | 1,890 | - | - | - | - | - |" in text
+    assert "| RQ, Redis | none | failed: no server | | | | | |" in text
+    assert "- **submit**: huey, SQLite 2,820 (1,890)" in text
+    assert "- **pick-up idle p50**: huey, SQLite 2.6 (3)" in text
+    assert "- RQ, Redis, drain: no server" in text
+    drawn = ET.fromstring(chart(rows))
+    bars = drawn.findall("{http://www.w3.org/2000/svg}rect")
+    assert len(bars) == 1 + 3 + 2  # The paper, the legend, the submits.
 
 
 def test_the_service_answers_what_is_measured(tmp_path: Path) -> None:

@@ -1,4 +1,7 @@
-"""One rival in a process of its own: `python -m benchmarks.rivals.run RIVAL VERB [JOBS [SECONDS]]`.
+"""One rival in a process of its own: `python -m benchmarks.rivals.run RIVAL VERB [JOBS [...]]`.
+
+Verbs: `set_up`, `work`, and, with a number of jobs each, `submit` (then how long a job
+takes), `bulk` and `paced` (then how long a job takes, and jobs per second).
 
 A rival is a module with `submit(number, sent, seconds)` (a function or a coroutine function) and
 `work()`, which serves until the process is ended; `submit_many(numbers)` where it has such a call,
@@ -13,6 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from importlib import import_module
+from importlib.metadata import version
 from types import ModuleType
 from typing import Any
 
@@ -20,10 +24,13 @@ CHUNK = 500
 """Jobs in one call of `submit_many`."""
 
 
-async def _all(calls: Iterable[Callable[[], Any]], pause_seconds: float) -> None:
+async def _all(calls: Iterable[Callable[[], Any]], per_second: float = 0.0) -> None:
+    """Make the calls one after the other: as fast as they go, or at a pace."""
+    due = time.perf_counter()
     for call in calls:
-        if pause_seconds:
-            await asyncio.sleep(pause_seconds)
+        if per_second:
+            due += 1 / per_second
+            await asyncio.sleep(max(0.0, due - time.perf_counter()))
         answer = call()
         if inspect.isawaitable(answer):
             await answer
@@ -39,11 +46,13 @@ def _calls(rival: ModuleType, verb: str, jobs: int, seconds: float) -> Iterable[
             yield lambda number=number: rival.submit(number, time.time(), seconds)  # type: ignore[misc]
 
 
-async def _submit(rival: ModuleType, verb: str, jobs: int, seconds: float) -> float:
+async def _submit(
+    rival: ModuleType, verb: str, jobs: int, seconds: float = 0.0, per_second: float = 0.0
+) -> float:
     """Seconds that it took; what the first job opens is not counted."""
-    await _all([lambda: rival.submit(jobs, time.time(), 0.0)], 0.0)
+    await _all([lambda: rival.submit(jobs, time.time(), 0.0)])
     started = time.perf_counter()
-    await _all(_calls(rival, verb, jobs, seconds), 0.03 if verb == "paced" else 0.0)
+    await _all(_calls(rival, verb, jobs, seconds), per_second)
     return time.perf_counter() - started
 
 
@@ -55,10 +64,11 @@ def main() -> None:
     elif verb == "set_up":
         if hasattr(rival, "set_up"):
             rival.set_up()
-        print("bulk" if hasattr(rival, "submit_many") else "")
+        # A rival's module begins with the name of its package.
+        print(version(name.partition("_")[0]), "bulk" if hasattr(rival, "submit_many") else "")
     else:
-        jobs, seconds = int(rest[0]), float(rest[1]) if len(rest) > 1 else 0.0
-        print(asyncio.run(_submit(rival, verb, jobs, seconds)))
+        jobs, *more = rest
+        print(asyncio.run(_submit(rival, verb, int(jobs), *map(float, more))))
 
 
 if __name__ == "__main__":

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 import signal
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 from leasehold import TaskQueue
 from leasehold.core.model.lease import Lease
 from leasehold.env import SYSTEM
-from leasehold.errors import LeaseLostError
+from leasehold.errors import LeaseLostError, StoreUnavailableError
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.worker import inhand
 from leasehold.worker.context import current_job
@@ -65,6 +66,23 @@ def consume(path: str, news: str, lease_seconds: float) -> None:
     except LeaseLostError as error:
         answer = type(error).__name__
     tell(news, answer, lease.job_id, os.getpid(), lease.version)
+    while True:
+        signal.pause()
+
+
+def submit(path: str, news: str, *names: str) -> None:
+    """Submit a job at each opening of a gate, and the same again until it is acknowledged."""
+    queue = TaskQueue(path, num_workers=0)
+    for name in names:
+        for attempt in count(1):
+            _hold(news, name, attempt)
+            try:
+                queue.submit("hold", job_id=name)
+            except StoreUnavailableError as error:
+                tell(news, type(error).__name__, name, os.getpid(), attempt)
+            else:
+                tell(news, "submitted", name, os.getpid(), attempt)
+                break
     while True:
         signal.pause()
 

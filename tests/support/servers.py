@@ -83,7 +83,13 @@ class Server:
     """A server of the tests' own."""
 
     def __init__(
-        self, programs: Path, folder: Path, *, durable: bool, primary: Server | None = None
+        self,
+        programs: Path,
+        folder: Path,
+        *,
+        durable: bool,
+        primary: Server | None = None,
+        network: str | None = None,
     ) -> None:
         self._programs = programs
         self._folder = folder
@@ -96,6 +102,8 @@ class Server:
         self._how: dict[str, Any] = {**quiet, **ids}
         settings = SETTINGS | {"unix_socket_directories": str(folder)}
         settings |= {} if durable else UNSAFE_AND_FAST
+        if network is not None:
+            settings |= {"listen_addresses": "*"}
         self._options = [f"-c{name}={value}" for name, value in settings.items()]
         if primary is not None:
             primary.back_up(folder / "data", "-R")
@@ -103,12 +111,20 @@ class Server:
             new = [programs / "initdb", "-D", folder / "data", "-U", "postgres", "-A", "trust"]
             more = ["--no-sync", "-E", "UTF8", "--locale=C"]
             subprocess.run([*map(str, new), *more], check=True, **self._how)
+        self._within: list[str] = []
+        if network is not None and user is not None:
+            with open(folder / "data" / "pg_hba.conf", "a") as file:
+                file.write("host all all all trust\n")
+            # Only root may enter a network, and nobody else may run the server.
+            uid, gid = map(str, user)
+            self._within = ["nsenter", f"--net={network}", "--setuid", uid, "--setgid", gid]
+            self._how = quiet
         self.start()
 
     def start(self) -> None:
         program = [str(self._programs / "postgres"), "-D", str(self._folder / "data")]
         self._process: subprocess.Popen[bytes] = subprocess.Popen(
-            [*program, *self._options], **self._how
+            [*self._within, *program, *self._options], **self._how
         )
         _wait_for(self._programs, self._folder, self._process)
 
@@ -154,8 +170,8 @@ class Server:
 
 
 @contextlib.contextmanager
-def own_server(*, durable: bool = False) -> Iterator[Server]:
-    """A server that a test may stop and start."""
+def own_server(*, durable: bool = False, network: str | None = None) -> Iterator[Server]:
+    """A server that a test may stop and start; in a network of its own, if one is named."""
     programs = _programs() or installed("postgresql", _programs)
     if programs is None:
         message = (
@@ -164,7 +180,7 @@ def own_server(*, durable: bool = False) -> Iterator[Server]:
         )
         missing(message)
     with tempfile.TemporaryDirectory(prefix="leasehold-pg-") as folder:
-        server = Server(programs, Path(folder), durable=durable)
+        server = Server(programs, Path(folder), durable=durable, network=network)
         try:
             yield server
         finally:

@@ -17,7 +17,7 @@ import signal
 import subprocess
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -54,12 +54,17 @@ class Zygote:
 
 
 @contextmanager
-def zygote(*modules: str, pass_fds: tuple[int, ...] = ()) -> Iterator[Zygote]:
-    """A zygote with these modules imported; all that it made are gone in the end."""
+def zygote(
+    *modules: str, pass_fds: tuple[int, ...] = (), within: Sequence[str] = ()
+) -> Iterator[Zygote]:
+    """A zygote with these modules imported; all that it made are gone in the end.
+
+    It is started by the command `within`, if there is one.
+    """
     here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     paths = [here, *filter(None, sys.path)]
     with subprocess.Popen(
-        [sys.executable, "-m", "support.zygote", *modules],
+        [*within, sys.executable, "-m", "support.zygote", *modules],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -1,14 +1,15 @@
 // A rival of the Node world in a process of its own: the same verbs as run.py has.
-//     node run.cjs RIVAL VERB [JOBS [SECONDS]]
+//     node run.cjs RIVAL VERB [JOBS [SECONDS [PER_SECOND]]]
 "use strict";
 
 const fs = require("fs");
 const path = require("path");
 
 const CHUNK = 500;
-const [name, verb, jobs, seconds] = process.argv.slice(2);
+const PACKAGES = { bullmq: "bullmq", graphile: "graphile-worker" };
+const [name, verb, jobs, seconds, perSecond] = process.argv.slice(2);
 const pause = (millis) => new Promise((done) => setTimeout(done, millis));
-const now = () => Date.now() / 1000;
+const now = () => (performance.timeOrigin + performance.now()) / 1000;
 
 // Takes so long, then appends one record, as effects.py does.
 async function effect({ number, sent, seconds }) {
@@ -22,8 +23,14 @@ async function effect({ number, sent, seconds }) {
 }
 
 async function submitAll(rival, total) {
+  let due = performance.now();
   for (let first = 0; first < total; first += verb === "bulk" ? CHUNK : 1) {
-    if (verb === "paced") await pause(30);
+    if (verb === "paced") {
+      due += 1000 / Number(perSecond);
+      // A timer is as coarse as a millisecond: what is late goes at once.
+      const early = due - performance.now();
+      if (early > 0) await pause(early);
+    }
     if (verb === "bulk") {
       const size = Math.min(CHUNK, total - first);
       await rival.submitMany(Array.from({ length: size }, (_, i) => ({ number: first + i, sent: 0, seconds: 0 })));
@@ -38,7 +45,8 @@ async function main() {
   if (verb === "work") return rival.work();
   if (verb === "set_up") {
     await rival.setUp();
-    console.log("bulk");
+    const about = path.join(process.env.NODE_PATH, PACKAGES[name], "package.json");
+    console.log(JSON.parse(fs.readFileSync(about)).version, "bulk");
   } else {
     await rival.submit({ number: Number(jobs), sent: now(), seconds: 0 });
     const started = process.hrtime.bigint();
@@ -48,4 +56,7 @@ async function main() {
   process.exit(0);
 }
 
-main();
+main().catch((error) => {
+  console.error(String(error));
+  process.exit(1);
+});

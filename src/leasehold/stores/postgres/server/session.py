@@ -7,7 +7,8 @@ slow poll finds what a lost one did not tell.
 *Lives*: each worker holds an advisory lock on a connection that lasts as long as its process. The
 server frees it when that connection ends. That alone proves nothing, since a connection may be cut
 while the worker lives: it is taken again within a second, and only a lock that stays free for
-DEAD_SECONDS, on a server that was up all the while, proves a death.
+DEAD_SECONDS, on a server that was up all the while, proves a death. A host that is cut off cannot
+take it again, so the server is told to keep its silent connection for CUT_OFF_SECONDS.
 
 Behind a pooler (`connection`) there is no connection that lasts: listeners are told to look now and
 then, and no life is proved; leases run out instead.
@@ -48,12 +49,39 @@ RECONNECT_SECONDS: Final = 1.0
 POLL_SECONDS: Final = 0.5
 """How often listeners are told to look where there are no news: behind a pooler."""
 CLOSE_WAIT_SECONDS: Final = 5.0
+CUT_OFF_SECONDS: Final = 2 * 60 * 60
+"""For so long the server bears a connection on which it hears nothing, whatever its own settings:
+a host that was cut off has not died, and its leases end in their own time. It is what Linux does by
+default, and not longer, since the connection of a host that lost its power lasts as long."""
 
 NOTIFY: Final = "SELECT pg_notify('leasehold_' || $1, $2)"
 NEW_LIFE: Final = "SELECT nextval('life_number')"
 # Shared, since a connection that was cut off may hold it still, until the server notices.
 HOLD: Final = "SELECT pg_try_advisory_lock_shared(hashtext('leasehold life ' || $1), $2::integer)"
+BEAR_SILENCE: Final = """
+    SELECT set_config('tcp_keepalives_idle', $1, false),
+        set_config('tcp_user_timeout', $2, false)
+"""
 LET_GO: Final = "SELECT pg_advisory_unlock_shared(hashtext('leasehold life ' || $1), $2::integer)"
+
+
+class _Way:
+    """Whether news get through; a change is logged, and not every try."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._is_cut = False
+
+    def is_cut(self, error: psycopg.Error) -> None:
+        if not self._is_cut:
+            said = " ".join(str(error).split())
+            logger.warning("%s do not get through: everybody polls for now (%s)", self._what, said)
+        self._is_cut = True
+
+    def is_free(self) -> None:
+        if self._is_cut:
+            logger.info("%s get through again", self._what)
+        self._is_cut = False
 
 
 class Session:
@@ -77,6 +105,8 @@ class Session:
         self._ears: threading.Thread | None = None
         self._listening = threading.Event()
         """Set when it was tried for the first time."""
+        self._hearing = _Way("news of other processes")
+        self._speaking = _Way("news for other processes")
         self._closed = False
 
     def serve(self, store_id: str) -> None:
@@ -163,6 +193,7 @@ class Session:
                     if self._listening.is_set():
                         self._tell((READY, ENDED, CANCEL))
                     self._listening.set()
+                    self._hearing.is_free()
                     for notice in raw.notifies():
                         if self._closed:
                             return
@@ -172,7 +203,7 @@ class Session:
             except psycopg.Error as error:
                 self._listening.set()
                 if not self._closed:
-                    logger.warning("news of other processes are not heard for now: %s", error)
+                    self._hearing.is_cut(error)
                     self._pause(RECONNECT_SECONDS)
         self._listening.set()
         while not self._closed:
@@ -233,11 +264,12 @@ class Session:
             with self._line:
                 try:
                     self._say("".join(sorted(news)))
+                    self._speaking.is_free()
                 except psycopg.Error as error:
                     if self._connection is not None:
                         self._connection.raw.close()
                     self._connection = None
-                    logger.warning("other processes cannot be woken for now: %s", error)
+                    self._speaking.is_cut(error)
                 is_cut_off = self._connection is None
             if is_over:
                 return
@@ -260,6 +292,9 @@ class Session:
             self._connection = Connection(
                 open_connection(self._address, application_name="leasehold session")
             )
+            if not self._connection.raw.is_pooled:
+                seconds = CUT_OFF_SECONDS
+                self._connection.execute(BEAR_SILENCE, (str(seconds), str(seconds * 1000)))
         return self._connection
 
     def close(self) -> None:

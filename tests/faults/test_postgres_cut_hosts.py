@@ -1,0 +1,150 @@
+"""Hosts whose link to the PostgreSQL server is cut, in networks of their own on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leasehold import NewJob, Status, TaskQueue
+from support.faulty_worker import PATIENCE_SECONDS, News
+from support.hosts import SERVER, Hosts, hosts
+from support.servers import Server, needs_psycopg, own_server
+from support.zygote import Zygote, zygote
+
+needs_psycopg()
+
+import psycopg  # noqa: E402
+
+pytestmark = pytest.mark.faults
+
+# The network's own limits, shorter than by default. Those of the server are as by default: it alone
+# would be waited for longer than any test waits.
+NETWORK = (
+    "tcp_user_timeout=1500&keepalives_idle=1&keepalives_interval=1&connect_timeout=2"
+    "&pool_timeout_seconds=2"
+)
+CONNECTIONS = """
+    SELECT application_name FROM pg_stat_activity
+    WHERE client_addr IS NOT NULL AND backend_start > %s
+"""
+WORK = "support.faulty_worker:work"
+
+
+@pytest.fixture(scope="module")
+def net() -> Iterator[Hosts]:
+    with hosts("left", "right") as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def server(net: Hosts) -> Iterator[Server]:
+    with own_server(network=net.network(SERVER)) as made:
+        yield made
+
+
+@pytest.fixture
+def news(tmp_path: Path) -> Iterator[News]:
+    told = News(tmp_path / "news")
+    yield told
+    told.close()
+
+
+@contextmanager
+def host(net: Hosts, name: str) -> Iterator[Zygote]:
+    """What runs on a host."""
+    net.join(name)
+    with zygote("support.faulty_worker", within=net.within(name)) as processes:
+        yield processes
+
+
+def url(net: Hosts, name: str, schema: str) -> str:
+    return f"postgresql://postgres@{net.server_seen_from(name)}/postgres?schema={schema}&{NETWORK}"
+
+
+def test_the_job_of_a_host_that_is_cut_off_runs_elsewhere_when_its_lease_ends(
+    net: Hosts, server: Server, news: News
+) -> None:
+    options: dict[str, Any] = {"lease_seconds": 4.0, "sweep_interval": 1.0}
+    with (
+        TaskQueue(f"{server.url}&schema=moved", num_workers=0) as queue,
+        host(net, "left") as left,
+        host(net, "right") as right,
+    ):
+        queue.submit_many([NewJob("hold", (news.path, "held"), job_id="held")])
+        holder = left.spawn(WORK, url(net, "left", "moved"), news.path, options)
+        runner, first = news.wait_for("started", "held")
+        assert runner == holder
+        net.cut("left")
+        other = right.spawn(WORK, url(net, "right", "moved"), news.path, options)
+        # After three heartbeats that nobody answered it no longer believes that it holds the job.
+        assert news.wait_for("lost", "held") == (holder, first)
+        runner, second = news.wait_for("started", "held")
+        assert (runner, second > first) == (other, True)
+        news.open_gate("held", second)
+        assert queue.wait("held", PATIENCE_SECONDS).status is Status.COMPLETED
+
+        # What it finishes too late is refused, and when it is back it goes on by itself.
+        right.kill_all()
+        net.join("left")
+        news.open_gate("held", first)
+        queue.submit_many([NewJob("hold", (news.path, "next"), job_id="next")])
+        runner, version = news.wait_for("started", "next")
+        assert runner == holder
+        news.open_gate("next", version)
+        assert queue.wait("next", PATIENCE_SECONDS).status is Status.COMPLETED
+        assert queue.get_result("held") == other
+        assert queue.check() == []
+
+
+def test_a_host_that_is_cut_off_keeps_its_leases_although_the_server_gives_up_its_connections(
+    net: Hosts, server: Server, news: News
+) -> None:
+    """The lock of its worker's life stays held: that a host is silent proves nothing."""
+    impatient = {"tcp_keepalives_idle": 1, "tcp_keepalives_interval": 1, "tcp_user_timeout": 1000}
+    with (
+        TaskQueue(f"{server.url}&schema=kept", num_workers=0) as queue,
+        psycopg.connect(server.url, autocommit=True) as db,
+        host(net, "left") as left,
+    ):
+        for name, value in impatient.items():
+            db.execute(f"ALTER SYSTEM SET {name} = {value}".encode())
+        begin = db.execute("SELECT clock_timestamp() FROM pg_reload_conf()").fetchone()
+        queue.submit_many([NewJob("hold", (news.path, "kept"), job_id="kept")])
+        holder = left.spawn(WORK, url(net, "left", "kept"), news.path, {"lease_seconds": 600.0})
+        _, version = news.wait_for("started", "kept")
+        net.cut("left")
+        left_over = db.execute(CONNECTIONS, begin).fetchall()
+        while ("leasehold ears",) in left_over:
+            left_over = db.execute(CONNECTIONS, begin).fetchall()
+        assert left_over == [("leasehold session",)]
+        assert queue.sweep().recovered == 0
+        net.join("left")
+        news.open_gate("kept", version)
+        assert queue.wait("kept", PATIENCE_SECONDS).status is Status.COMPLETED
+        assert queue.get_result("kept") == holder
+        assert queue.get("kept").attempts == 1
+
+
+def test_calls_of_a_host_that_is_cut_off_end_and_work_again_when_it_is_back(
+    net: Hosts, server: Server, news: News
+) -> None:
+    with host(net, "left") as left:
+        where = url(net, "left", "called")
+        child = left.spawn("support.faulty_worker:submit", where, news.path, "one", "two")
+
+        def submits(name: str, attempt: int, answer: str) -> None:
+            assert news.wait_for("started", name) == (child, attempt)
+            news.open_gate(name, attempt)
+            assert news.wait_for(answer, name) == (child, attempt)
+
+        submits("one", 1, "submitted")
+        net.cut("left")
+        submits("two", 1, "StoreUnavailableError")
+        net.join("left")
+        submits("two", 2, "submitted")
+    with TaskQueue(f"{server.url}&schema=called", num_workers=0) as queue:
+        assert {job.id for job in queue.search()} == {"one", "two"}
