@@ -13,7 +13,7 @@ _PLACE: Final = "ready.tier, ready.turn, ready.seq, ready.lane, ready.available_
 _LEASE: Final = f"""
     {_PLACE}, version, attempts, events, job.id, payload, codec, priority, allowance, lease_seconds,
     timeout_seconds, deadline, start_by, retry, metadata, job.parent_id, created_at, limit_key,
-    job.lane, nextval('lease_version')
+    job.lane, nextval('lease_version'), ready.ctid
 """
 """The columns of a Candidate."""
 _AFTER: Final = "(ready.tier, ready.turn, ready.seq) > "
@@ -97,6 +97,8 @@ class Candidate(NamedTuple):
     lane: int
     number: int
     """Of the sequence of lease versions, for the lease of this job."""
+    row: bytes
+    """Where its row in `ready` is, which is locked and so stays there."""
 
 
 class Statements(NamedTuple):

@@ -10,7 +10,7 @@ import struct
 from itertools import chain
 from typing import Any, Final
 
-from psycopg.abc import Dumper
+from psycopg.adapt import Dumper
 from psycopg.pq import Format
 from psycopg.types.array import ListBinaryDumper
 
@@ -27,19 +27,10 @@ def _head(size: int, element: int, *, has_nulls: bool = False) -> bytes:
     return _HEAD(1, has_nulls, element, size, _FIRST)
 
 
-class _ColumnDumper(ListBinaryDumper):
-    """A dumper of lists whose elements are of one type, or None; they are not nested."""
-
-    def get_key(self, obj: list[Any], format: Any) -> Any:  # noqa: A002, ARG002  # psycopg's own names
-        return self.cls
-
-    def upgrade(self, obj: list[Any], format: Any) -> Any:  # noqa: A002, ARG002  # as above
-        return self
-
-
-class _BigInts(_ColumnDumper):
+class _BigInts(Dumper):
+    format = Format.BINARY
     oid = 1016
-    element_oid = 20
+    _element = 20
 
     def dump(self, obj: list[int | None]) -> bytes:
         size = len(obj)
@@ -48,30 +39,31 @@ class _BigInts(_ColumnDumper):
         except struct.error:
             if None not in obj:
                 raise
-            cells = (_NULL if each is None else _BIGINT(8, each) for each in obj)
-            return _head(size, self.element_oid, has_nulls=True) + b"".join(cells)
+            parts = (_NULL if each is None else _BIGINT(8, each) for each in obj)
+            return _head(size, self._element, has_nulls=True) + b"".join(parts)
         # Each number has its length before it. A copy of every twelfth byte is one step.
         cells = bytearray(_EMPTY_BIGINT * size)
         for byte in range(8):
             cells[4 + byte :: 12] = numbers[byte::8]
-        return _head(size, self.element_oid) + cells
+        return _head(size, self._element) + cells
 
 
-class _Bytes(_ColumnDumper):
+class _Bytes(Dumper):
+    format = Format.BINARY
     oid = 1001
-    element_oid = 17
+    _element = 17
 
     def dump(self, obj: list[Any]) -> bytes:
         size, first = len(obj), obj[0]
         if first is not None and obj.count(first) == size:
             # The same in all rows, as the name of the worker is.
             (cell,) = self._encoded([first])
-            return _head(size, self.element_oid) + (_LENGTH(len(cell)) + cell) * size
+            return _head(size, self._element) + (_LENGTH(len(cell)) + cell) * size
         if None not in obj:
             cells = self._encoded(obj)
             lengths = map(_LENGTH, map(len, cells))
             joined = b"".join(chain.from_iterable(zip(lengths, cells, strict=True)))
-            return _head(size, self.element_oid) + joined
+            return _head(size, self._element) + joined
         there = iter(self._encoded([each for each in obj if each is not None]))
         parts = []
         for each in obj:
@@ -80,21 +72,34 @@ class _Bytes(_ColumnDumper):
             else:
                 cell = next(there)
                 parts += _LENGTH(len(cell)), cell
-        return _head(size, self.element_oid, has_nulls=True) + b"".join(parts)
+        return _head(size, self._element, has_nulls=True) + b"".join(parts)
 
     def _encoded(self, obj: list[Any]) -> list[bytes]:
         return obj
 
 
 class _Texts(_Bytes):
+    format = Format.BINARY
     oid = 1009
-    element_oid = 25
+    _element = 25
 
     def _encoded(self, obj: list[Any]) -> list[bytes]:
         return [each.encode() for each in obj]
 
 
-class _Nulls(_ColumnDumper):
+class RowPlaces(list[bytes]):
+    """Where rows are in their table (`ctid`), as they were read."""
+
+
+class RowPlacesDumper(_Bytes):
+    """They are given back as they came."""
+
+    format = Format.BINARY
+    oid = 1010
+    _element = 27
+
+
+class _Nulls(Dumper):
     """Of a list with nothing in it the statement says the type; only text leaves it open."""
 
     format = Format.TEXT
@@ -103,7 +108,7 @@ class _Nulls(_ColumnDumper):
         return b"{%b}" % b",".join([b"NULL"] * len(obj))
 
 
-_DUMPERS: Final[dict[type, type[_ColumnDumper]]] = {
+_DUMPERS: Final[dict[type, type[Dumper]]] = {
     int: _BigInts,
     str: _Texts,
     bytes: _Bytes,
