@@ -114,6 +114,7 @@ def leave(
 
 def leave_by_numbers(step: Step, jobs: Sequence[tuple[int, int, int]]) -> None:
     """Take jobs out, wherever they stand; each is given by its number, lane and own priority."""
+    step.look_again()
     seqs = [seq for seq, *_ in jobs]
     counted = parking.counted_among(step, seqs) if step.rules.key_limits else {}
     step.execute(LEAVE_BY_NUMBERS, (seqs,))
@@ -132,6 +133,7 @@ def reprioritize(step: Step, before: Standing, priority: int) -> None:
 
 def count_event(step: Step, seq: int) -> None:
     """Count one more history event of a job that stays pending."""
+    step.look_again()
     step.execute(COUNT_EVENT, ([seq],))
 
 

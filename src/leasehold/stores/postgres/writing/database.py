@@ -250,7 +250,7 @@ class Database:
         alone = side_by_side is None
         self.turn.take(db, alone=alone)
         looked = db.execute(state.READ)
-        sent = {statement: db.execute(statement, values) for statement, values in ahead}
+        sent = {statement: (values, db.execute(statement, values)) for statement, values in ahead}
         step = self._step(db, looked, sent, loans, alone=alone)
         if side_by_side is None:
             self._prepare(step)
@@ -271,7 +271,13 @@ class Database:
         return step.found.open_minute >= step.now // MINUTE_MICROS
 
     def _step(
-        self, db: Connection, looked: Cursor, sent: dict[str, Cursor], loans: Loans, *, alone: bool
+        self,
+        db: Connection,
+        looked: Cursor,
+        sent: dict[str, tuple[Sequence[Any], Cursor]],
+        loans: Loans,
+        *,
+        alone: bool,
     ) -> Step:
         row: Any = looked.fetchone()
         found = Found(*row)
