@@ -35,7 +35,9 @@ def test_from_one_file_to_another_and_reopened(shell: Shell) -> None:
     refused = shell.run("enqueue", "--", "echo", "no")
     assert refused.code == Exit.STORE
     assert "was moved to" in refused.err
-    assert "was moved to" in shell.ok("status").err
+    [nobody, told] = shell.ok("status").err.splitlines()
+    assert nobody == "no worker is running", "nobody is sent to a store that was moved"
+    assert "was moved to" in told
     assert "was moved to" in shell.run("doctor").out
     refused = shell.run("migrate-store", "--reopen", "--yes", "leasehold.db")
     assert refused.code == Exit.CONFLICT

@@ -89,6 +89,17 @@ def test_retry_with_all_that_the_job_brought_down(shell: Shell) -> None:
     assert shell.run("retry", "w:c").code != Exit.OK
     assert shell.ok("retry", "--graph", "w:c").out.count("replayed") == 3
     assert statuses(shell) == {"w:a": "pending", "w:b": "blocked", "w:c": "blocked"}
+    done = shell.run("retry", "--graph", "w")
+    assert done.code == Exit.CONFLICT
+    assert "none of these 3 jobs is dead or cancelled: there is nothing to replay" in done.err
+    assert "job w:c is blocked: only what is dead or cancelled" in (
+        shell.run("retry", "--graph", "w:c").err
+    )
+    shell.ok("cancel", "w:a", "w:b", "w:c")
+    assert "'w' is a workflow: w:a, w:b, w:c; type the end" in shell.run("retry", "w").err
+    assert shell.ok("retry", "--graph", "w").out.count("replayed") == 3
+    assert statuses(shell) == {"w:a": "pending", "w:b": "blocked", "w:c": "blocked"}
+    assert shell.run("retry", "--graph", "nobody").code == Exit.NOT_FOUND
     assert "--graph goes with jobs" in shell.run("retry", "--graph", "--all", "--yes").err
 
 

@@ -94,7 +94,7 @@ def test_metrics_read_nothing_but_these(store: SQLiteStore) -> None:
     with store._database.read() as db:
         db.trace_v2(apsw.SQLITE_TRACE_STMT, lambda event: asked.add(event["sql"]))
         for queue in (None, "default"):
-            look = metrics.Look(db, 1)
+            look = metrics.MetricsReader(db, 1)
             core.metrics(look, queue, 60)
             core.series(look, queue, 1)
             core.daily(look, queue, 1)
@@ -106,13 +106,13 @@ def test_a_minute_is_ended_once_and_a_plain_write_looks_at_nothing(
     store: SQLiteStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks: list[int] = []
-    keep = sampling.Spans.measure_anew
+    keep = sampling.SpanShelf.measure_anew
 
-    def counted(spans: sampling.Spans, minute: int) -> None:
+    def counted(spans: sampling.SpanShelf, minute: int) -> None:
         looks.append(minute)
         keep(spans, minute)
 
-    monkeypatch.setattr(sampling.Spans, "measure_anew", counted)
+    monkeypatch.setattr(sampling.SpanShelf, "measure_anew", counted)
     for number in range(6):
         for part in range(5):
             store.submit([Draft(id=f"{number}-{part}", task="t")])
@@ -192,7 +192,7 @@ def test_what_is_too_old_is_forgotten_in_small_writes(
     store.submit([Draft(id="job", task="t")])
     minutes = range(FORGOTTEN_AT_ONCE + 1)
     spans = [KeptSpan(Resolution.MINUTE, "default", at, Span()) for at in minutes]
-    store._database.writer.run(lambda step: sampling.Spans(step.db).keep(spans))
+    store._database.writer.run(lambda step: sampling.SpanShelf(step.db).keep(spans))
 
     def kept() -> int:
         with store._database.read() as db:

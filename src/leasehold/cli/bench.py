@@ -55,12 +55,12 @@ def bench(
               queuectl bench --folder /var/lib/app --durability normal -o json
     """
     from leasehold.cli.showcase.measures import measures
-    from leasehold.cli.showcase.stage import Stage
+    from leasehold.cli.showcase.stage import ShowcaseStage
     from leasehold.connect import Durability
 
     place = tempfile.mkdtemp(prefix=".leasehold-bench-", dir=folder)
     try:
-        stage = Stage(place, cast("Durability", durability))
+        stage = ShowcaseStage(place, cast("Durability", durability))
         try:
             about = _about(dict(stage.queue.describe()))
             session.tell(", ".join(f"{name} {value}" for name, value in about.items()))

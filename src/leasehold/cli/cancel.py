@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from leasehold.cli.command import command
-from leasehold.cli.orders import Chosen, Order, give, takes_jobs
+from leasehold.cli.orders import Chosen, JobOrder, give, takes_jobs
 from leasehold.cli.session import Session
 from leasehold.core.model.status import WAITING, Status
 from leasehold.core.rules.filter_orders import CancelAll
@@ -25,7 +25,7 @@ def cancel(session: Session, *, chosen: Chosen, reason: str) -> None:
     Examples: queuectl cancel 0192ab 0192cd --reason "wrong address"
               queuectl cancel --queue mail --created-before -1d --dry-run
     """
-    order = Order(
+    order = JobOrder(
         verb="cancel",
         done="cancelled",
         statuses=WAITING | {Status.RUNNING},

@@ -59,9 +59,9 @@ def demo(session: Session, keep: bool, only: str | None) -> None:
 
 
 def _play(folder: str, steps: Any) -> Iterator[dict[str, Any]]:
-    from leasehold.cli.showcase.stage import Stage
+    from leasehold.cli.showcase.stage import ShowcaseStage
 
-    stage = Stage(folder)
+    stage = ShowcaseStage(folder)
     try:
         for step in steps:
             started = SYSTEM.clock.monotonic()

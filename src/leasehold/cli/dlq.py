@@ -14,7 +14,7 @@ from leasehold.cli.documents import full_document
 from leasehold.cli.filters import filter_options, is_everything
 from leasehold.cli.jobref import job_id_of
 from leasehold.cli.listing import LIMIT, error_line, with_command
-from leasehold.cli.orders import Answer, Chosen, Order, give, takes_jobs
+from leasehold.cli.orders import Answer, Chosen, JobOrder, give, takes_jobs
 from leasehold.cli.output import Column, cell, emit, emit_one, print_fields
 from leasehold.cli.safe import safe
 from leasehold.cli.session import Session
@@ -121,7 +121,7 @@ def retry(session: Session, *, chosen: Chosen, reset_attempts: bool) -> None:
     Examples: queuectl dlq retry job1 job2
               queuectl dlq retry --task send_email --error Timeout --yes
     """
-    order = Order(
+    order = JobOrder(
         verb="replay",
         done="replayed",
         statuses=frozenset({Status.DEAD}),
@@ -143,7 +143,7 @@ def purge(session: Session, *, chosen: Chosen) -> None:
               queuectl dlq purge --created-before -30d
               queuectl dlq purge --all --yes
     """
-    order = Order(
+    order = JobOrder(
         verb="delete",
         done="deleted",
         statuses=frozenset({Status.DEAD}),

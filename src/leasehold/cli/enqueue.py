@@ -189,14 +189,14 @@ def _refuse_with_file(words: tuple[str, ...], fields: Mapping[str, Any], *, wait
 def _take_file(
     session: Session, file: IO[bytes], defaults: Mapping[str, Any], *, partial: bool
 ) -> None:
-    from leasehold.cli.intake import Taken, counting, read_lines, submit_all, submit_each
+    from leasehold.cli.intake import TakenLine, counting, read_lines, submit_all, submit_each
 
     # A hundred thousand jobs in memory are no garbage, and looking through them takes longer than
     # reading them.
     gc.disable()
     stored = duplicates = failed = 0
 
-    def noted(taken: Taken) -> dict[str, Any]:
+    def noted(taken: TakenLine) -> dict[str, Any]:
         nonlocal stored, duplicates, failed
         if taken.error is not None:
             failed += 1

@@ -48,6 +48,11 @@ class Overview(NamedTuple):
     seal: str | None = None
     """Why the store takes no writes, if it does not."""
 
+    @property
+    def no_worker(self) -> str:
+        """What is said where there is no worker."""
+        return "no worker is running" + ("" if self.seal else ": `worker start`")
+
     def document(self) -> dict[str, Any]:
         """For programs."""
         lately = {
@@ -132,7 +137,9 @@ def _lately(queue: TaskQueue, name: str, window_seconds: float) -> dict[str, Any
 def warnings_of(overview: Overview) -> Iterator[str]:
     """What a person should know of without having asked."""
     if overview.seal is not None:
+        # No other advice: nobody can act on a store that takes no writes.
         yield overview.seal
+        return
     served = {name for worker in overview.workers for name in worker["queues"]}
     for queue in overview.queues:
         name, pending = queue["queue"], queue[Status.PENDING]

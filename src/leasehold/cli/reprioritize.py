@@ -6,7 +6,7 @@ import click
 
 from leasehold.cli.command import command
 from leasehold.cli.options import PRIORITY
-from leasehold.cli.orders import Chosen, Order, give, takes_jobs
+from leasehold.cli.orders import Chosen, JobOrder, give, takes_jobs
 from leasehold.cli.session import Session
 from leasehold.core.model.status import WAITING
 from leasehold.core.rules.filter_orders import ReprioritizeAll
@@ -28,7 +28,7 @@ def reprioritize(session: Session, *, chosen: Chosen, priority: int) -> None:
     Examples: queuectl reprioritize 0192ab --priority critical
               queuectl reprioritize --queue mail --meta tenant=acme --priority 80 --yes
     """
-    order = Order(
+    order = JobOrder(
         verb="reprioritize",
         done="reprioritized",
         statuses=WAITING,

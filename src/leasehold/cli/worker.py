@@ -14,12 +14,13 @@ from leasehold.cli.options import DURATION, NAMES, LeaseLength
 from leasehold.cli.output import Column, Document, cell, emit, emit_one
 from leasehold.cli.safe import safe
 from leasehold.cli.session import Session
+from leasehold.cli.workers.naming import Meant, meant
 from leasehold.cli.workers.pidfile import PidFile, pid_files
 from leasehold.cli.workers.plan import (
     GRACE_SECONDS,
     METRICS_HOST,
     SLOTS,
-    Plan,
+    CrewPlan,
     default_log,
     store_name,
     workers_folder,
@@ -34,7 +35,7 @@ def _jobs(current: Sequence[Document]) -> str:
 
 LOG_LINES = 20
 STATUS_COLUMNS = (
-    Column("id", "WORKER", fit="cut", least=16),
+    Column("id", "WORKER", fit="middle", least=16),
     Column("kind", "KIND", fit="keep", spare=4),
     Column("state", "STATE", fit="keep"),
     Column("pid", "PID", right=True),
@@ -139,7 +140,7 @@ def start(
         raise click.UsageError("--reload is for the foreground; in the background: worker restart")
     if log_path is not None and not background:
         raise click.UsageError("--log is for --background; here the log goes to standard error")
-    plan = Plan(
+    plan = CrewPlan(
         store_url=session.store_url,
         modules=tuple(name for names in modules for name in names),
         executor="process" if executor == "processes" else "thread",
@@ -164,7 +165,7 @@ def start(
         raise click.exceptions.Exit(Crew(plan).run())
 
 
-def _start_in_background(session: Session, plan: Plan, log_path: str | None) -> None:
+def _start_in_background(session: Session, plan: CrewPlan, log_path: str | None) -> None:
     from leasehold.cli.workers.background import DidNotBeginError, begin
 
     try:
@@ -206,7 +207,8 @@ def stop(
 
     They finish what they run within their grace, and hand back the rest; stopped a second time,
     they hand it back at once, with no attempt spent. ID is the pid that `worker start` printed, or
-    a worker's id or pid as `worker status` shows it.
+    a worker's id or pid as `worker status` shows it; the beginning or the end of an id will do if
+    it is the only one.
 
     \b
     Example:
@@ -261,7 +263,7 @@ def restart(session: Session, /, *, ids: tuple[str, ...], timeout: float) -> Non
     live = [file for file in pid_files(folder) if not file.is_stale]
     crews = [file for file in live if file.record.role == "crew"]
     if ids:
-        pids = {file.record.crew_pid for file in _named(session, live, ids)[0]}
+        pids = {file.record.crew_pid for file in _named(session, live, ids).here}
         crews = [file for file in crews if file.record.pid in pids]
     if not crews:
         session.tell("no worker of this store was started here")
@@ -273,26 +275,20 @@ def restart(session: Session, /, *, ids: tuple[str, ...], timeout: float) -> Non
         session.tell("old workers still finish what they run; they go when it is done")
         raise click.exceptions.Exit(Exit.TIMEOUT)
     if reasons:
-        session.tell("the new workers did not start, and the old ones stay: see `worker logs`")
+        in_front = [file.record.pid for file in crews if file.record.log_path is None]
+        where = _terminals(in_front) if in_front else "`worker logs`"
+        session.tell(f"the new workers did not start, and the old ones stay: see {where}")
         raise click.exceptions.Exit(Exit.FAILURE)
 
 
-def _named(
-    session: Session, live: list[PidFile], ids: tuple[str, ...]
-) -> tuple[list[PidFile], list[str]]:
-    """The processes of this machine that are meant, and the workers elsewhere."""
-    here: list[PidFile] = []
-    elsewhere: list[str] = []
-    registered = {each.id for each in session.queue.workers()} if ids else set()
-    for wanted in dict.fromkeys(ids):
-        matching = [f for f in live if wanted in (str(f.record.pid), f.record.worker_id)]
-        if not matching and wanted not in registered:
-            session.tell(f"no worker {wanted} of this store is known: see `worker status`")
-            raise click.exceptions.Exit(Exit.NOT_FOUND)
-        here += matching
-        if not matching:
-            elsewhere.append(wanted)
-    return here, elsewhere
+def _named(session: Session, live: list[PidFile], ids: tuple[str, ...]) -> Meant:
+    """The workers that are meant, on this machine and elsewhere."""
+    return meant(ids, live, [each.id for each in session.queue.workers()] if ids else [])
+
+
+def _terminals(pids: Sequence[int]) -> str:
+    """Where workers in the foreground say what they do."""
+    return "the terminal of pid " + ", ".join(map(str, pids))
 
 
 @command(of=worker)
@@ -309,10 +305,15 @@ def logs(session: Session, /, *, follow: bool, lines: int) -> None:
     from leasehold.cli.workers.logfile import followed, last_lines
 
     folder = workers_folder(session.store_url)
-    crews = [file.record.log_path for file in pid_files(folder) if not file.is_stale]
-    paths = [path for path in dict.fromkeys(crews) if path is not None] or [default_log(folder)]
+    live = [file for file in pid_files(folder) if not file.is_stale]
+    named = dict.fromkeys(file.record.log_path for file in live)
+    paths = [path for path in named if path is not None] or [default_log(folder)]
     if not any(os.path.exists(path) for path in paths):
-        session.tell("no worker of this store was started in the background here")
+        in_front = [file.record.pid for file in live if file.record.role == "crew"]
+        session.tell(
+            "no worker of this store was started in the background here"
+            + (f": see {_terminals(in_front)}" if in_front else "")
+        )
         raise click.exceptions.Exit(Exit.NOT_FOUND)
     for path in paths:
         for line in last_lines(path, lines):

@@ -119,7 +119,7 @@ class Visit:
 
 
 @dataclass(frozen=True)
-class Page:
+class FilledPage:
     """What a view answers: a template and what it shows."""
 
     template: str

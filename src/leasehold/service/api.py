@@ -30,9 +30,10 @@ from leasehold.service.hints import HintLine
 from leasehold.service.lease_lines import LeaseLines
 from leasehold.service.lease_secret import LeaseSecrets
 from leasehold.service.measures import Measures
-from leasehold.service.operation import Operation, Request, operations_of
+from leasehold.service.operation import ApiOperation, Request, operations_of
 from leasehold.service.operators import Operators
 from leasehold.service.peeking import Peeking
+from leasehold.service.plan_seal import PlanSeals
 from leasehold.service.producers import Producers
 from leasehold.service.queue_operators import QueueOperators
 from leasehold.service.request_figures import RequestFigures
@@ -64,7 +65,8 @@ class Api(Producers, Consumers, Peeking, Operators, Backups, Measures, QueueOper
         self.figures = Metrics(store, Looking(store, blobs, _nothing))
         self.breaker = StoreBreaker(env)
         self.hint_line = HintLine(store, env)
-        self.store_calls = StoreCalls(store, self.secrets, self.hint_line, blobs)
+        self.plans = PlanSeals(store.signing_key())
+        self.store_calls = StoreCalls(store, self.secrets, self.plans, self.hint_line, blobs)
         """For remote stores, beside the operations."""
         self.requests = RequestFigures(env.clock)
         self.insecure = insecure
@@ -96,13 +98,13 @@ class Api(Producers, Consumers, Peeking, Operators, Backups, Measures, QueueOper
             raise token_has_ended()
         return Caller.of(token, digest)
 
-    def call(self, operation: Operation, caller: Caller, request: Request) -> Any:
+    def call(self, operation: ApiOperation, caller: Caller, request: Request) -> Any:
         """Carry out an operation that does not wait."""
         assert not operation.waits
         caller.check_role(operation.roles)
         return self.guarded(lambda: getattr(self, operation.name)(caller, request))
 
-    async def call_waiting(self, operation: Operation, caller: Caller, request: Request) -> Any:
+    async def call_waiting(self, operation: ApiOperation, caller: Caller, request: Request) -> Any:
         """Carry out an operation that may wait."""
         caller.check_role(operation.roles)
         return await getattr(self, operation.name)(caller, request)

@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from leasehold.core.contract.local_store import local_part
 from leasehold.errors import UnsupportedError
-from leasehold.service.base import Part
+from leasehold.service.base import ApiPart
 from leasehold.service.caller import Caller
 from leasehold.service.operation import Answer, Request, operation
 
@@ -30,7 +30,7 @@ class Backup(Answer):
     size_bytes: int
 
 
-class Backups(Part):
+class Backups(ApiPart):
     """The operation for copies."""
 
     backup_folder: Path | None = None

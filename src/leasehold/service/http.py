@@ -38,7 +38,7 @@ from leasehold.service.http_request import (
 )
 from leasehold.service.http_store import store_routes
 from leasehold.service.openapi import openapi_json
-from leasehold.service.operation import Operation
+from leasehold.service.operation import ApiOperation
 from leasehold.service.request_figures import RequestMeter
 from leasehold.service.waiting import answer_unless_gone
 
@@ -77,7 +77,7 @@ def http_app(api: Api, *, hosts: Sequence[str] = (), beside: Sequence[BaseRoute]
 
 def _operation_routes(api: Api) -> list[Route]:
     """One route per path, which knows the operation of each method."""
-    by_path: dict[str, dict[str, Operation]] = {}
+    by_path: dict[str, dict[str, ApiOperation]] = {}
     for operation in OPERATIONS:
         by_path.setdefault(operation.path, {})[operation.method] = operation
     # A path without names in it goes before one with: /jobs/batch is no job.
@@ -88,7 +88,7 @@ def _operation_routes(api: Api) -> list[Route]:
     ]
 
 
-async def _serve(api: Api, by_method: dict[str, Operation], request: Request) -> Response:
+async def _serve(api: Api, by_method: dict[str, ApiOperation], request: Request) -> Response:
     operation = by_method.get(request.method)
     if operation is None:  # HEAD, which Starlette adds to GET
         raise HTTPException(405)
@@ -114,7 +114,7 @@ async def _serve(api: Api, by_method: dict[str, Operation], request: Request) ->
 
 
 async def _wait(
-    api: Api, operation: Operation, caller: Caller | None, request: Request, body: bytes
+    api: Api, operation: ApiOperation, caller: Caller | None, request: Request, body: bytes
 ) -> Response:
     """Carry out an operation that may wait, unless its caller hangs up meanwhile."""
     secret = bearer_of(request)
@@ -134,7 +134,7 @@ async def _hung_up(request: Request) -> None:
         pass
 
 
-def _asked(operation: Operation, request: Request, body: bytes) -> Any:
+def _asked(operation: ApiOperation, request: Request, body: bytes) -> Any:
     more = {}
     if operation.name == "submit" and (key := request.headers.get("idempotency-key")):
         more["idempotency_key"] = key

@@ -15,7 +15,7 @@ from leasehold.errors import InvalidRequestError, RequestTooLargeError
 from leasehold.service.explaining import refusal
 from leasehold.service.json_in import decode_json
 from leasehold.service.limits import BODY_BYTES_MAX, BODY_SECONDS_MAX
-from leasehold.service.operation import Operation
+from leasehold.service.operation import ApiOperation
 
 SMALL_BODY_BYTES: Final = 64 * 1024
 """Up to here a body is read before it is known who sends it: one change of threads less."""
@@ -70,7 +70,7 @@ def is_json(request: Request) -> bool:
 
 
 def request_of(
-    operation: Operation,
+    operation: ApiOperation,
     path: Mapping[str, str],
     query: QueryParams,
     body: bytes,
@@ -102,7 +102,7 @@ def request_of(
         raise refusal(error, operation.request) from None
 
 
-def _from_query(operation: Operation, query: QueryParams) -> dict[str, Any]:
+def _from_query(operation: ApiOperation, query: QueryParams) -> dict[str, Any]:
     lists = lists_of(operation.request)
     given: dict[str, Any] = {}
     for name in query:

@@ -14,7 +14,7 @@ import msgspec
 
 from leasehold.service.answers import Problem
 from leasehold.service.api import OPERATIONS
-from leasehold.service.operation import Operation
+from leasehold.service.operation import ApiOperation
 
 ROOT: Final = "/api/v1"
 _NAMES: Final = re.compile(r"\{(\w+)\}")
@@ -124,7 +124,7 @@ def openapi_json() -> bytes:
     return msgspec.json.format(msgspec.json.encode(openapi_document(), order="sorted"), indent=1)
 
 
-def body_type(operation: Operation) -> type[msgspec.Struct] | None:
+def body_type(operation: ApiOperation) -> type[msgspec.Struct] | None:
     """What stands in the body: the request without what stands in the path."""
     if operation.method in ("GET", "DELETE"):
         return None
@@ -157,7 +157,7 @@ def _field(info: msgspec.structs.FieldInfo) -> Any:
     return msgspec.field()
 
 
-def _described(operation: Operation, body: Any, answer: Any) -> dict[str, Any]:
+def _described(operation: ApiOperation, body: Any, answer: Any) -> dict[str, Any]:
     described: dict[str, Any] = {
         "operationId": operation.name,
         "summary": operation.summary,
@@ -186,7 +186,7 @@ def _described(operation: Operation, body: Any, answer: Any) -> dict[str, Any]:
     return described
 
 
-def _parameters(operation: Operation) -> list[dict[str, Any]]:
+def _parameters(operation: ApiOperation) -> list[dict[str, Any]]:
     in_path = _NAMES.findall(operation.path)
     in_query = operation.method in ("GET", "DELETE")
     found: list[dict[str, Any]] = [

@@ -20,7 +20,7 @@ from leasehold.core.rules.filter_orders import ORDERED_AT_ONCE, Order, narrowed
 from leasehold.documents.jobs import job_document, letter_document
 from leasehold.queue.orders import only
 from leasehold.service.answers import JobPage, LetterDocument
-from leasehold.service.base import Part
+from leasehold.service.base import ApiPart
 from leasehold.service.caller import Caller
 from leasehold.service.new_job import Moment, Name
 from leasehold.service.operation import Answer, Request, operation
@@ -169,7 +169,7 @@ class Prune(Request):
     scope: Scope = Scope()
 
 
-class Operators(Part):
+class Operators(ApiPart):
     """Operations for whoever looks after jobs and the store."""
 
     @operation("GET", "/jobs", *LOOKING)

@@ -13,7 +13,7 @@ from leasehold.documents.jobs import job_document
 from leasehold.errors import UnsupportedError
 from leasehold.queue.peeking import next_jobs
 from leasehold.service.answers import JobDocument
-from leasehold.service.base import Part
+from leasehold.service.base import ApiPart
 from leasehold.service.caller import Caller
 from leasehold.service.new_job import Name
 from leasehold.service.operation import Answer, Request, operation
@@ -35,7 +35,7 @@ class NextJobs(Answer):
     jobs: list[JobDocument]
 
 
-class Peeking(Part):
+class Peeking(ApiPart):
     """The operation that only looks."""
 
     @operation("GET", "/queues/{queue}/next", *LOOKING)

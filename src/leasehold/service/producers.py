@@ -22,7 +22,7 @@ from leasehold.queue.orders import only
 from leasehold.queue.results import check_completed
 from leasehold.queue.waiters import Waiters
 from leasehold.service.answers import AttemptDocument, History, JobDocument, Log, Problem
-from leasehold.service.base import Part
+from leasehold.service.base import ApiPart
 from leasehold.service.caller import Caller
 from leasehold.service.new_job import Name, NewJob, Priority
 from leasehold.service.operation import Answer, Request, operation
@@ -157,7 +157,7 @@ class ResultAnswer(Answer):
     result: Any
 
 
-class Producers(Part):
+class Producers(ApiPart):
     """Operations for whoever submits jobs."""
 
     waiters: Waiters

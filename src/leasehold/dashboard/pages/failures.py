@@ -16,7 +16,7 @@ from leasehold.core.model.status import Status
 from leasehold.core.rules.failures import FAILURES_MAX
 from leasehold.dashboard.deploys import since, version_at
 from leasehold.dashboard.payloads import frames
-from leasehold.dashboard.visit import Desk, Page, Visit
+from leasehold.dashboard.visit import Desk, FilledPage, Visit
 from leasehold.errors import InvalidRequestError
 from leasehold.queue.filters import found
 
@@ -28,7 +28,7 @@ COUNTED_MAX: Final = 10_000
 """How many dead letters of a group its page counts; a plan counts all."""
 
 
-def failures(desk: Desk, visit: Visit) -> Page:
+def failures(desk: Desk, visit: Visit) -> FilledPage:
     now = desk.queue.now()
     known = desk.queue.failures(visit.text("queue") or None, limit=FAILURES_MAX)
     order = visit.text("by") if visit.text("by") in ("new", "count") else "last"
@@ -40,7 +40,7 @@ def failures(desk: Desk, visit: Visit) -> Page:
     known.sort(key=keys[order], reverse=True)
     marks = desk.queue.deploys()
     mark = _chosen_mark(marks, visit)
-    return Page(
+    return FilledPage(
         "failures.html",
         {
             "title": "Failures",
@@ -60,14 +60,14 @@ def failures(desk: Desk, visit: Visit) -> Page:
     )
 
 
-def failure(desk: Desk, visit: Visit) -> Page:
+def failure(desk: Desk, visit: Visit) -> FilledPage:
     now = desk.queue.now()
     group = group_of(desk, visit.text("fingerprint"))
     marks = desk.queue.deploys()
     jobs = [each for each in (desk.store.get(job_id) for job_id in group.jobs) if each is not None]
     latest = next((each.error for each in jobs if each.error is not None), None)
     dead = list(islice(dead_jobs(desk, group), COUNTED_MAX + 1))
-    return Page(
+    return FilledPage(
         "failure.html",
         {
             "title": f"{group.error_type} in {group.task}",

@@ -12,7 +12,7 @@ from leasehold.core.model.records import at_work, serves
 from leasehold.core.rules.metrics import QueueMetrics
 from leasehold.dashboard.charts import RANGES, charts
 from leasehold.dashboard.pages.overview import URGENT, by_trouble, chosen_range
-from leasehold.dashboard.visit import Desk, Page, Visit
+from leasehold.dashboard.visit import Desk, FilledPage, Visit
 
 LATELY_SECONDS: Final = 300.0
 MEASURED_SECONDS: Final = 0.15
@@ -21,7 +21,7 @@ MEASURED_SECONDS: Final = 0.15
 
 
 @dataclass(frozen=True)
-class Row:
+class QueueRow:
     """A queue, and how it did in the last minutes."""
 
     info: QueueInfo
@@ -47,7 +47,7 @@ class Row:
         return 60 * self.info.pending / gain if gain > 0 else None
 
 
-def queues(desk: Desk, visit: Visit) -> Page:
+def queues(desk: Desk, visit: Visit) -> FilledPage:
     infos = desk.queue.list_queues()
     urgent = [each for each in desk.findings() if each.level in URGENT]
     ordered = by_trouble(infos, urgent)
@@ -59,10 +59,12 @@ def queues(desk: Desk, visit: Visit) -> Page:
         _row(desk, info, level, workers, measured=clock.monotonic() < end)
         for info, level in ordered
     ]
-    return Page("queues.html", {"title": "Queues", "page": "queues", "now": now, "rows": rows})
+    return FilledPage(
+        "queues.html", {"title": "Queues", "page": "queues", "now": now, "rows": rows}
+    )
 
 
-def queue(desk: Desk, visit: Visit) -> Page:
+def queue(desk: Desk, visit: Visit) -> FilledPage:
     name = visit.text("name")
     info = desk.queue.queue_info(name)
     now = desk.queue.now()
@@ -74,7 +76,7 @@ def queue(desk: Desk, visit: Visit) -> Page:
         for rule, value in asdict(info.config).items()
         if value != getattr(DEFAULT_CONFIG, rule)
     }
-    return Page(
+    return FilledPage(
         "queue.html",
         {
             "title": f"Queue {name}",
@@ -91,9 +93,11 @@ def queue(desk: Desk, visit: Visit) -> Page:
     )
 
 
-def _row(desk: Desk, info: QueueInfo, level: str, workers: list[Any], *, measured: bool) -> Row:
+def _row(
+    desk: Desk, info: QueueInfo, level: str, workers: list[Any], *, measured: bool
+) -> QueueRow:
     serving = [each for each in workers if serves(each.queues, info.name)]
-    return Row(
+    return QueueRow(
         info,
         level,
         desk.queue.metrics(info.name, window_seconds=LATELY_SECONDS) if measured else None,

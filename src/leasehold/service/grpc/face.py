@@ -31,7 +31,7 @@ from leasehold.service.grpc.schema import method_name
 from leasehold.service.grpc.text import SERVICE, STORE_SERVICE
 from leasehold.service.grpc.values import message_of, parsed, value_of
 from leasehold.service.limits import BODY_BYTES_MAX, BODY_SECONDS_MAX, CALL_BYTES_MAX
-from leasehold.service.operation import Operation
+from leasehold.service.operation import ApiOperation
 from leasehold.service.waiting import answer_unless_gone
 
 logger = logging.getLogger("leasehold.service")
@@ -159,7 +159,7 @@ def bearer_in(headers: Mapping[str, str]) -> str | None:
     return secret.strip() if scheme.lower() == "bearer" else ""
 
 
-async def _carry_out(operation: Operation, call: _Call) -> bytes:
+async def _carry_out(operation: ApiOperation, call: _Call) -> bytes:
     api = call.api
     body = await call.read()
 
@@ -181,7 +181,7 @@ async def _carry_out(operation: Operation, call: _Call) -> bytes:
     return _encoded(operation, await answer_unless_gone(api, operation, caller, asked, never))
 
 
-def _asked(operation: Operation, body: bytes) -> Any:
+def _asked(operation: ApiOperation, body: bytes) -> Any:
     name = operation.request.__name__
     given = value_of(name, parsed(name, body))
     try:
@@ -190,7 +190,7 @@ def _asked(operation: Operation, body: bytes) -> Any:
         raise refusal(error, operation.request) from None
 
 
-def _encoded(operation: Operation, answer: Any) -> bytes:
+def _encoded(operation: ApiOperation, answer: Any) -> bytes:
     value = msgspec.json.decode(msgspec.json.encode(answer))
     message: bytes = message_of(operation.answer.__name__, value).SerializeToString()
     return message

@@ -12,12 +12,12 @@ from leasehold.core.rules.failures import ErrorType
 from leasehold.env import from_micros
 from leasehold.stores.memory import registry
 from leasehold.stores.memory.heaps import HeapFigures
-from leasehold.stores.memory.meter import Spans
-from leasehold.stores.memory.queue_record import Totals
+from leasehold.stores.memory.meter import SpanShelf
+from leasehold.stores.memory.queue_record import QueueTotals
 from leasehold.stores.memory.state import State
 
 
-class Look(Spans):
+class MetricsReader(SpanShelf):
     """The state as core.rules.metrics asks for it."""
 
     def __init__(self, state: State) -> None:
@@ -56,7 +56,7 @@ def stats(state: State, name: str | None) -> Stats:
         counts={status: sum(queue.counts[status] for queue in chosen) for status in Status},
         **{
             total: sum(getattr(queue.totals, total) for queue in chosen)
-            for total in Totals.__struct_fields__
+            for total in QueueTotals.__struct_fields__
         },
     )
 

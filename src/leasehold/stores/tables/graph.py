@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from leasehold.core.model.graph import Graph, graph_of_rows
-from leasehold.stores.tables.statements import Connection
+from leasehold.stores.tables.statements import SqlConnection
 
 _NODES: Final = """
     SELECT job.seq, job.id, lane.queue, lane.task, dependent.policy, ended_by.id,
@@ -46,14 +46,14 @@ _NEVER_TOLD: Final = (
 )
 
 
-def graph_of(db: Connection, linked: str, job_ids: Any) -> Graph:
+def graph_of(db: SqlConnection, linked: str, job_ids: Any) -> Graph:
     """Jobs and all that are linked with them; `linked` finds their numbers from a list of ids."""
     rows = db.execute(linked + _NODES, (job_ids,)).fetchall()
     links = db.execute(linked + _LINKS, (job_ids,)).fetchall()
     return graph_of_rows(rows, links)
 
 
-def problems(db: Connection) -> Iterator[str]:
+def problems(db: SqlConnection) -> Iterator[str]:
     """Whatever would leave a job blocked for ever, or run it too early."""
     for (job_id,) in db.execute(_WAITS_FOR_NOBODY):
         yield f"job {job_id} is blocked, but waits for nobody"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from leasehold.core.model.records import Stats
 from leasehold.core.model.span import BANDS, COUNTED
 from leasehold.core.model.status import Status
-from leasehold.stores.tables.statements import Connection
+from leasehold.stores.tables.statements import SqlConnection
 
 
 def stats_from(lanes: str) -> str:
@@ -24,7 +24,7 @@ def _sums(names: tuple[str, ...], lanes: str) -> str:
     return f"SELECT {sums} FROM {lanes} WHERE queue = coalesce($1, queue)"  # noqa: S608  # our own names
 
 
-def stats(db: Connection, statement: str, queue: str | None) -> Stats:
+def stats(db: SqlConnection, statement: str, queue: str | None) -> Stats:
     """What a statement of `stats_from` finds."""
     row = db.execute(statement, (queue,)).fetchone()
     counts = dict(zip(Status, row, strict=False))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from leasehold.core.rules.serving import SEQ, TIER, TURN, Row
-from leasehold.stores.postgres.server.connection import Connection, Cursor
+from leasehold.stores.postgres.server.connection import SqlConnection, SqlCursor
 from leasehold.stores.postgres.writing.step import Statement
 from leasehold.stores.tables.parking import NEXT_TIER
 
@@ -123,23 +123,23 @@ FOR_COUNTING: Final = Statements(SPREAD, NEXT_TIER, PLACES_IN_LANE, PLACES_IN_TI
 
 
 def first_jobs(lane: int, page: int) -> Statement:
-    """The statement with which `Lanes.jobs` begins to read a lane for a lease."""
+    """The statement with which `LaneReader.jobs` begins to read a lane for a lease."""
     return READY_IN_LANE, (lane, *_BEFORE_ALL_TIERS, page)
 
 
-class Lanes:
+class LaneReader:
     """See `leasehold.core.rules.serving.LaneReader`; jobs are read by pages."""
 
     __slots__ = ("_db", "_first", "_narrow", "_page", "_statements")
 
     def __init__(
         self,
-        db: Connection,
+        db: SqlConnection,
         statements: Statements,
         narrow: tuple[str, ...] = (),
         *,
         page: int = PAGE,
-        first: Callable[[str, Sequence[Any]], Cursor] | None = None,
+        first: Callable[[str, Sequence[Any]], SqlCursor] | None = None,
     ) -> None:
         """`first` executes a statement that may have been sent already."""
         self._db = db

@@ -16,9 +16,9 @@ from typing import Any, Final
 from leasehold.core.model.priority import DEFAULT_SCORING, Scoring
 from leasehold.core.rules import key_accounts
 from leasehold.core.rules.measuring import count_entered, count_left
-from leasehold.core.rules.placing import Entry, Standing, entering, moving
+from leasehold.core.rules.placing import PendingEntry, Standing, entering, moving
 from leasehold.stores.postgres.leasing import parking
-from leasehold.stores.postgres.leasing.parking import Shelf
+from leasehold.stores.postgres.leasing.parking import KeyShelf
 from leasehold.stores.postgres.server.arrays import RowPlaces
 from leasehold.stores.postgres.server.connection import unnested
 from leasehold.stores.postgres.writing.step import Step
@@ -81,7 +81,7 @@ def enter_new(step: Step, newcomers: Sequence[Newcomer]) -> None:
     count_entered(step.count, newcomers)
 
 
-def enter(step: Step, entries: Sequence[Entry]) -> None:
+def enter(step: Step, entries: Sequence[PendingEntry]) -> None:
     """Let jobs in that come from elsewhere, or that need a place of their own."""
     step.look_again()
     keys, places = entering(entries, step.now, cache(partial(scoring_of, step)))
@@ -93,7 +93,7 @@ def enter(step: Step, entries: Sequence[Entry]) -> None:
     step.many(REMEMBER_PLACES, places)
     count_entered(step.count, [(each.lane, each.priority) for each in entries])
     if step.rules.key_limits:
-        key_accounts.enter(Shelf(step), keys)
+        key_accounts.enter(KeyShelf(step), keys)
 
 
 def leave(
@@ -120,7 +120,7 @@ def leave_by_numbers(step: Step, jobs: Sequence[tuple[int, int, int]]) -> None:
     step.execute(LEAVE_BY_NUMBERS, (seqs,))
     step.execute(FORGET_PLACES, (seqs,))
     count_left(step.count, [(lane, priority) for _, lane, priority in jobs])
-    key_accounts.left(Shelf(step), counted.values())
+    key_accounts.left(KeyShelf(step), counted.values())
 
 
 def reprioritize(step: Step, before: Standing, priority: int) -> None:
@@ -147,4 +147,4 @@ def move(step: Step, standings: Sequence[Standing]) -> None:
     if moves.unplaced:
         step.execute(FORGET_PLACES, (moves.unplaced,))
     if counted:
-        key_accounts.moved(Shelf(step), counted.values())
+        key_accounts.moved(KeyShelf(step), counted.values())

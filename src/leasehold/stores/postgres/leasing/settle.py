@@ -18,11 +18,11 @@ from leasehold.core.model.stored import (
 from leasehold.core.model.unreadable import set_aside_reason
 from leasehold.core.rules import key_accounts
 from leasehold.core.rules.decision import Decision, completed, decide, failed_for_good
-from leasehold.core.rules.ends import Held
+from leasehold.core.rules.ends import EndedLease
 from leasehold.env import from_micros
 from leasehold.errors import LeaseLostError
 from leasehold.stores.postgres.leasing.ends import HELD, Ends
-from leasehold.stores.postgres.leasing.parking import Shelf
+from leasehold.stores.postgres.leasing.parking import KeyShelf
 from leasehold.stores.postgres.leasing.state import settle_stale
 from leasehold.stores.postgres.server.connection import columns, unnested
 from leasehold.stores.postgres.writing.step import Statement, Step
@@ -68,15 +68,15 @@ def settle(step: Step, settlements: Sequence[Settlement]) -> list[Settled | Leas
     if not are_of_different_jobs(settlements):
         # One job twice, under an old lease and a new one: each is judged by what the last one left.
         return [answer for each in settlements for answer in settle(step, [each])]
-    found: dict[str, tuple[Terms, Held]] = {
-        row[0]: (Terms._make(row[1:6]), Held._make(row[6:]))
+    found: dict[str, tuple[Terms, EndedLease]] = {
+        row[0]: (Terms._make(row[1:6]), EndedLease._make(row[6:]))
         for row in step.first(*ahead(settlements))
     }
     if any(terms.queue in step.rules or terms.failures_in_row for terms, _ in found.values()):
         # Limits and breakers are about other jobs.
         step.must_be_alone()
     if step.rules.key_limits:
-        key_accounts.freed(Shelf(step), [held.seq for _, held in found.values()])
+        key_accounts.freed(KeyShelf(step), [held.seq for _, held in found.values()])
     ends = Ends(step)
     answers: list[Settled | LeaseLostError] = []
     for settlement in settlements:
@@ -99,7 +99,7 @@ def settle(step: Step, settlements: Sequence[Settlement]) -> list[Settled | Leas
     return answers
 
 
-def _decide(step: Step, held: Held, terms: Terms, outcome: Outcome) -> Decision:
+def _decide(step: Step, held: EndedLease, terms: Terms, outcome: Outcome) -> Decision:
     policy = None
     if isinstance(outcome, Fail) and terms.retry is not None:
         try:

@@ -9,8 +9,8 @@ from leasehold.core.model.priority import FIRST_DEADLINE_TIER
 from leasehold.core.model.span import BANDS
 from leasehold.core.rules import metrics_check
 from leasehold.core.rules.sampling import Resolution
-from leasehold.stores.postgres.reading.sampling import Spans
-from leasehold.stores.postgres.server.connection import Connection
+from leasehold.stores.postgres.reading.sampling import SpanShelf
+from leasehold.stores.postgres.server.connection import SqlConnection
 from leasehold.stores.postgres.submitting.lanes import STATS
 from leasehold.stores.tables.lanes import by_priority_from
 from leasehold.stores.tables.metrics import TableMetrics
@@ -43,7 +43,7 @@ COUNTED_BY_BAND: Final = (
 LATEST_MINUTE: Final = "SELECT max(at) FROM span WHERE resolution = $1"
 
 
-class Look(Spans, TableMetrics):
+class MetricsReader(SpanShelf, TableMetrics):
     """What core.rules.metrics asks of a reader."""
 
     stats = STATS
@@ -52,14 +52,14 @@ class Look(Spans, TableMetrics):
     next_head = NEXT_HEAD
     oldest_out_of_turn = OLDEST_OUT_OF_TURN
 
-    def __init__(self, db: Connection, now: int, lost: Collection[str] = ()) -> None:
+    def __init__(self, db: SqlConnection, now: int, lost: Collection[str] = ()) -> None:
         TableMetrics.__init__(self, PlainReader(db), now, lost)
-        Spans.__init__(self, db)
+        SpanShelf.__init__(self, db)
 
 
-def problems(db: Connection) -> Iterator[str]:
+def problems(db: SqlConnection) -> Iterator[str]:
     """What does not fit together, as sentences."""
     pending: list[Any] = db.execute(RECOUNT).fetchall()
     counted: list[Any] = db.execute(COUNTED_BY_BAND).fetchall()
     latest: Any = db.execute(LATEST_MINUTE, (Resolution.MINUTE,)).fetchone()
-    return metrics_check.problems(Spans(db), pending, counted, latest[0])
+    return metrics_check.problems(SpanShelf(db), pending, counted, latest[0])

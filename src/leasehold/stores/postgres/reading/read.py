@@ -24,11 +24,11 @@ from leasehold.core.model.search import (
 )
 from leasehold.core.model.status import Status
 from leasehold.core.rules.serving import Lane, in_order
-from leasehold.stores.postgres.leasing.order import FOR_COUNTING, Lanes
+from leasehold.stores.postgres.leasing.order import FOR_COUNTING, LaneReader
 from leasehold.stores.postgres.reading.where import compares_texts, conditions
 from leasehold.stores.postgres.rules.known import load
 from leasehold.stores.postgres.schema.job_row import BY_STATUS, IDS, JOB, job_without, jobs_of
-from leasehold.stores.postgres.server.connection import Connection
+from leasehold.stores.postgres.server.connection import SqlConnection
 from leasehold.stores.postgres.submitting.lanes import STATS
 from leasehold.stores.tables.lanes import stats
 from leasehold.stores.tables.places import AT_ITS_PLACE
@@ -48,20 +48,20 @@ COMPARED_AT_ONCE: Final = 500
 """How many jobs are fetched at once to compare their texts."""
 
 
-def read_job(db: Connection, job_id: str) -> Job | None:
+def read_job(db: SqlConnection, job_id: str) -> Job | None:
     """A snapshot of one job."""
     rows = db.execute(f"{JOB} WHERE job.id = $1", (job_id,)).fetchall()
     return jobs_of(db, rows)[0] if rows else None
 
 
-def read_jobs(db: Connection, job_ids: Sequence[str]) -> list[Job]:
+def read_jobs(db: SqlConnection, job_ids: Sequence[str]) -> list[Job]:
     """Snapshots of those of these jobs that are there."""
     if not job_ids:
         return []
     return jobs_of(db, db.execute(f"{JOB} WHERE job.id = ANY($1)", (list(job_ids),)).fetchall())
 
 
-def position(db: Connection, job_id: str, now: int) -> int | None:
+def position(db: SqlConnection, job_id: str, now: int) -> int | None:
     """How many pending jobs of its queue are served before this one."""
     found: Any = db.execute(_PENDING, (job_id,)).fetchone()
     if found is None:
@@ -70,11 +70,11 @@ def position(db: Connection, job_id: str, now: int) -> int | None:
     rule = load(db).get(queue)
     scoring = DEFAULT_SCORING if rule is None else rule.config.scoring
     lanes = [Lane(number, scoring) for (number,) in db.execute(_LANES, (queue,)).fetchall()]
-    served = in_order(Lanes(db, FOR_COUNTING), lanes, now)
+    served = in_order(LaneReader(db, FOR_COUNTING), lanes, now)
     return next(count for count, row in enumerate(served) if row[2] == seq)
 
 
-def find_ids(db: Connection, prefix: str, limit: int) -> list[str]:
+def find_ids(db: SqlConnection, prefix: str, limit: int) -> list[str]:
     """Ids that begin like this, in order."""
     return [
         str(job_id)
@@ -83,7 +83,7 @@ def find_ids(db: Connection, prefix: str, limit: int) -> list[str]:
 
 
 def search(
-    db: Connection,
+    db: SqlConnection,
     where: JobFilter,
     limit: int,
     cursor: str | None,
@@ -105,7 +105,7 @@ def search(
 
 
 def _walk(
-    db: Connection,
+    db: SqlConnection,
     where: JobFilter,
     select: str,
     limit: int,
@@ -136,7 +136,7 @@ def _walk(
         seen = rows[-1][0]
 
 
-def count(db: Connection, where: JobFilter, counted_max: int) -> Count:
+def count(db: SqlConnection, where: JobFilter, counted_max: int) -> Count:
     """How many jobs fit, counted up to one more than the bound."""
     check_count(counted_max)
     known = by_counters(where, lambda queue: stats(db, STATS, queue).counts)
@@ -153,7 +153,7 @@ def count(db: Connection, where: JobFilter, counted_max: int) -> Count:
     return counted_up_to(found[0], counted_max)
 
 
-def count_by_status(db: Connection, where: JobFilter) -> Mapping[Status, int]:
+def count_by_status(db: SqlConnection, where: JobFilter) -> Mapping[Status, int]:
     """How many jobs fit, all of them counted."""
     known = by_status_counters(where, lambda queue: stats(db, STATS, queue).counts)
     if known is not None:
@@ -166,7 +166,7 @@ def count_by_status(db: Connection, where: JobFilter) -> Mapping[Status, int]:
     return {STATUS_OF[code]: jobs for code, jobs in found}
 
 
-def _compared_by_status(db: Connection, where: JobFilter) -> Mapping[Status, int]:
+def _compared_by_status(db: SqlConnection, where: JobFilter) -> Mapping[Status, int]:
     counted: Counter[Status] = Counter()
     seen: int | None = None
     while found := _walk(db, where, JOB, COMPARED_AT_ONCE, seen):
@@ -176,7 +176,7 @@ def _compared_by_status(db: Connection, where: JobFilter) -> Mapping[Status, int
 
 
 def find_fitting(
-    db: Connection, where: JobFilter, limit: int, cursor: str | None, *, oldest_first: bool
+    db: SqlConnection, where: JobFilter, limit: int, cursor: str | None, *, oldest_first: bool
 ) -> tuple[list[str], str | None]:
     """The ids of jobs that fit, from one end on, and where the next ones begin."""
     seen = check_cursor(limit, cursor)

@@ -13,7 +13,7 @@ from leasehold.core.rules.failures import ErrorType, note
 from leasehold.core.rules.measuring import WORKER_COUNTERS
 from leasehold.env import from_micros, to_micros
 from leasehold.stores.postgres.schema.texts import storable
-from leasehold.stores.postgres.server.connection import Connection, unnested
+from leasehold.stores.postgres.server.connection import SqlConnection, unnested
 from leasehold.stores.tables.query import PlainReader, Query
 from leasehold.stores.tables.tallies import FAILURE_COLUMNS, TableFailures, failures_of, row_of
 
@@ -56,10 +56,10 @@ MAKE_WORKER: Final = """
 """
 
 
-class Failures(TableFailures):
+class FailureBook(TableFailures):
     """The failures, as core.rules.failures asks for them."""
 
-    def __init__(self, db: Connection) -> None:
+    def __init__(self, db: SqlConnection) -> None:
         super().__init__(PlainReader(db))
         self._db = db
 
@@ -88,12 +88,12 @@ class Failures(TableFailures):
         self._db.many(COUNT_TYPES, [(*each, more, micros) for each, more in stored.items()])
 
 
-def note_failures(db: Connection, failed: Sequence[tuple[int, str, JobError]], now: int) -> None:
+def note_failures(db: SqlConnection, failed: Sequence[tuple[int, str, JobError]], now: int) -> None:
     """Count attempts that failed, each given by its lane, its job and the error."""
     rows = db.execute(NAMES, (list({lane for lane, _, _ in failed}),))
     names = {lane: (queue, task) for lane, queue, task in rows}
     attempts = [FailedAttempt(*names[lane], job_id, error) for lane, job_id, error in failed]
-    note(Failures(db), attempts, from_micros(now))
+    note(FailureBook(db), attempts, from_micros(now))
 
 
 def _storable(row: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -62,7 +62,7 @@ class RawConnection(ListeningConnection):
     """What it is to be set to."""
 
 
-class Cursor(Protocol):
+class SqlCursor(Protocol):
     """What a statement gave."""
 
     @property
@@ -83,7 +83,7 @@ class _BigInt(Int8BinaryDumper):
         return self
 
 
-class Connection:
+class SqlConnection:
     """What a statement is executed on.
 
     Inside `pipelined` a statement is sent at once and waited for only by who asks for its rows:
@@ -123,12 +123,12 @@ class Connection:
             finally:
                 self._pipeline = None
 
-    def execute(self, statement: str, values: Sequence[Any] | None = None) -> Cursor:
+    def execute(self, statement: str, values: Sequence[Any] | None = None) -> SqlCursor:
         """Execute one statement; the cursor has its rows, if it gives any."""
-        cursor: Cursor = self.raw.cursor(binary=True).execute(statement.encode(), values)
+        cursor: SqlCursor = self.raw.cursor(binary=True).execute(statement.encode(), values)
         return cursor
 
-    def many(self, statement: str, rows: Sequence[Sequence[Any]]) -> Cursor | None:
+    def many(self, statement: str, rows: Sequence[Sequence[Any]]) -> SqlCursor | None:
         """Execute a statement about many rows, given the rows; nothing, if there are none."""
         return self.execute(statement, columns(rows)) if rows else None
 
@@ -140,7 +140,7 @@ class Connection:
         return cursor.rowcount
 
 
-class BorrowedConnection(Connection):
+class BorrowedConnection(SqlConnection):
     """The application's own, in its own transaction: whatever it is set to stays so."""
 
     __slots__ = ()
@@ -150,15 +150,15 @@ class BorrowedConnection(Connection):
     def __init__(self, raw: psycopg.Connection[Row]) -> None:
         super().__init__(cast("RawConnection", raw))
 
-    def execute(self, statement: str, values: Sequence[Any] | None = None) -> Cursor:
+    def execute(self, statement: str, values: Sequence[Any] | None = None) -> SqlCursor:
         cursor = RawCursor(self.raw, row_factory=tuple_row)
         adapt(cursor.adapters)
-        found: Cursor = cursor.execute(statement.encode(), values, binary=True)
+        found: SqlCursor = cursor.execute(statement.encode(), values, binary=True)
         return found
 
 
 @contextmanager
-def one_moment(db: Connection) -> Iterator[None]:
+def one_moment(db: SqlConnection) -> Iterator[None]:
     """A transaction in which every statement sees the same."""
     try:
         with db.pipelined():

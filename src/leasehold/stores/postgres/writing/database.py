@@ -5,8 +5,8 @@ The order of locks, the same in every write, so that none waits for another in a
 1. the *turn* of the store (`writing.turn`): alone, or side by side with others;
 2. in a write that is alone, nothing more is waited for: nobody else writes;
 3. in one that is side by side: rows of `running` in the order of the jobs' ids, then the row of one
-   worker, then rows of `waiting` and `ready` that nobody has locked (SKIP LOCKED); or, in a submit,
-   the ids of new jobs in their own order.
+   worker; or, in a submit, the ids of new jobs in their own order. Rows of `waiting` and `ready`
+   are taken at any time, but only those that nobody has locked (SKIP LOCKED): none is waited for.
 
 The transaction of a task (`leasing.held`) is open for long, and before its turn: it holds nothing
 but its row of `job`, FOR KEY SHARE. Only who takes a job from its holder wants more of that row,
@@ -40,23 +40,23 @@ from leasehold.core.rules.sampling import end_minute
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import StoreClosedError, StoreError
 from leasehold.stores.postgres.leasing.rebalance import rebalance
-from leasehold.stores.postgres.reading.sampling import Spans
+from leasehold.stores.postgres.reading.sampling import SpanShelf
 from leasehold.stores.postgres.schema.migrate import migrate
 from leasehold.stores.postgres.server import address as addresses
 from leasehold.stores.postgres.server.clock import SERVER_MICROS, StoreClock
-from leasehold.stores.postgres.server.connection import Connection, Cursor, one_moment
+from leasehold.stores.postgres.server.connection import SqlConnection, SqlCursor, one_moment
 from leasehold.stores.postgres.server.failures import TRY_AGAIN, is_lost, translated
 from leasehold.stores.postgres.server.lending import Lending
 from leasehold.stores.postgres.server.life import Deaths
-from leasehold.stores.postgres.server.session import Session
+from leasehold.stores.postgres.server.session import ServerSession
 from leasehold.stores.postgres.submitting import dependents
-from leasehold.stores.postgres.submitting.lanes import Lanes
+from leasehold.stores.postgres.submitting.lanes import LaneNumbers
 from leasehold.stores.postgres.writing import deltas, state
 from leasehold.stores.postgres.writing.loans import Loans
 from leasehold.stores.postgres.writing.outcome import Outcome
-from leasehold.stores.postgres.writing.state import Found, Remembered
+from leasehold.stores.postgres.writing.state import Remembered, StateRow
 from leasehold.stores.postgres.writing.step import NotAlone, Statement, Step
-from leasehold.stores.postgres.writing.turn import Turn
+from leasehold.stores.postgres.writing.turn import Patience, Turn
 from leasehold.stores.tables import statements
 from leasehold.stores.tables.hints import Hints
 from leasehold.stores.tables.queue_limits import tell_who_may_go_on
@@ -86,7 +86,7 @@ class Database:
         self.url = url
         self.address = addresses.parse(url)
         self.clock = StoreClock(env)
-        self.lanes = Lanes()
+        self.lanes = LaneNumbers()
         self._inherited: list[object] = []
         """What is the parent's after a fork. It is kept, or its end would close the parent's."""
         self.remembered = Remembered(self.address.shown)
@@ -110,7 +110,7 @@ class Database:
     def _begin(self) -> None:
         """Make what belongs to one process; nothing is connected yet."""
         self._lending = Lending(self.address, self.check_open)
-        self.session = Session(self.address, self.env, self.accelerator)
+        self.session = ServerSession(self.address, self.env, self.accelerator)
         self.deaths = Deaths(self.address.schema, self.env.clock)
         self.lives = LivesHere()
         self.group_rounds = GroupRounds()
@@ -161,12 +161,15 @@ class Database:
     ) -> T:
         with translated(self.address):
             tries_left = TRIES_MAX
+            patience = Patience(self.address.lock_timeout_seconds)
             while True:
                 tries_left -= 1
                 outcome: Outcome[T] = Outcome()
                 try:
                     with self._lending.connection() as db:
-                        self._transaction(db, operation, side_by_side, ahead, outcome)
+                        self._transaction(
+                            db, operation, side_by_side, ahead, outcome, patience.seconds
+                        )
                 except (NotAlone, UniqueViolation):
                     # Somebody else may have just used the id of a job. Alone it can be said which.
                     # It is done alone once, whatever was tried before: that is no try of its own.
@@ -185,8 +188,8 @@ class Database:
                 except LockNotAvailable:
                     if not tries_left:
                         raise
-                    with self._lending.connection() as db, db.transaction():
-                        self.turn.free(db)
+                    # To give way is no try: nothing was done that could be undone.
+                    tries_left += self._gave_way(patience, alone=side_by_side is None)
                     continue
                 except psycopg.OperationalError as error:
                     if not (outcome.has_begun and is_lost(error)):
@@ -198,20 +201,34 @@ class Database:
                 self.after_commit(outcome.hints)
                 return outcome.answer
 
+    def _gave_way(self, patience: Patience, *, alone: bool) -> bool:
+        """After a wait in vain: whether it was only to give way. Else the turn is freed, or this
+        raises.
+        """
+        if alone and patience.goes_on():
+            return True
+        with self._lending.connection() as db, db.transaction():
+            self.turn.free(db)
+        patience.begin_anew()
+        return False
+
     def _transaction(
         self,
-        db: Connection,
+        db: SqlConnection,
         operation: Callable[[Step], T],
         side_by_side: MaySideBySide | None,
         ahead: Sequence[Statement],
         outcome: Outcome[T],
+        seconds: float,
     ) -> None:
         outcome.has_begun = True
         with Loans(self.accelerator) as loans:
             try:
                 with db.pipelined():
                     db.begin()
-                    answer, step = self.carry_out(db, operation, side_by_side, loans, ahead)
+                    answer, step = self.carry_out(
+                        db, operation, side_by_side, loans, ahead, seconds
+                    )
                     outcome.transaction = step.found.transaction
                     outcome.send(db, answer, step.hints)
             except BaseException:
@@ -221,7 +238,7 @@ class Database:
             loans.keep()
 
     @contextlib.contextmanager
-    def alone(self) -> Iterator[Connection]:
+    def alone(self) -> Iterator[SqlConnection]:
         """A bare transaction, also where the store is sealed: for who moves all its rows."""
         self.check_open()
         with translated(self.address), self._lending.connection() as db, db.transaction():
@@ -229,7 +246,7 @@ class Database:
             yield db
 
     @contextlib.contextmanager
-    def beside_all(self) -> Iterator[Connection]:
+    def beside_all(self) -> Iterator[SqlConnection]:
         """A bare transaction without a turn: for rows that no rule of the store concerns."""
         self.check_open()
         with translated(self.address), self._lending.connection() as db, db.transaction():
@@ -237,18 +254,20 @@ class Database:
 
     def carry_out(
         self,
-        db: Connection,
+        db: SqlConnection,
         operation: Callable[[Step], T],
         side_by_side: MaySideBySide | None,
         loans: Loans,
         ahead: Sequence[Statement] = (),
+        seconds: float | None = None,
     ) -> tuple[T, Step]:
         """Carry out an operation inside a transaction, whoever commits it.
 
-        Raises NotAlone if it must be undone and done again alone, without `side_by_side`.
+        Raises NotAlone if it must be undone and done again alone, without `side_by_side`; what is
+        alone waits for its turn for so many seconds.
         """
         alone = side_by_side is None
-        self.turn.take(db, alone=alone)
+        self.turn.take(db, alone=alone, seconds=seconds)
         looked = db.execute(state.READ)
         sent = {statement: (values, db.execute(statement, values)) for statement, values in ahead}
         step = self._step(db, looked, sent, loans, alone=alone)
@@ -272,15 +291,15 @@ class Database:
 
     def _step(
         self,
-        db: Connection,
-        looked: Cursor,
-        sent: dict[str, tuple[Sequence[Any], Cursor]],
+        db: SqlConnection,
+        looked: SqlCursor,
+        sent: dict[str, tuple[Sequence[Any], SqlCursor]],
         loans: Loans,
         *,
         alone: bool,
     ) -> Step:
         row: Any = looked.fetchone()
-        found = Found(*row)
+        found = StateRow(*row)
         if found.server_was_started or found.version_base != self._version_base:
             # What this process remembers may be what the server has lost.
             self.lanes.forget()
@@ -304,7 +323,7 @@ class Database:
             deltas.fold(step.db)
         minute = step.now // MINUTE_MICROS
         if minute > step.found.open_minute:
-            end_minute(Spans(step.db), minute)
+            end_minute(SpanShelf(step.db), minute)
 
     def after_commit(self, hints: Hints) -> None:
         """Wake whoever waits for what was committed."""
@@ -334,18 +353,18 @@ class Database:
     # -- reading -----------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def read(self) -> Iterator[Connection]:
+    def read(self) -> Iterator[SqlConnection]:
         """Several statements, one moment."""
         self.check_open()
         with translated(self.address), self._lending.connection() as db, one_moment(db):
             yield db
 
-    def look(self, operation: Callable[[Connection], T]) -> T:
+    def look(self, operation: Callable[[SqlConnection], T]) -> T:
         """Read."""
         with self.read() as db:
             return operation(db)
 
-    def now(self, db: statements.Connection) -> int:
+    def now(self, db: statements.SqlConnection) -> int:
         """The store's time in microseconds, for who only looks."""
         row: Any = db.execute(NOW).fetchone()
         return self.clock.time(*row)

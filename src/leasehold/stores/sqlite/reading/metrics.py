@@ -11,7 +11,7 @@ from leasehold.core.model.priority import FIRST_DEADLINE_TIER
 from leasehold.core.model.span import BANDS
 from leasehold.core.rules import metrics_check
 from leasehold.core.rules.sampling import Resolution
-from leasehold.stores.sqlite.reading.sampling import Spans
+from leasehold.stores.sqlite.reading.sampling import SpanShelf
 from leasehold.stores.sqlite.schema.rows import LenientReader
 from leasehold.stores.sqlite.submitting.gate import STATS
 from leasehold.stores.tables.lanes import by_priority_from
@@ -47,7 +47,7 @@ COUNTED_BY_BAND: Final = (
 LATEST_MINUTE: Final = "SELECT max(at) FROM span WHERE resolution = ?"
 
 
-class Look(Spans, TableMetrics):
+class MetricsReader(SpanShelf, TableMetrics):
     """What core.rules.metrics asks of a reader."""
 
     stats = STATS
@@ -58,7 +58,7 @@ class Look(Spans, TableMetrics):
 
     def __init__(self, db: apsw.Connection, now: int, lost: Collection[str] = ()) -> None:
         TableMetrics.__init__(self, LenientReader(db), now, lost)
-        Spans.__init__(self, db)
+        SpanShelf.__init__(self, db)
 
 
 def problems(db: apsw.Connection) -> Iterator[str]:
@@ -66,4 +66,4 @@ def problems(db: apsw.Connection) -> Iterator[str]:
     pending: list[Any] = db.execute(RECOUNT).fetchall()
     counted: list[Any] = db.execute(COUNTED_BY_BAND).fetchall()
     latest: Any = db.execute(LATEST_MINUTE, (Resolution.MINUTE,)).fetchone()
-    return metrics_check.problems(Spans(db), pending, counted, latest[0])
+    return metrics_check.problems(SpanShelf(db), pending, counted, latest[0])

@@ -27,7 +27,7 @@ from leasehold.core.model.search import (
 from leasehold.core.model.status import Status
 from leasehold.core.model.stored import UNREADABLE
 from leasehold.core.rules.serving import Lane, in_order
-from leasehold.stores.sqlite.leasing.order import FOR_COUNTING, Lanes
+from leasehold.stores.sqlite.leasing.order import FOR_COUNTING, LaneReader
 from leasehold.stores.sqlite.reading.where import conditions
 from leasehold.stores.sqlite.rules.known import load
 from leasehold.stores.sqlite.schema.job_row import (
@@ -78,7 +78,7 @@ def position(db: apsw.Connection, job_id: str, now: int) -> int | None:
     scoring = DEFAULT_SCORING if rule is None else rule.config.scoring
     numbers: list[Any] = db.execute(_LANES, (queue,)).fetchall()
     lanes = [Lane(number, scoring) for (number,) in numbers]
-    served = in_order(Lanes(db, FOR_COUNTING), lanes, now)
+    served = in_order(LaneReader(db, FOR_COUNTING), lanes, now)
     # One that cannot be placed, because its row or another is damaged, stands nowhere.
     with suppress(*UNREADABLE):
         return next((count for count, row in enumerate(served) if row[2] == seq), None)

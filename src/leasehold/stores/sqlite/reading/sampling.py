@@ -73,7 +73,7 @@ NEXT_MINUTE: Final = "UPDATE store_state SET open_minute = ?"
 _decode = msgspec.msgpack.Decoder(dict[int, Measurements]).decode
 
 
-class Spans:
+class SpanShelf:
     """The spans of a store, as core.rules.sampling asks for them."""
 
     def __init__(self, db: apsw.Connection) -> None:

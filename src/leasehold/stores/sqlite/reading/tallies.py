@@ -48,7 +48,7 @@ MAKE_WORKER: Final = f"""
 """  # noqa: S608  # our own names
 
 
-class Failures(TableFailures):
+class FailureBook(TableFailures):
     """The failures, as core.rules.failures asks for them."""
 
     def __init__(self, db: apsw.Connection) -> None:
@@ -84,4 +84,4 @@ def note_failures(
             row: Any = db.execute(NAMES, (lane,)).fetchone()
             names[lane] = row
         attempts.append(FailedAttempt(*names[lane], job_id, error))
-    note(Failures(db), attempts, from_micros(now))
+    note(FailureBook(db), attempts, from_micros(now))

@@ -24,7 +24,7 @@ from leasehold.stores.tables.history import JobHistory
 from leasehold.stores.tables.job_reading import JobReading
 from leasehold.stores.tables.query import Reader
 from leasehold.stores.tables.rebalance import LAGS
-from leasehold.stores.tables.statements import Connection
+from leasehold.stores.tables.statements import SqlConnection
 from leasehold.stores.tables.stuck import stuck_jobs
 
 
@@ -51,7 +51,7 @@ class LookingVerbs:
     _lanes: LaneReading
 
     def get(self, job_id: str) -> Job | None:
-        def look(db: Connection) -> Job | None:
+        def look(db: SqlConnection) -> Job | None:
             job = self._jobs.read_job(db, job_id)
             if job is None or job.result_ttl_seconds is None:
                 return job
@@ -67,7 +67,7 @@ class LookingVerbs:
         cursor: str | None = None,
         without: Collection[HeavyField] = (),
     ) -> Page:
-        def look(db: Connection) -> Page:
+        def look(db: SqlConnection) -> Page:
             page = self._jobs.search(db, where, limit, cursor, without)
             now = from_micros(self._database.now(db))
             return Page([without_old_result(job, now) for job in page.jobs], page.next_cursor)
