@@ -898,7 +898,7 @@ class QueueCalls:
     def peek(self, queue: str | None = None, limit: int = 1) -> list[Job]:
         """The jobs that would be leased next, without leasing them.
 
-        It looks through all that is pending: for people and tests, not for loops.
+        Jobs that wait for a slot of their key are not among them.
         """
         return self._consuming.peek(queue, limit)
 
@@ -1010,6 +1010,10 @@ class QueueCalls:
         nobody ever heard of. No job is scanned for it.
         """
         return self._metrics.metrics(queue, window_seconds)
+
+    def metrics_by_queue(self, window_seconds: Seconds = WINDOW_SECONDS) -> list[QueueMetrics]:
+        """The same for every queue, by name: one call, however many there are."""
+        return self._metrics.metrics_by_queue(window_seconds)
 
     def series(self, queue: str | None = None, minutes: int = 60) -> list[MinutePoint]:
         """What happened in each of the latest minutes, oldest first; the last is not over yet."""
