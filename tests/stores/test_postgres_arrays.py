@@ -11,12 +11,12 @@ from support.servers import needs_psycopg
 
 needs_psycopg()
 
-from psycopg.adapt import AdaptersMap, PyFormat, Transformer
-from psycopg.postgres import adapters as of_psycopg
-from psycopg.types.array import ListBinaryDumper
+from psycopg.adapt import AdaptersMap, PyFormat, Transformer  # noqa: E402
+from psycopg.postgres import adapters as of_psycopg  # noqa: E402
+from psycopg.types.array import ListBinaryDumper  # noqa: E402
 
-from leasehold.stores.postgres.server.arrays import RowPlaces
-from leasehold.stores.postgres.server.connection import adapt
+from leasehold.stores.postgres.server.arrays import RowPlaces  # noqa: E402
+from leasehold.stores.postgres.server.connection import adapt  # noqa: E402
 
 BIGINTS = st.integers(-(2**63), 2**63 - 1)
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
