@@ -30,6 +30,7 @@
     │   └── RequestTooLargeError
     ├── UnauthenticatedError           a service was called without a token that is good
     ├── ForbiddenError                 the token does not allow this
+    ├── BackupExistsError              a backup never replaces anything
     ├── InvalidPinError                what was given cannot be pinned to a store
     ├── InvalidTokenError              what was given cannot be a token
     ├── TokenExistsError               a token of this name exists already
@@ -259,6 +260,10 @@ class InvalidPinError(LeaseholdError, ValueError, code="invalid_pin"):
 
 class InvalidTokenError(LeaseholdError, ValueError, code="invalid_token"):
     """Raised when a token cannot have such a name, role, scope or lifetime; says which and why."""
+
+
+class BackupExistsError(LeaseholdError, code="backup_exists"):
+    """Raised when a backup is to be written where there is a file already; nothing was changed."""
 
 
 class TokenExistsError(LeaseholdError, code="token_exists"):

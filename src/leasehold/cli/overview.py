@@ -75,20 +75,17 @@ class Overview(NamedTuple):
 def look(session: Session, *, window_seconds: float | None = None) -> Overview:
     """Look at everything once; with a window also at what happened in it, and at what runs.
 
-    Nothing of it counts jobs one by one, and all queues are read at once but for the latter.
+    Nothing of it counts jobs one by one, and all queues are read at once.
     """
     queue = session.queue
     now = queue.now()
+    lately = {} if window_seconds is None else _lately(queue, window_seconds)
     back = timedelta(days=1) if window_seconds is None else timedelta(seconds=window_seconds)
     return Overview(
         at=now,
         store=session.shown_store,
         total=queue.get_queue_stats(),
-        queues=[
-            queue_figures(info)
-            | ({} if window_seconds is None else _lately(queue, info.name, window_seconds))
-            for info in queue.list_queues()
-        ],
+        queues=[queue_figures(info) | lately.get(info.name, {}) for info in queue.list_queues()],
         workers=[
             document_of(worker) for worker in at_work(queue.workers(), queue.lost_workers(), now)
         ],
@@ -125,12 +122,14 @@ def _running(queue: TaskQueue, now: datetime) -> list[dict[str, Any]]:
     return sorted(found, key=lambda job: -job["running_seconds"])
 
 
-def _lately(queue: TaskQueue, name: str, window_seconds: float) -> dict[str, Any]:
-    metrics = queue.metrics(name, window_seconds=window_seconds)
+def _lately(queue: TaskQueue, window_seconds: float) -> dict[str | None, dict[str, Any]]:
     return {
-        **{field: getattr(metrics, field) for field in LATELY},
-        "wait_p95_seconds": metrics.wait.p95_seconds,
-        "run_p95_seconds": metrics.run.p95_seconds,
+        metrics.queue: {
+            **{field: getattr(metrics, field) for field in LATELY},
+            "wait_p95_seconds": metrics.wait.p95_seconds,
+            "run_p95_seconds": metrics.run.p95_seconds,
+        }
+        for metrics in queue.metrics_by_queue(window_seconds)
     }
 
 

@@ -55,6 +55,13 @@ class MetricsStore(Protocol):
                  SILENT_SECONDS.
         """
 
+    def metrics_by_queue(self, *, window_seconds: float = WINDOW_SECONDS) -> list[QueueMetrics]:
+        """The metrics of every queue, by name.
+
+        - MET-26  One for each queue of `queues`, as `metrics` tells it, all of one moment. More
+                 queues do not make it ask a database more often.
+        """
+
     def series(self, queue: str | None = None, *, minutes: int = 60) -> list[MinutePoint]:
         """One point per minute, oldest first, the last one for the minute that is not over yet.
 

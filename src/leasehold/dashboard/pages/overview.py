@@ -58,7 +58,7 @@ def overview(desk: Desk, visit: Visit) -> FilledPage:
     )
     now = queue.now()
     over = chosen_range(visit)
-    lately = queue.metrics(window_seconds=3600)
+    lately = desk.lately("metrics", lambda: queue.metrics(window_seconds=3600))
     workers = at_work(queue.workers(), queue.lost_workers(), now)
     return FilledPage(
         "overview.html",

@@ -8,22 +8,24 @@ from typing import Any, Final
 from leasehold.core.model.graph import Graph, graph_of_rows
 from leasehold.stores.tables.statements import SqlConnection
 
+# CROSS JOIN: SQLite takes the tables in this order, and does not look through all jobs for the few.
 _NODES: Final = """
     SELECT job.seq, job.id, lane.queue, lane.task, dependent.policy, ended_by.id,
            coalesce(finished.status, waiting.status,
                     CASE WHEN running.seq IS NULL THEN 2 ELSE 3 END),
            coalesce(finished.reason, waiting.reason)
-    FROM linked JOIN job USING (seq) JOIN lane ON lane.id = job.lane
+    FROM linked CROSS JOIN job CROSS JOIN lane
     LEFT JOIN running ON running.seq = job.seq
     LEFT JOIN finished ON finished.seq = job.seq
     LEFT JOIN waiting ON waiting.seq = job.seq
     LEFT JOIN dependent ON dependent.seq = job.seq
     LEFT JOIN job AS ended_by ON ended_by.seq = dependent.ended_by
+    WHERE job.seq = linked.seq AND lane.id = job.lane
     ORDER BY job.seq
 """
 _LINKS: Final = """
-    SELECT dependency.seq, job.id FROM linked JOIN dependency USING (seq)
-        JOIN job ON job.seq = needs
+    SELECT dependency.seq, job.id FROM linked CROSS JOIN dependency CROSS JOIN job
+    WHERE dependency.seq = linked.seq AND job.seq = needs
     ORDER BY dependency.seq, n
 """
 

@@ -33,6 +33,11 @@ class FigureVerbs(LockedState):
             lambda state: metrics.metrics(MetricsReader(state), queue, window_seconds)
         )
 
+    def metrics_by_queue(self, *, window_seconds: float = WINDOW_SECONDS) -> list[QueueMetrics]:
+        return self._look(
+            lambda state: metrics.metrics_by_queue(MetricsReader(state), window_seconds)
+        )
+
     def series(self, queue: str | None = None, *, minutes: int = 60) -> list[MinutePoint]:
         return self._look(lambda state: metrics.series(MetricsReader(state), queue, minutes))
 

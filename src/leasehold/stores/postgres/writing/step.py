@@ -40,8 +40,12 @@ Statement = tuple[str, Sequence[Any]]
 """A statement and its values."""
 
 
-class NotAlone(Exception):  # noqa: N818  # no error: it never leaves `writing.database`
+class NotAlone(Exception):  # noqa: N818  # no error: it never leaves `writing`
     """A write found that it must have the store to itself; it is undone and done again, alone."""
+
+
+class MinuteIsOver(NotAlone):
+    """The same, but only because a minute has to be ended: that can be left to others."""
 
 
 class Step(TableStep):

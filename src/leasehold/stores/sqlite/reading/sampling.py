@@ -90,9 +90,9 @@ class SpanShelf:
             each = list(rows)
             buckets = {bucket: jobs for _, _, bucket, jobs, _ in each}
             micros = sum(row[4] for row in each)
-            found[_name(name)][measure] = Measurements(micros, buckets)
+            found[queue_name(name)][measure] = Measurements(micros, buckets)
         totals_of: Any = self._db.execute(TOTALS, (queue,))
-        named = ((_name(name), *figures) for name, *figures in totals_of)
+        named = ((queue_name(name), *figures) for name, *figures in totals_of)
         return {
             name: Span(
                 **dict(zip(SUMMED, totals, strict=True)),
@@ -141,7 +141,7 @@ class SpanShelf:
         self._db.execute(FORGET_WORKERS, (FORGOTTEN_AT_ONCE, kept))
 
 
-def _name(queue: bytes) -> str:
+def queue_name(queue: bytes) -> str:
     """A queue's name, whatever its lane holds."""
     return queue.decode(errors="replace")
 

@@ -53,6 +53,13 @@ class FigureVerbs(ABC):
             )
         )
 
+    def metrics_by_queue(self, *, window_seconds: float = WINDOW_SECONDS) -> list[QueueMetrics]:
+        return self._database.look(
+            lambda db: metrics.metrics_by_queue(
+                self._measured(db, self._lost_workers(db)), window_seconds
+            )
+        )
+
     def series(self, queue: str | None = None, *, minutes: int = 60) -> list[MinutePoint]:
         return self._database.look(lambda db: metrics.series(self._measured(db), queue, minutes))
 

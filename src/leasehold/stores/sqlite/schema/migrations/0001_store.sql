@@ -255,6 +255,8 @@ CREATE TABLE attempt (
     lease_micros  INTEGER NOT NULL,  -- how long its lease was to be when it was granted
     PRIMARY KEY (seq, version)
 ) WITHOUT ROWID;
+-- To find the jobs that ever failed; attempts that succeed pay nothing for it.
+CREATE INDEX attempt_in_trouble ON attempt (seq) WHERE error_type IS NOT NULL;
 
 -- Jobs of which an attempt failed or was lost: how many, the first and the last. It counts on when
 -- attempt records have reached their bound; jobs that never fail have no row.
