@@ -70,7 +70,7 @@ def test_what_makes_no_sense_is_refused(tmp_path: Path, monkeypatch: pytest.Monk
     # Without a terminal nobody can be asked.
     code, told, _ = run("--reopen", "--force", "jobs.db")
     assert code == Exit.USAGE
-    assert "say --yes" in told
+    assert "pass --yes" in told
     assert "--dry-run" not in told
     with TaskQueue("jobs.db", num_workers=0) as queue, pytest.raises(StoreMovedError):
         queue.submit("t")

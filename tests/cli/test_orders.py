@@ -92,7 +92,7 @@ def test_retry_with_all_that_the_job_brought_down(shell: Shell) -> None:
     done = shell.run("retry", "--graph", "w")
     assert done.code == Exit.CONFLICT
     assert "none of these 3 jobs is dead or cancelled: there is nothing to replay" in done.err
-    assert "job w:c is blocked: only what is dead or cancelled" in (
+    assert "job w:c is blocked: only dead or cancelled jobs" in (
         shell.run("retry", "--graph", "w:c").err
     )
     shell.ok("cancel", "w:a", "w:b", "w:c")
@@ -132,7 +132,7 @@ def test_a_filter_is_counted_and_never_obeyed_unasked(shell: Shell) -> None:
     before = statuses(shell)
     refused = shell.run("cancel", "--task", "work")
     assert refused.code == Exit.USAGE
-    assert "this would cancel 12 jobs: say --yes" in refused.err
+    assert "this would cancel 12 jobs: pass --yes" in refused.err
     tried = shell.ok("cancel", "--task", "work", "--dry-run", "-o", "json")
     assert "would cancel 12 jobs; nothing was changed" in tried.err
     assert [each["ok"] for each in tried.json] == [None] * 12
@@ -143,7 +143,7 @@ def test_a_filter_is_counted_and_never_obeyed_unasked(shell: Shell) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((), "say which jobs to cancel"),
+        ((), "which jobs to cancel?"),
         (("one", "--queue", "mail"), "not both"),
         (("one", "--all"), "not both"),
         (("--status", "completed,dead", "--yes"), "jobs that are completed or dead cannot be"),

@@ -286,6 +286,7 @@ MEASURES: Final = (
     Measure("exchange", exchange("plain"), PLACED_AT_ONCE + DEPENDENTS_AT_ONCE),
     Measure("exchange", exchange("probed", limit=5), SCHEDULED_JOBS_AT_ONCE),
     Measure("position", lambda scene: scene.store.position("plain-49"), PLACED_AT_ONCE),
+    Measure("peek", lambda scene: scene.store.peek("plain", limit=5), 5),
     Measure("fire_schedules", lambda scene: scene.store.fire_schedules(), SCHEDULED_JOBS_AT_ONCE),
     Measure("exchange", exchange("plain", limit=5), 5),
     Measure("exchange", exchange("late", limit=5), PASSED_OVER_AT_ONCE),

@@ -137,6 +137,7 @@ def every_look() -> Script:
         yield verb, methodcaller(verb)
     for verb in ("archived", "attempts", "get", "history", "log", "position", "history_page"):
         yield verb, methodcaller(verb, "a")
+    yield "peek", lambda store: store.peek("default", limit=2)
     yield "log_page", lambda store: store.log_page("a")
     yield "audit_page", lambda store: store.audit_page()
     yield "count", lambda store: store.count(JobFilter())

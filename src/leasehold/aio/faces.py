@@ -387,7 +387,10 @@ class AsyncOperations(Awaited):
         return await self._call(lambda: self._operations.samples(plan, limit))
 
     async def begin(self, plan: Plan) -> Operation:
-        """Let an operation begin; no job is changed until somebody carries it out."""
+        """Let an operation begin; no job is changed until somebody carries it out.
+
+        See `Operations.begin`.
+        """
         return await self._call(lambda: self._operations.begin(plan))
 
     async def undo(self, operation_id: str) -> Operation:

@@ -22,12 +22,12 @@ class PlaceTaken(click.ClickException):
 
 @command()
 @click.argument("path", type=click.Path(dir_okay=False))
-@click.option("--force", is_flag=True, help="Replace the backup that is there.")
+@click.option("--force", is_flag=True, help="Replace an existing backup.")
 def backup(session: Session, path: str, force: bool) -> None:
     """Write a consistent copy of the store to PATH while it is in use.
 
-    What is there already is left alone without --force. With it, the new copy takes the place of
-    a plain file in one step, when it is whole. No store in use, link or device is ever replaced.
+    An existing file is replaced only with --force, in one step, when the new copy is complete. A
+    store in use, a link or a device is never replaced.
 
     \b
     Example: queuectl backup backups/jobs-monday.db
@@ -54,6 +54,4 @@ def _check_free(path: str, *, force: bool) -> None:
         # To take the place of a device or a link would break more than a backup.
         raise PlaceTaken(f"{path} is no plain file, and nothing else is ever replaced")
     if os.path.exists(path) and not force:
-        raise PlaceTaken(
-            f"{path} is there already: choose another name, or replace it with --force"
-        )
+        raise PlaceTaken(f"{path} exists already: choose another name, or replace it with --force")

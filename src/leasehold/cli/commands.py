@@ -39,74 +39,66 @@ SECTIONS: Final[dict[str, tuple[str, ...]]] = {
 """In which parts the help names them; any that stand in none come last."""
 
 COMMANDS: Final[dict[str, LazyCommand]] = {
-    "init": LazyCommand("leasehold.cli.init", "init", "Make a store, or bring one up to date."),
+    "init": LazyCommand("leasehold.cli.init", "init", "Create a store, or upgrade one."),
     "enqueue": LazyCommand(
         "leasehold.cli.enqueue", "enqueue", "Submit jobs: commands, tasks, files."
     ),
     "worker": LazyCommand(
-        "leasehold.cli.worker", "worker", "Run jobs: start, stop and look at worker processes."
+        "leasehold.cli.worker", "worker", "Run jobs: start, stop and inspect worker processes."
     ),
-    "status": LazyCommand(
-        "leasehold.cli.status", "status", "What there is: queues, jobs and workers."
-    ),
+    "status": LazyCommand("leasehold.cli.status", "status", "Show queues, jobs and workers."),
     "list": LazyCommand(
         "leasehold.cli.listing", "list_jobs", "List jobs, the last submitted first."
     ),
     "show": LazyCommand("leasehold.cli.show", "show", "Show everything about one job."),
-    "logs": LazyCommand("leasehold.cli.logs", "logs", "What a job printed or logged."),
+    "logs": LazyCommand("leasehold.cli.logs", "logs", "Show the output and the log of a job."),
     "wait": LazyCommand("leasehold.cli.wait", "wait", "Wait until jobs have ended."),
     "history": LazyCommand(
-        "leasehold.cli.history", "history", "What happened to a job, oldest first."
+        "leasehold.cli.history", "history", "Show the events of a job, oldest first."
     ),
-    "why": LazyCommand("leasehold.cli.why", "why", "Why a job is not running."),
+    "why": LazyCommand("leasehold.cli.why", "why", "Say why a job does not run."),
     "cancel": LazyCommand("leasehold.cli.cancel", "cancel", "Stop jobs that wait or run."),
-    "retry": LazyCommand(
-        "leasehold.cli.retry", "retry", "Give dead or cancelled jobs another chance."
-    ),
+    "retry": LazyCommand("leasehold.cli.retry", "retry", "Replay dead or cancelled jobs."),
     "reprioritize": LazyCommand(
         "leasehold.cli.reprioritize", "reprioritize", "Change the priority of waiting jobs."
     ),
     "queue": LazyCommand("leasehold.cli.queues", "queue", "Queues: their rules, state and jobs."),
     "dlq": LazyCommand(
-        "leasehold.cli.dlq", "dlq", "Dead letters: look at them, retry them, purge them."
+        "leasehold.cli.dlq", "dlq", "Dead letters: list, show, retry and purge them."
     ),
     "operations": LazyCommand(
         "leasehold.cli.operations",
         "operations",
         "Operations: orders to many jobs, how far each is, stop and undo them.",
     ),
-    "schedule": LazyCommand(
-        "leasehold.cli.schedule", "schedule", "Schedules: jobs that come again and again."
-    ),
+    "schedule": LazyCommand("leasehold.cli.schedule", "schedule", "Schedules: recurring jobs."),
     "config": LazyCommand(
         "leasehold.cli.config", "config", "Settings in the store, which running workers follow."
     ),
     "serve": LazyCommand(
         "leasehold.cli.serve",
         "serve",
-        "Serve the store over HTTP, and gRPC if told so, until Ctrl-C or SIGTERM.",
+        "Serve the store over HTTP, and gRPC with --grpc, until Ctrl-C or SIGTERM.",
     ),
     "deploy": LazyCommand(
-        "leasehold.cli.deploy", "deploy", "Deploy marks: since when a version is there."
+        "leasehold.cli.deploy", "deploy", "Deploy marks: when versions were deployed."
     ),
     "token": LazyCommand(
         "leasehold.cli.token", "token", "Tokens: who may do what over the network."
     ),
     "stats": LazyCommand(
-        "leasehold.cli.stats", "stats", "How queues do: depth, throughput, errors, times."
+        "leasehold.cli.stats", "stats", "Show figures of queues: depth, throughput, errors, times."
     ),
     "metrics": LazyCommand(
         "leasehold.cli.metrics", "metrics", "Print the store's figures as Prometheus reads them."
     ),
-    "audit": LazyCommand("leasehold.cli.audit", "audit", "What people did, the latest first."),
+    "audit": LazyCommand("leasehold.cli.audit", "audit", "Show the audit log, latest first."),
     "top": LazyCommand("leasehold.cli.top", "top", "Watch queues, workers and running jobs live."),
-    "sweep": LazyCommand(
-        "leasehold.cli.sweep", "sweep", "Take back jobs from workers that were lost, now."
-    ),
+    "sweep": LazyCommand("leasehold.cli.sweep", "sweep", "Take jobs back from lost workers, now."),
     "stuck": LazyCommand(
         "leasehold.cli.stuck",
         "stuck",
-        "Running jobs that show no sign of life, or run for too long.",
+        "List running jobs without a heartbeat, or that run for too long.",
     ),
     "prune": LazyCommand(
         "leasehold.cli.prune",
@@ -127,13 +119,15 @@ COMMANDS: Final[dict[str, LazyCommand]] = {
         "leasehold.cli.check", "check", "Look for damage and broken invariants in the store."
     ),
     "doctor": LazyCommand(
-        "leasehold.cli.doctor", "doctor", "Look for everything that needs attention."
+        "leasehold.cli.doctor", "doctor", "Check for everything that needs attention."
     ),
-    "bench": LazyCommand("leasehold.cli.bench", "bench", "Measure what this machine can do."),
+    "bench": LazyCommand("leasehold.cli.bench", "bench", "Measure the throughput of this machine."),
     "demo": LazyCommand(
         "leasehold.cli.demo", "demo", "See every feature at work, each step checked."
     ),
     "completion": LazyCommand(
-        "leasehold.cli.completion", "completion", "Print what makes a shell complete commands."
+        "leasehold.cli.completion",
+        "completion",
+        "Print the script that makes a shell complete commands.",
     ),
 }

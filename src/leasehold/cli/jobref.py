@@ -95,7 +95,7 @@ def _unknown(session: Session, text: str) -> str:
         return str(no_job(text)) + (f"; near it: {_listed(near)}" if near else "")
     return (
         f"job {text!r} was {old.status.value} and is in the archive since "
-        f"{time_text(old.archived_at, MINUTES)}: `show` tells what is remembered of it"
+        f"{time_text(old.archived_at, MINUTES)}: `show` has its summary"
     )
 
 

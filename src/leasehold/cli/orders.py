@@ -64,7 +64,7 @@ def takes_jobs(function: F, *, status: bool = True) -> F:
         return function(*args, chosen=choice, **given)
 
     decorated: Any = destructive(filter_options(status=status)(with_choice))
-    every = click.option("--all", "everything", is_flag=True, help="Every job that can take it.")
+    every = click.option("--all", "everything", is_flag=True, help="Every job that allows it.")
     return cast("F", click.argument("jobs", nargs=-1, metavar="[JOB]...")(every(decorated)))
 
 
@@ -72,14 +72,14 @@ def give(session: Session, order: JobOrder, chosen: Chosen) -> None:
     """Carry out an order, say what became of each job, and exit accordingly."""
     by_filter = chosen.everything or not is_everything(chosen.where)
     if chosen.jobs and by_filter:
-        raise click.UsageError("name jobs, or describe them by a filter, not both")
+        raise click.UsageError("name jobs or use a filter, not both")
     if chosen.jobs:
         _give_to_named(session, order, chosen)
     elif by_filter:
         _give_to_found(session, order, chosen)
     else:
         raise click.UsageError(
-            f"say which jobs to {order.verb}: name them, describe them by a filter, or --all"
+            f"which jobs to {order.verb}? Name them, use a filter, or pass --all"
         )
 
 

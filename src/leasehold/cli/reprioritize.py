@@ -20,9 +20,8 @@ from leasehold.core.rules.filter_orders import ReprioritizeAll
 def reprioritize(session: Session, *, chosen: Chosen, priority: int) -> None:
     """Change the priority of waiting jobs.
 
-    They keep their place in time among those of the same priority. Several jobs may be named, each
-    by its id or enough of its end; or describe them by a filter: then their number is shown,
-    and you are asked.
+    They keep their age among jobs of the same priority. Name jobs by their ids, or unambiguous ends
+    of them; or use a filter, which shows the plan and asks.
 
     \b
     Examples: queuectl reprioritize 0192ab --priority critical

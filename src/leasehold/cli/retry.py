@@ -15,16 +15,16 @@ from leasehold.core.rules.filter_orders import ReplayAll
 
 @command()
 @takes_jobs
-@click.option("--reset-attempts", is_flag=True, help="With all attempts again, not one more.")
+@click.option("--reset-attempts", is_flag=True, help="Restore all attempts, not only one.")
 @click.option("--graph", is_flag=True,
               help="Also the job with which the trouble began, and all jobs that ended because of "
               "it. JOB may be the id of a workflow.")  # fmt: skip
 def retry(session: Session, *, chosen: Chosen, reset_attempts: bool, graph: bool) -> None:
-    """Give dead or cancelled jobs another chance.
+    """Replay dead or cancelled jobs.
 
-    Each is pending again, with one attempt more. Several jobs may be named, each by its id or
-    enough of its end; or describe them by a filter: then their number is shown, and you are
-    asked. A filter means dead letters only, unless it says --status cancelled.
+    Each is pending again, with one more attempt. Name jobs by their ids, or unambiguous ends of
+    them; or use a filter, which shows the plan and asks. A filter replays only dead letters, unless
+    you add --status cancelled.
 
     \b
     Examples: queuectl retry 0192ab

@@ -29,11 +29,11 @@ WORKER_COLUMNS = (
 
 @command()
 def status(session: Session) -> None:
-    """What there is: queues, jobs and workers.
+    """Show queues, jobs and workers.
 
-    If anything failed within a day, the most frequent errors follow; `stats --by error` has all.
-    Counts are kept by the store, never counted: it is as fast with millions of jobs. On standard
-    error it warns of what looks wrong, such as a queue that nobody serves.
+    If jobs failed within a day, the most frequent errors follow; `stats --by error` has all. The
+    store keeps the counts, so this is as fast with millions of jobs. Warnings, such as a queue
+    without a worker, go to standard error.
 
     \b
     Examples: queuectl status

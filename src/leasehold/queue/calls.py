@@ -898,7 +898,7 @@ class QueueCalls:
     def peek(self, queue: str | None = None, limit: int = 1) -> list[Job]:
         """The jobs that would be leased next, without leasing them.
 
-        It looks through all that is pending: for people and tests, not for loops.
+        Jobs that wait for a slot of their key are not among them.
         """
         return self._consuming.peek(queue, limit)
 

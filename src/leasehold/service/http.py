@@ -39,7 +39,9 @@ from leasehold.service.http_request import (
 from leasehold.service.http_store import store_routes
 from leasehold.service.openapi import openapi_json
 from leasehold.service.operation import ApiOperation
+from leasehold.service.producers import Submit
 from leasehold.service.request_figures import RequestMeter
+from leasehold.service.submit_line import Authenticate, Submission, may_be_grouped
 from leasehold.service.waiting import answer_unless_gone
 
 ROOT: Final = "/api/v1"
@@ -103,6 +105,8 @@ async def _serve(api: Api, by_method: dict[str, ApiOperation], request: Request)
         raise HTTPException(415, "send application/json")
     if operation.waits:
         return await _wait(api, operation, caller, request, body)
+    if operation.name == "submit" and is_small(request) and may_be_grouped(request.headers):
+        return json_bytes(await _submit(api, operation, caller, request, body), operation.status)
 
     def answer() -> bytes:
         known = caller or api.authenticate(secret)
@@ -111,6 +115,20 @@ async def _serve(api: Api, by_method: dict[str, ApiOperation], request: Request)
             return encode(api.call(operation, known, _asked(operation, request, body)))
 
     return json_bytes(await api.on_thread(answer), operation.status)
+
+
+async def _submit(
+    api: Api, operation: ApiOperation, caller: Caller | None, request: Request, body: bytes
+) -> bytes:
+    """Store a job, together with others that come at the same time."""
+    secret = bearer_of(request)
+
+    def prepare(authenticate: Authenticate) -> tuple[Caller, Submit]:
+        known = caller or authenticate(secret)
+        known.check_role(operation.roles)
+        return known, _asked(operation, request, body)
+
+    return await api.submit_line.submit(Submission(prepare, encode))
 
 
 async def _wait(

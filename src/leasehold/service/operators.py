@@ -37,6 +37,9 @@ class ListJobs(Request):
     priority_max: int | None = None
     created_from: Moment | None = None
     created_before: Moment | None = None
+    finished_from: Moment | None = None
+    """Only jobs that ended then or later."""
+    finished_before: Moment | None = None
     idempotency_key: str | None = None
     parent_id: str | None = None
     error_text: str | None = None
@@ -58,6 +61,9 @@ class GivenFilter(Request):
     priority_max: int | None = None
     created_from: Moment | None = None
     created_before: Moment | None = None
+    finished_from: Moment | None = None
+    """Only jobs that ended then or later."""
+    finished_before: Moment | None = None
     metadata: dict[str, MetadataValue] | None = None
     idempotency_key: str | None = None
     parent_id: str | None = None

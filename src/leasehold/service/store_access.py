@@ -32,10 +32,9 @@ from leasehold.service.scope import check_schedule_name, refusals
 
 _ROLES: Final[dict[tuple[Role, ...], str]] = {
     LOOKING: """
-        now describe hints settings get position graph search count find_ids attempts history log
-        history_page log_page stats queues list_queues queue_info key_info metrics series daily
-        metrics_by_queue
-        timeline archived search_archive get_blob
+        now describe hints settings get position peek graph search count find_ids attempts history
+        log history_page log_page stats queues list_queues queue_info key_info metrics series daily
+        metrics_by_queue timeline archived search_archive get_blob
     """,
     ("producer",): "submit submit_once",
     ("producer", "operator"): "cancel reprioritize",

@@ -57,7 +57,7 @@ def nothing_to_replay(statuses: Mapping[str, Status]) -> InvalidTransitionError:
         )
     [(job_id, status)] = statuses.items()
     return InvalidTransitionError(
-        f"job {job_id} is {status}: only what is dead or cancelled can be replayed"
+        f"job {job_id} is {status}: only dead or cancelled jobs can be replayed"
     )
 
 
@@ -123,8 +123,8 @@ def expired_lease(job_id: str, version: int, expired_at: datetime) -> LeaseExpir
 
 def queue_exists(queue: str, differences: str) -> QueueExistsError:
     return QueueExistsError(
-        f"queue {queue!r} exists already, with other rules: {differences}; say if_exists='keep' to "
-        "leave them, if_exists='update' to have yours, or use update_queue to change some"
+        f"queue {queue!r} exists already, with other rules: {differences}; pass if_exists='keep' "
+        "to leave them, if_exists='update' to apply yours, or use update_queue to change some"
     )
 
 

@@ -93,17 +93,26 @@ class Listening:
 
     def _listen(self, line: PollConnection, cursor: str) -> None:
         pause_seconds = PAUSE_SECONDS_FIRST
+        is_lost = False
         while not self._closed:
             try:
-                hints = self._ask(line, cursor, WAIT_SECONDS)
+                hints = self._ask(line, cursor, 0.0 if is_lost else WAIT_SECONDS)
             except (FailedError, CodedError) as error:
                 if self._closed:
                     return
-                # Only hints are late: whoever waits looks now and then all the same.
-                logger.info("no hints from %s: %s", self._transport.address, error)
+                if not is_lost:
+                    is_lost = True
+                    logger.warning(
+                        "%s does not answer (%s): it is asked again until it does",
+                        self._transport.address,
+                        error,
+                    )
                 self._rest(pause_seconds * self._env.random.uniform(0.5, 1.0))
                 pause_seconds = min(2 * pause_seconds, PAUSE_SECONDS_MAX)
             else:
+                if is_lost:
+                    is_lost = False
+                    logger.warning("%s answers again", self._transport.address)
                 pause_seconds = PAUSE_SECONDS_FIRST
                 cursor = hints.cursor
                 self._tell(hints)

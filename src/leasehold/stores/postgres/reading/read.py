@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final
 
 from leasehold.core.model.codes import STATUS_OF
@@ -23,7 +24,7 @@ from leasehold.core.model.search import (
     lightened,
 )
 from leasehold.core.model.status import Status
-from leasehold.core.rules.serving import Lane, in_order
+from leasehold.core.rules.serving import SEQ, Lane, Row, in_order
 from leasehold.stores.postgres.leasing.order import FOR_COUNTING, LaneReader
 from leasehold.stores.postgres.reading.where import compares_texts, conditions
 from leasehold.stores.postgres.rules.known import load
@@ -38,9 +39,9 @@ _PENDING: Final = f"""
         LEFT JOIN place ON place.seq = job.seq JOIN ready ON {AT_ITS_PLACE}
     WHERE job.id = $1
 """  # noqa: S608  # our own names
-_LANES: Final = """
-    SELECT id FROM lane WHERE queue = $1 UNION ALL SELECT -id FROM key_lane WHERE queue = $1
-"""
+_LANES: Final = "SELECT id FROM lane WHERE queue = $1"
+_ALL_LANES: Final = f"{_LANES} UNION ALL SELECT -id FROM key_lane WHERE queue = $1"  # noqa: S608  # our own
+"""With those in which jobs are parked."""
 FIND_IDS: Final = "SELECT id FROM job WHERE id >= $1 AND id < $2 ORDER BY id LIMIT $3"
 LAST_CHARACTER: Final = "\U0010ffff"
 """No id goes on with it: it is not printable."""
@@ -67,11 +68,28 @@ def position(db: SqlConnection, job_id: str, now: int) -> int | None:
     if found is None:
         return None
     queue, seq = found
+    served = _in_order(db, _ALL_LANES, queue, now)
+    return next(count for count, row in enumerate(served) if row[SEQ] == seq)
+
+
+def peek(db: SqlConnection, queue: str, limit: int, now: int) -> list[Job]:
+    """The pending jobs of a queue that are served first."""
+    numbers = [row[SEQ] for row in islice(_in_order(db, _LANES, queue, now), limit)]
+    if not numbers:
+        return []
+    rows = db.execute(f"{JOB} WHERE job.seq = ANY($1)", (numbers,)).fetchall()
+    place = {number: count for count, number in enumerate(numbers)}
+    rows.sort(key=lambda row: place[row[0]])
+    return jobs_of(db, rows)
+
+
+def _in_order(db: SqlConnection, lanes: str, queue: str, now: int) -> Iterable[Row]:
     rule = load(db).get(queue)
     scoring = DEFAULT_SCORING if rule is None else rule.config.scoring
-    lanes = [Lane(number, scoring) for (number,) in db.execute(_LANES, (queue,)).fetchall()]
-    served = in_order(LaneReader(db, FOR_COUNTING), lanes, now)
-    return next(count for count, row in enumerate(served) if row[2] == seq)
+    numbers = db.execute(lanes, (queue,)).fetchall()
+    return in_order(
+        LaneReader(db, FOR_COUNTING), [Lane(number, scoring) for (number,) in numbers], now
+    )
 
 
 def find_ids(db: SqlConnection, prefix: str, limit: int) -> list[str]:

@@ -5,8 +5,8 @@ The order of locks, the same in every write, so that none waits for another in a
 1. the *turn* of the store (`writing.turn`): alone, or side by side with others;
 2. in a write that is alone, nothing more is waited for: nobody else writes;
 3. in one that is side by side: rows of `running` in the order of the jobs' ids, then the row of one
-   worker, then rows of `waiting` and `ready` that nobody has locked (SKIP LOCKED); or, in a submit,
-   the ids of new jobs in their own order.
+   worker; or, in a submit, the ids of new jobs in their own order. Rows of `waiting` and `ready`
+   are taken at any time, but only those that nobody has locked (SKIP LOCKED): none is waited for.
 
 The transaction of a task (`leasing.held`) is open for long, and before its turn: it holds nothing
 but its row of `job`, FOR KEY SHARE. Only who takes a job from its holder wants more of that row,
@@ -55,8 +55,9 @@ from leasehold.stores.postgres.writing import deltas, state
 from leasehold.stores.postgres.writing.loans import Loans
 from leasehold.stores.postgres.writing.outcome import Outcome
 from leasehold.stores.postgres.writing.state import Remembered, StateRow
-from leasehold.stores.postgres.writing.step import NotAlone, Statement, Step
-from leasehold.stores.postgres.writing.turn import Patience, Turn
+from leasehold.stores.postgres.writing.step import MinuteIsOver, NotAlone, Statement, Step
+from leasehold.stores.postgres.writing.tries import TRIES_MAX, MaySideBySide, Tries, Way
+from leasehold.stores.postgres.writing.turn import Turn
 from leasehold.stores.tables import statements
 from leasehold.stores.tables.hints import Hints
 from leasehold.stores.tables.queue_limits import tell_who_may_go_on
@@ -68,11 +69,6 @@ logger = logging.getLogger("leasehold.store")
 STORE_ID: Final = "SELECT store_id FROM store_state"
 RAISE_CLOCK: Final = "UPDATE store_state SET clock = $1 WHERE clock < $1"
 NOW: Final = f"SELECT clock, {SERVER_MICROS} FROM store_state"  # noqa: S608  # our own names
-TRIES_MAX: Final = 20
-"""How often a write is tried that others got in the way of; each try undid all of it."""
-
-MaySideBySide = Callable[[Step], bool]
-"""Whether a write may go side by side with others, given what it finds."""
 
 
 class Database:
@@ -160,75 +156,57 @@ class Database:
         ahead: Sequence[Statement] = (),
     ) -> T:
         with translated(self.address):
-            tries_left = TRIES_MAX
-            patience = Patience(self.address.lock_timeout_seconds)
+            tries = Tries(Way(side_by_side), self.address.lock_timeout_seconds)
             while True:
-                tries_left -= 1
+                tries.begin()
                 outcome: Outcome[T] = Outcome()
                 try:
                     with self._lending.connection() as db:
-                        self._transaction(
-                            db, operation, side_by_side, ahead, outcome, patience.seconds
-                        )
-                except (NotAlone, UniqueViolation):
+                        self._transaction(db, operation, tries.way, ahead, outcome)
+                except (NotAlone, UniqueViolation) as error:
                     # Somebody else may have just used the id of a job. Alone it can be said which.
-                    # It is done alone once, whatever was tried before: that is no try of its own.
-                    if side_by_side is None:
-                        raise
-                    side_by_side = None
-                    tries_left += 1
+                    tries.go_alone(error)
                     continue
                 except TRY_AGAIN as error:
-                    if tries_left:
+                    if not tries.is_last:
                         continue
                     raise StoreError(
                         f"{self.address.shown}: {TRIES_MAX} tries were undone by others' "
                         f"writes: {error}"
                     ) from error
                 except LockNotAvailable:
-                    if not tries_left:
+                    if tries.give_way():
+                        continue
+                    if tries.is_last:
                         raise
-                    # To give way is no try: nothing was done that could be undone.
-                    tries_left += self._gave_way(patience, alone=side_by_side is None)
+                    with self._lending.connection() as db, db.transaction():
+                        self.turn.free(db)
+                    tries.go_on()
                     continue
                 except psycopg.OperationalError as error:
                     if not (outcome.has_begun and is_lost(error)):
                         raise
                     if not outcome.was_committed(self.address):
-                        if tries_left:
+                        if not tries.is_last:
                             continue
                         raise
                 self.after_commit(outcome.hints)
                 return outcome.answer
 
-    def _gave_way(self, patience: Patience, *, alone: bool) -> bool:
-        """After a wait in vain: whether it was only to give way. Else the turn is freed, or this
-        raises.
-        """
-        if alone and patience.goes_on():
-            return True
-        with self._lending.connection() as db, db.transaction():
-            self.turn.free(db)
-        patience.begin_anew()
-        return False
-
     def _transaction(
         self,
         db: SqlConnection,
         operation: Callable[[Step], T],
-        side_by_side: MaySideBySide | None,
+        way: Way,
         ahead: Sequence[Statement],
         outcome: Outcome[T],
-        seconds: float,
     ) -> None:
         outcome.has_begun = True
         with Loans(self.accelerator) as loans:
             try:
                 with db.pipelined():
                     db.begin()
-                    answer, step = self.carry_out(
-                        db, operation, side_by_side, loans, ahead, seconds
-                    )
+                    answer, step = self.carry_out(db, operation, way, loans, ahead)
                     outcome.transaction = step.found.transaction
                     outcome.send(db, answer, step.hints)
             except BaseException:
@@ -256,27 +234,25 @@ class Database:
         self,
         db: SqlConnection,
         operation: Callable[[Step], T],
-        side_by_side: MaySideBySide | None,
+        way: Way,
         loans: Loans,
         ahead: Sequence[Statement] = (),
-        seconds: float | None = None,
     ) -> tuple[T, Step]:
         """Carry out an operation inside a transaction, whoever commits it.
 
-        Raises NotAlone if it must be undone and done again alone, without `side_by_side`; what is
-        alone waits for its turn for so many seconds.
+        Raises NotAlone if it must be undone and done again alone.
         """
-        alone = side_by_side is None
-        self.turn.take(db, alone=alone, seconds=seconds)
+        alone = way.side_by_side is None
+        self.turn.take(db, alone=alone, seconds=way.seconds)
         looked = db.execute(state.READ)
-        sent = {statement: db.execute(statement, values) for statement, values in ahead}
+        sent = {statement: (values, db.execute(statement, values)) for statement, values in ahead}
         step = self._step(db, looked, sent, loans, alone=alone)
-        if side_by_side is None:
+        if way.side_by_side is None:
             self._prepare(step)
-        elif step.found.server_was_started or not (
-            self._is_of_open_minute(step) and side_by_side(step)
-        ):
-            step.must_be_alone()
+        elif step.found.server_was_started or not way.side_by_side(step):
+            raise NotAlone
+        elif not (way.in_any_minute or self._is_of_open_minute(step)):
+            raise MinuteIsOver
         answer = operation(step)
         dependents.resolve(step)
         step.flush()
@@ -293,7 +269,7 @@ class Database:
         self,
         db: SqlConnection,
         looked: SqlCursor,
-        sent: dict[str, SqlCursor],
+        sent: dict[str, tuple[Sequence[Any], SqlCursor]],
         loans: Loans,
         *,
         alone: bool,

@@ -40,8 +40,12 @@ Statement = tuple[str, Sequence[Any]]
 """A statement and its values."""
 
 
-class NotAlone(Exception):  # noqa: N818  # no error: it never leaves `writing.database`
+class NotAlone(Exception):  # noqa: N818  # no error: it never leaves `writing`
     """A write found that it must have the store to itself; it is undone and done again, alone."""
+
+
+class MinuteIsOver(NotAlone):
+    """The same, but only because a minute has to be ended: that can be left to others."""
 
 
 class Step(TableStep):
@@ -61,7 +65,7 @@ class Step(TableStep):
         found: StateRow,
         known: Known,
         worker_numbers: dict[tuple[str, int], int],
-        ahead: dict[str, SqlCursor],
+        ahead: dict[str, tuple[Sequence[Any], SqlCursor]],
         loans: Loans,
         *,
         alone: bool,
@@ -103,7 +107,8 @@ class Step(TableStep):
 
     def first(self, statement: str, values: Sequence[Any]) -> SqlCursor:
         """Execute a statement that this write may have sent ahead, with its look at the state."""
-        return self._ahead.pop(statement, None) or self.db.execute(statement, values)
+        sent, cursor = self._ahead.pop(statement, (None, None))
+        return cursor if cursor and sent == values else self.db.execute(statement, values)
 
     def look_again(self) -> None:
         """Said by who changes where jobs stand or lanes are held: what was sent ahead is stale."""

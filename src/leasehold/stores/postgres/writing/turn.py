@@ -26,8 +26,11 @@ from leasehold.stores.postgres.server.connection import SqlConnection, name_of
 logger = logging.getLogger("leasehold.store")
 
 ALONE: Final = "SELECT pg_advisory_xact_lock($1)"
-# The first is done before the second is waited for.
-ALONE_WITHIN: Final = "SELECT set_config('lock_timeout', $2, true), pg_advisory_xact_lock($1)"
+# In this order: what comes first is done before the lock is waited for.
+ALONE_WITHIN: Final = """
+    SELECT set_config('lock_timeout', $2, true), pg_advisory_xact_lock($1),
+           set_config('lock_timeout', $3, true)
+"""
 SHARED: Final = "SELECT pg_advisory_xact_lock_shared($1)"
 KEY: Final = "SELECT hashtextextended('leasehold turn ' || $1, 0)"
 # Of those who share a turn the one that has it for longest comes first.
@@ -106,11 +109,13 @@ class Turn:
         row: Any = db.execute(KEY, (address.schema,)).fetchone()
         self.key: int = row[0]
         self._address = address
+        self._lock_timeout_seconds = address.lock_timeout_seconds
 
     def take(self, db: SqlConnection, *, alone: bool, seconds: float | None = None) -> None:
         """Wait for it, at most so long where that is said; it ends with the transaction."""
         if alone and seconds is not None:
-            db.execute(ALONE_WITHIN, (self.key, f"{max(1, round(seconds * 1000))}ms"))
+            millis = (max(1, round(each * 1000)) for each in (seconds, self._lock_timeout_seconds))
+            db.execute(ALONE_WITHIN, (self.key, *(f"{each}ms" for each in millis)))
         else:
             db.execute(ALONE if alone else SHARED, (self.key,))
 

@@ -13,7 +13,7 @@ import apsw
 
 from leasehold.core.model.seals import refusal_of
 from leasehold.core.model.stored import UNREADABLE, problem_of
-from leasehold.errors import StoreError
+from leasehold.errors import BackupExistsError, StoreError
 from leasehold.stores.sqlite.disk.epoch import mark_as_copy, read_store_id
 from leasehold.stores.sqlite.disk.files import StoreFiles, create_private, file_system
 from leasehold.stores.sqlite.leasing import damage
@@ -60,7 +60,7 @@ _PARTS: Final[dict[str, Callable[[apsw.Connection], Iterable[str]]]] = {
 def backup(db: apsw.Connection, target: Path) -> None:
     """A consistent copy, made in one step; it appears under its name only when it is whole."""
     if target.exists():
-        raise StoreError(f"{target} exists already: a backup never overwrites anything")
+        raise BackupExistsError(f"{target} exists already: a backup never overwrites anything")
     partial = target.with_name(f"{target.name}.partial-{os.getpid()}-{threading.get_ident()}")
     try:
         create_private(partial)

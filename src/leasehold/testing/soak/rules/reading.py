@@ -68,6 +68,17 @@ def a_pending_job_has_a_place(step: JudgedCall) -> int:
     return 1
 
 
+@rule("POS-2")
+def what_is_next_is_pending(step: JudgedCall) -> int:
+    if step.method != "peek":
+        return 0
+    told = [job.id for job in step.answer]
+    pending = {job.id for job in step.after.of_queue(step.call.get("queue"), Status.PENDING)}
+    assert len(set(told)) == len(told) <= step.call.get("limit"), f"next are {told}"
+    assert pending.issuperset(told), f"next are {told}, and pending are {pending}"
+    return len(told)
+
+
 @rule("DEP-8")
 def a_graph_is_all_that_is_linked(step: JudgedCall) -> int:
     if step.method != "graph" or step.used_again:

@@ -39,6 +39,11 @@ def position(scene: Scene) -> Call:
     return call("position", job_id=scene.some_ids(1)[0])
 
 
+@verb("peek", 2, Feature.READS)
+def peek(scene: Scene) -> Call:
+    return call("peek", queue=scene.queue(), limit=scene.random.choice((1, 5)))
+
+
 @verb("graph", 2, Feature.READS)
 def graph(scene: Scene) -> Call:
     return call("graph", job_ids=scene.some_ids(2))
