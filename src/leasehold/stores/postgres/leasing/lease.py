@@ -36,6 +36,7 @@ from leasehold.stores.postgres.leasing.order import (
     FOR_LEASING_IN_GROUP,
     Candidate,
     LaneReader,
+    first_jobs,
 )
 from leasehold.stores.postgres.leasing.parking import KeyShelf
 from leasehold.stores.postgres.leasing.rebalance import rebalance
@@ -83,11 +84,16 @@ class Leased(NamedTuple):
     granted: list[Granted]
     cut_short: bool = False
     """Whether the write's budget is used up: more may be available."""
+    only_lane: int | None = None
+    """The one lane that had work, if there was one only, whose jobs are all of one tier."""
 
 
-def ahead(request: LeaseRequest) -> Statement:
-    """What a lease asks first."""
-    return LANES_WITH_WORK, (list(request.queues),)
+def ahead(request: LeaseRequest, guess: int | None = None) -> list[Statement]:
+    """What a lease asks first: which lanes have work, and for the jobs of the one that it probably
+    is. Wrongly guessed, they are locked for the moment of this write.
+    """
+    lanes: Statement = (LANES_WITH_WORK, (list(request.queues),))
+    return [lanes] if guess is None else [lanes, first_jobs(guess, request.limit)]
 
 
 def promote(step: Step) -> int:
@@ -162,7 +168,7 @@ def lease(step: Step, request: LeaseRequest, rounds: GroupRounds, life: int = NO
             )
             if may_be_more and len(granted) < request.limit:
                 break
-            return Leased(granted)
+            return Leased(granted, only_lane=look.only_lane)
         # Others of their keys have taken the places of those that came too late.
     step.hints.ready = True
     return Leased(granted, cut_short=True)
@@ -207,7 +213,7 @@ class _Look:
         if step.rules:
             step.write_counters()
         queues = {queue.name: queue for queue in open_queues(Limits(step), request.queues)}
-        for name, number, task, *breaker, first, last in step.first(*ahead(request)):
+        for name, number, task, *breaker, first, last in step.first(*ahead(request)[0]):
             if name in queues and request.wants(name, task):
                 state = BreakerState(*breaker)
                 if state.held_until is not None:
@@ -227,6 +233,12 @@ class _Look:
             late_max,
             None if request.free_slots is None else request.free_slots - granted,
         )
+
+    @property
+    def only_lane(self) -> int | None:
+        """The lane of all jobs that were looked at, if their order is that of the index."""
+        numbers = list(self.lanes)
+        return numbers[0] if len(numbers) == 1 and self._of_one_tier else None
 
     def along_the_jobs(self) -> None:
         """Look at the jobs, the best first; nothing is written."""
@@ -277,7 +289,10 @@ class _Look:
             for number, lane in self.lanes.items()
         ]
         if parent_id is None:
-            return in_order(LaneReader(step.db, FOR_LEASING, page=page), looked_into, step.now)
+            # What a write does that is alone may have changed the jobs that were asked for ahead.
+            first = None if step.alone else step.first
+            reader = LaneReader(step.db, FOR_LEASING, page=page, first=first)
+            return in_order(reader, looked_into, step.now)
         # What is parked behind jobs of other groups is the best of its own.
         for account in self._parked:
             home = self.lanes.get(account.lane)

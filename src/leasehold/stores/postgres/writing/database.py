@@ -5,8 +5,8 @@ The order of locks, the same in every write, so that none waits for another in a
 1. the *turn* of the store (`writing.turn`): alone, or side by side with others;
 2. in a write that is alone, nothing more is waited for: nobody else writes;
 3. in one that is side by side: rows of `running` in the order of the jobs' ids, then the row of one
-   worker, then rows of `waiting` and `ready` that nobody has locked (SKIP LOCKED); or, in a submit,
-   the ids of new jobs in their own order.
+   worker; or, in a submit, the ids of new jobs in their own order. Rows of `waiting` and `ready`
+   are taken at any time, but only those that nobody has locked (SKIP LOCKED): none is waited for.
 
 The transaction of a task (`leasing.held`) is open for long, and before its turn: it holds nothing
 but its row of `job`, FOR KEY SHARE. Only who takes a job from its holder wants more of that row,
@@ -245,7 +245,7 @@ class Database:
         alone = way.side_by_side is None
         self.turn.take(db, alone=alone, seconds=way.seconds)
         looked = db.execute(state.READ)
-        sent = {statement: db.execute(statement, values) for statement, values in ahead}
+        sent = {statement: (values, db.execute(statement, values)) for statement, values in ahead}
         step = self._step(db, looked, sent, loans, alone=alone)
         if way.side_by_side is None:
             self._prepare(step)
@@ -269,7 +269,7 @@ class Database:
         self,
         db: SqlConnection,
         looked: SqlCursor,
-        sent: dict[str, SqlCursor],
+        sent: dict[str, tuple[Sequence[Any], SqlCursor]],
         loans: Loans,
         *,
         alone: bool,

@@ -65,7 +65,7 @@ class Step(TableStep):
         found: StateRow,
         known: Known,
         worker_numbers: dict[tuple[str, int], int],
-        ahead: dict[str, SqlCursor],
+        ahead: dict[str, tuple[Sequence[Any], SqlCursor]],
         loans: Loans,
         *,
         alone: bool,
@@ -107,7 +107,8 @@ class Step(TableStep):
 
     def first(self, statement: str, values: Sequence[Any]) -> SqlCursor:
         """Execute a statement that this write may have sent ahead, with its look at the state."""
-        return self._ahead.pop(statement, None) or self.db.execute(statement, values)
+        sent, cursor = self._ahead.pop(statement, (None, None))
+        return cursor if cursor and sent == values else self.db.execute(statement, values)
 
     def look_again(self) -> None:
         """Said by who changes where jobs stand or lanes are held: what was sent ahead is stale."""
