@@ -27,9 +27,9 @@ STATS: Final = stats_from("lane_now")
 KNOWN: Final = Query(FAILURE_COLUMNS, "FROM failure WHERE fingerprint = ANY($1)")
 KEEP: Final = f"""
     INSERT INTO failure SELECT * FROM {
-    unnested("text text text text text text bigint bigint bigint text")
+    unnested("text text text text text text bigint bigint bigint text text")
 } ON CONFLICT (fingerprint) DO UPDATE SET count = excluded.count, first_at = excluded.first_at,
-        last_at = excluded.last_at, jobs = excluded.jobs
+        last_at = excluded.last_at, jobs = excluded.jobs, hours = excluded.hours
 """  # noqa: S608  # our own names
 NAMES: Final = "SELECT id, queue, task FROM lane WHERE id = ANY($1)"
 FORGET: Final = "DELETE FROM failure WHERE fingerprint = ANY($1)"

@@ -31,7 +31,7 @@ STATS: Final = stats_from("lane")
 KNOWN: Final = Query(
     FAILURE_COLUMNS, "FROM failure WHERE fingerprint IN (SELECT value FROM json_each(?))"
 )
-KEEP: Final = f"INSERT OR REPLACE INTO failure VALUES ({', '.join('?' * 10)})"  # noqa: S608  # placeholders
+KEEP: Final = f"INSERT OR REPLACE INTO failure VALUES ({', '.join('?' * 11)})"  # noqa: S608  # placeholders
 NAMES: Final = "SELECT queue, task FROM lane WHERE id = ?"
 FORGET: Final = "DELETE FROM failure WHERE fingerprint = ?"
 KNOWN_TYPE: Final = "SELECT 1 FROM error_total WHERE queue = ? AND error_type = ?"
