@@ -125,7 +125,7 @@ class InvalidScheduleError(LeaseholdError, ValueError, code="invalid_schedule"):
 
 
 class ScheduleNotFoundError(LeaseholdError, LookupError, code="schedule_not_found"):
-    """Raised when no schedule has this name (any more)."""
+    """Raised when no schedule has this name: it never existed or was removed."""
 
 
 class CycleError(InvalidJobError, code="cycle"):
@@ -149,7 +149,7 @@ class IdempotencyConflictError(LeaseholdError, code="idempotency_conflict"):
 
 
 class JobNotFoundError(LeaseholdError, LookupError, code="job_not_found"):
-    """Raised when no job has this id (any more)."""
+    """Raised when no job has this id: it never existed or was deleted."""
 
 
 class UnknownDependencyError(JobNotFoundError, code="unknown_dependency"):
@@ -247,7 +247,7 @@ class RequestTooLargeError(InvalidRequestError, code="request_too_large"):
 
 
 class UnauthenticatedError(LeaseholdError, code="unauthenticated"):
-    """Raised when a service is called without a token, or with one that is not good (any more)."""
+    """Raised when a service is called without a token, or with one that is not valid."""
 
 
 class ForbiddenError(LeaseholdError, code="forbidden"):
@@ -271,7 +271,7 @@ class TokenExistsError(LeaseholdError, code="token_exists"):
 
 
 class TokenNotFoundError(LeaseholdError, LookupError, code="token_not_found"):
-    """Raised when no token has this name (any more)."""
+    """Raised when no token has this name: it never existed or was revoked."""
 
 
 class WorkerNotFoundError(LeaseholdError, LookupError, code="worker_not_found"):
@@ -279,7 +279,7 @@ class WorkerNotFoundError(LeaseholdError, LookupError, code="worker_not_found"):
 
 
 class OperationNotFoundError(LeaseholdError, LookupError, code="operation_not_found"):
-    """Raised when no operation has this id (any more)."""
+    """Raised when no operation has this id: it never existed or is no longer kept."""
 
 
 class UnknownTaskError(LeaseholdError, LookupError, code="unknown_task"):

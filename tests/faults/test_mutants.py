@@ -21,7 +21,7 @@ from leasehold.env import Env, ManualClock
 from leasehold.errors import DuplicateJobError
 from leasehold.stores import sqlite, tables
 from leasehold.stores.sqlite import SQLiteStore
-from leasehold.stores.sqlite.keeping import removing
+from leasehold.stores.sqlite.keeping import cleanup
 from leasehold.stores.sqlite.leasing import (
     grant,
     lease,
@@ -32,7 +32,6 @@ from leasehold.stores.sqlite.leasing import (
     recover,
     renew,
     settle,
-    state,
 )
 from leasehold.stores.sqlite.submitting import (
     dependents,
@@ -44,10 +43,19 @@ from leasehold.stores.sqlite.writing.clock import StoreClock
 from leasehold.stores.sqlite.writing.database import Database
 from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.sqlite.writing.writer import Writer
+from leasehold.stores.tables import dependents as waiting
 from leasehold.stores.tables import inheritance as bases
-from leasehold.stores.tables import linking, rebalance, setting_verbs, step
+from leasehold.stores.tables import (
+    job_states,
+    linking,
+    order_desk,
+    rebalance,
+    setting_verbs,
+    step,
+)
 from leasehold.stores.tables import parking as shelf
 from leasehold.stores.tables.ended_dependents import TableDependents
+from leasehold.stores.tables.job_states import JobState
 from leasehold.testing.conformance import StoreConformance
 from support.lives import die, enter
 
@@ -238,7 +246,7 @@ def who_holds_anything_is_dead_if_anybody_is(monkeypatch: pytest.MonkeyPatch) ->
 def versions_may_repeat_after_discard(monkeypatch: pytest.MonkeyPatch) -> None:
     original = people.OrderDesk.erase
 
-    def erase(self: people.OrderDesk, job: state.JobState) -> None:
+    def erase(self: people.OrderDesk, job: JobState) -> None:
         floor = self._step.version_floor
         original(self, job)
         self._step.version_floor = floor
@@ -329,23 +337,23 @@ MUTANTS: dict[str, Mutate] = {
     ),
     "keys that are never found": sql(submit, "FIND_KEY", "idempotency.expires_at > ?", "? IS NULL"),
     "cancel without removing": sql(ready, "LEAVE_BY_NUMBER", "WHERE (", "WHERE 0 AND ("),
-    "events not counted": sql_of_table(state._COUNT_EVENT, "running", "events + 1", "events"),
+    "events not counted": sql_of_table(job_states._COUNT_EVENT, "running", "events + 1", "events"),
     "replay without another attempt": sql(
-        people, "ALLOW_AGAIN", "allowance = ?", "allowance = ? - 1"
+        order_desk, "ALLOW_AGAIN", "allowance = $1", "allowance = $1 - 1"
     ),
-    "cancel requests not written": sql(people, "REQUEST_CANCEL", "WHERE", "WHERE 0 AND"),
+    "cancel requests not written": sql(order_desk, "REQUEST_CANCEL", "WHERE", "WHERE 0 AND"),
     "sweep past what is too late": sql(recover, "LATE", "WHERE", "WHERE 0 AND"),
-    "unblock while others block": sql(dependents, "BLOCKED_BY", "other.needs <> ?1", "0"),
-    "leave behind who was told": sql(dependents, "UNBLOCK", "seq = ?", "seq = -?"),
+    "unblock while others block": sql(waiting, "BLOCKED_BY", "other.needs <> $1", "0"),
+    "leave behind who was told": sql(waiting, "UNBLOCK", "needs = $1", "needs = -$1"),
     "tell no dependent": sql(dependents, "REMEMBER", "WHERE id", "WHERE 0 AND id"),
-    "forget the rest of a fan-out": sql(dependents, "BLOCKED_BY", "LIMIT ?2", "LIMIT ?2 - 1"),
+    "forget the rest of a fan-out": sql(waiting, "BLOCKED_BY", "LIMIT $2", "LIMIT $2 - 1"),
     "replay without waiting": sql(linking, "DEPENDENCIES_NOW", "WHERE", "WHERE 0 AND"),
     "discard what is needed": lambda patch: patch.setattr(
         TableDependents, "needed_by", lambda *_: None
     ),
-    "wait on after a cancel": sql(state, "WAIT_FOR_NOBODY", "WHERE", "WHERE 0 AND"),
-    "tell what was replayed": sql(state, "TELL_NOBODY", "WHERE", "WHERE 0 AND"),
-    "prune what is needed": sql(removing, "STILL_ENDED", "WHERE NOT", "WHERE 1 OR NOT"),
+    "wait on after a cancel": sql(job_states, "WAIT_FOR_NOBODY", "WHERE", "WHERE 0 AND"),
+    "tell what was replayed": sql(job_states, "TELL_NOBODY", "WHERE", "WHERE 0 AND"),
+    "prune what is needed": sql(cleanup, "STILL_ENDED", "WHERE NOT", "WHERE 1 OR NOT"),
     "settings that nobody hears of": sql(step, "NEXT_SETTINGS", "+ 1", "+ 0"),
     "settings that cannot be unset": sql(setting_verbs, "FORGET", "WHERE", "WHERE 0 AND"),
     "let a key run any number": sql(shelf, "RUNNING_OF_KEY", "key = $2", "key = -$2"),

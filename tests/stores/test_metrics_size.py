@@ -12,7 +12,7 @@ from leasehold.core.model.span import DAYS_KEPT, MINUTE_MICROS, MINUTES_KEPT, Me
 from leasehold.core.rules.sampling import KeptSpan, Resolution
 from leasehold.env import Env, ManualClock
 from leasehold.stores.sqlite import SQLiteStore
-from leasehold.stores.sqlite.reading.sampling import SpanShelf
+from leasehold.stores.sqlite.reading.figures import SpanShelf
 
 QUEUES = 10
 JOBS_A_MINUTE = 60

@@ -20,13 +20,14 @@ from leasehold.core.rules.sampling import KeptSpan, Resolution
 from leasehold.env import Env, ManualClock
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.leasing import lease as leasing
-from leasehold.stores.sqlite.reading import metrics, sampling
+from leasehold.stores.sqlite.reading import figures, metrics
 from leasehold.stores.sqlite.schema.rows import lenient
 from leasehold.stores.sqlite.submitting import gate
 from leasehold.stores.sqlite.submitting.submit import PlainSubmit
 from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.sqlite.writing.write_queue import Ticket
 from leasehold.stores.tables import records
+from leasehold.stores.tables.sampling import OPEN_MINUTE
 
 
 @pytest.fixture
@@ -42,11 +43,11 @@ def store(tmp_path: Path, clock: ManualClock) -> Iterator[SQLiteStore]:
 
 
 READS = {
-    "totals": (sampling.TOTALS, ("q",)),
-    "open minute": (sampling.OPEN_MINUTE, ()),
-    "measured": (sampling.MEASURED, ("q",)),
-    "spans": (sampling.KEPT_OF_QUEUE, (1, 1, "q")),
-    "spans of all queues": (sampling.KEPT, (1, 1)),
+    "totals": (figures.TOTALS, ("q",)),
+    "open minute": (OPEN_MINUTE, ()),
+    "measured": (figures.MEASURED, ("q",)),
+    "spans": (figures.KEPT_OF_QUEUE, (1, 1, "q")),
+    "spans of all queues": (figures.KEPT, (1, 1)),
     "standing": (metrics.STANDING, ("q",)),
     "the oldest": (metrics.OLDEST, ("q",)),
     "queues": (gate.QUEUES, ()),
@@ -108,13 +109,13 @@ def test_a_minute_is_ended_once_and_a_plain_write_looks_at_nothing(
     store: SQLiteStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks: list[int] = []
-    keep = sampling.SpanShelf.measure_anew
+    keep = figures.SpanShelf.measure_anew
 
-    def counted(spans: sampling.SpanShelf, minute: int) -> None:
+    def counted(spans: figures.SpanShelf, minute: int) -> None:
         looks.append(minute)
         keep(spans, minute)
 
-    monkeypatch.setattr(sampling.SpanShelf, "measure_anew", counted)
+    monkeypatch.setattr(figures.SpanShelf, "measure_anew", counted)
     for number in range(6):
         for part in range(5):
             store.submit([Draft(id=f"{number}-{part}", task="t")])
@@ -194,7 +195,7 @@ def test_what_is_too_old_is_forgotten_in_small_writes(
     store.submit([Draft(id="job", task="t")])
     minutes = range(FORGOTTEN_AT_ONCE + 1)
     spans = [KeptSpan(Resolution.MINUTE, "default", at, Span()) for at in minutes]
-    store._database.writer.run(lambda step: sampling.SpanShelf(step.db).keep(spans))
+    store._database.writer.run(lambda step: figures.SpanShelf(step.db).keep(spans))
 
     def kept() -> int:
         with store._database.read() as db:

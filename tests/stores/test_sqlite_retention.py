@@ -16,7 +16,7 @@ from leasehold.core.model.retention import RetentionPolicy, Scope
 from leasehold.core.model.status import Status
 from leasehold.env import Env, ManualClock, to_micros
 from leasehold.stores.sqlite import SQLiteStore
-from leasehold.stores.sqlite.keeping import finding, removing
+from leasehold.stores.sqlite.keeping import cleanup
 from leasehold.stores.tables import finding as walking
 
 FORCE = Scope(force=True)
@@ -88,7 +88,7 @@ def test_the_first_job_submitted_after_a_moment_is_found(
     left = {seq: at for seq, at in created.items() if seq not in gone}
     with store._database.readers.lend() as db:
         for cutoff in {at + by for at in created.values() for by in (-1, 0, 1)}:
-            bound = finding.first_submitted_after(db, cutoff)
+            bound = cleanup.first_submitted_after(db, cutoff)
             # Whatever was submitted by then is below it, and nothing else is.
             assert {seq for seq, at in left.items() if at <= cutoff} == {
                 seq for seq in left if seq < bound
@@ -107,7 +107,7 @@ def test_a_job_whose_time_cannot_be_read_hides_no_old_ones(
     db.execute(f"UPDATE job SET created_at = {garbage} WHERE seq IN (5, 7)")
     db.close()
     with store._database.readers.lend() as reader:
-        assert finding.first_submitted_after(reader, to_micros(store.now()) - 1) == 10
+        assert cleanup.first_submitted_after(reader, to_micros(store.now()) - 1) == 10
 
 
 def test_what_is_too_young_is_not_even_looked_at(
@@ -149,11 +149,11 @@ def test_it_walks_past_what_stays(
 def test_finding_seeks_and_never_sorts(store: SQLiteStore) -> None:
     with store._database.readers.lend() as db:
         for query, values in [
-            (finding.IN_TROUBLE, WALK),
-            (finding.COMPLETED, WALK),
-            (finding.HISTORIES, WALK),
-            (finding.SUBMITTED, (1,)),
-            (removing.STILL_ENDED, {"seqs": "[]"}),
+            (cleanup.IN_TROUBLE, WALK),
+            (cleanup.COMPLETED, WALK),
+            (cleanup.HISTORIES, WALK),
+            (cleanup.SUBMITTED, (1,)),
+            (cleanup.STILL_ENDED, {"seqs": "[]"}),
         ]:
             plan = [str(row[3]) for row in db.execute(f"EXPLAIN QUERY PLAN {query}", values)]  # type: ignore[arg-type]
             assert not [step for step in plan if "B-TREE" in step], plan

@@ -63,6 +63,8 @@ from leasehold.service.problems import status_of
 
 View = Callable[[Desk, Visit], FilledPage]
 FOLDER: Final = "/dashboard"
+AGAIN: Final = "X-Leasehold-Again"
+"""What a page sends that is open and looks again by itself, because something has changed."""
 FORM_BYTES_MAX: Final = 16 * 1024
 OVERSEERS: Final[tuple[Role, ...]] = ("operator", "observer")
 """Who may see everything but the audit; an observer may do nothing else."""
@@ -177,7 +179,16 @@ class _Face:
         if view is overview.overview and not visit.may_any(OVERSEERS):
             return _see("queues")
         caller.check_role(roles)
-        response = self._render(visit, self.api.guarded(lambda: view(self.desk, visit)))
+
+        def draw() -> Response:
+            return self._render(visit, self.api.guarded(lambda: view(self.desk, visit)))
+
+        if request.headers.get(AGAIN) is None:
+            response = draw()
+        else:
+            seen_by = (caller.name, caller.roles, visit.theme)
+            shared = self.desk.pages.get((request.url.path, request.url.query, seen_by), draw)
+            response = Response(shared.body, shared.status_code, HEADERS, shared.media_type)
         cookie = request.cookies.get(COOKIE)
         if cookie is not None and (renewed := self.sessions.renewed(cookie)) is not None:
             keep(response, renewed, request)
@@ -290,6 +301,8 @@ class _Face:
             fields = fields_of(pairs)
             try:
                 count = self.api.guarded(lambda: action.do(self.desk, caller, fields))
+                # Whoever gave the order is to see what it did.
+                self.desk.pages.forget()
             except (InvalidQueueError, InvalidSettingError) as error:
                 if action.again is None:
                     raise

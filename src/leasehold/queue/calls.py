@@ -560,7 +560,8 @@ class QueueCalls:
     def dependency_results(self, job: JobRef) -> dict[str, Any]:
         """What the jobs that this one depends on returned, by id, in the order of `depends_on`.
 
-        Those that have not completed are not among them.
+        Those that have not completed are not among them. Raises ResultExpiredError if the time to
+        live of a result is over.
         """
         return self._results.dependency_results(job)
 

@@ -26,6 +26,7 @@ from leasehold.service.backups import Backups
 from leasehold.service.base import token_has_ended
 from leasehold.service.caller import ANYBODY, Caller
 from leasehold.service.consumers import Consumers
+from leasehold.service.following import SharedLooks
 from leasehold.service.hints import HintLine
 from leasehold.service.lease_lines import LeaseLines
 from leasehold.service.lease_secret import LeaseSecrets
@@ -79,6 +80,7 @@ class Api(
         """Set when the service is about to end."""
         self.followers: set[object] = set()
         """Who follows what changes, over whichever face."""
+        self.shared_looks = SharedLooks(self)
         self._calls = 0
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="leasehold-api")
 

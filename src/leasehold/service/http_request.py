@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 from msgspec import inspect as types
@@ -15,11 +15,8 @@ from leasehold.errors import InvalidRequestError, RequestTooLargeError
 from leasehold.service.durations import with_seconds
 from leasehold.service.explaining import refusal
 from leasehold.service.json_in import decode_json
-from leasehold.service.limits import BODY_BYTES_MAX, BODY_SECONDS_MAX
+from leasehold.service.limits import BODY_BYTES_MAX, BODY_SECONDS_MAX, SMALL_BODY_BYTES
 from leasehold.service.operation import ApiOperation
-
-SMALL_BODY_BYTES: Final = 64 * 1024
-"""Up to here a body is read before it is known who sends it: one change of threads less."""
 
 
 class RequestTimeoutError(InvalidRequestError):

@@ -103,8 +103,9 @@ class MetricsStore(Protocol):
         - MET-19  Each attempt that failed counts once, and so does each whose worker was lost; one
                  that was cancelled does not. Two are the same failure if they agree in queue, task,
                  error type, message and innermost own frame, without numbers, ids and addresses.
-        - MET-20  It tells when it happened first and last, and the latest SAMPLE_MAX jobs. It
-                 outlives them.
+        - MET-20  It tells when it happened first and last, the latest SAMPLE_MAX jobs, and how
+                 often it happened in each of the HOURS_KEPT hours up to the last time. It outlives
+                 the jobs.
         - MET-21  A store keeps at most FAILURES_MAX of them. Beyond, those that happened once are
                  forgotten first, the oldest of them before others; then those that did not happen
                  for longest.

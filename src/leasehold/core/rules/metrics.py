@@ -104,7 +104,7 @@ class QueueMetrics(Figures, frozen=True, kw_only=True):
     """Workers of this queue that gave a sign of life within the last two minutes."""
 
 
-class Standing(NamedTuple):
+class QueueStanding(NamedTuple):
     """How one queue stands."""
 
     counts: Mapping[Status, int]
@@ -128,7 +128,7 @@ class MetricsReader(SpanReader, Protocol):
     def queues(self) -> Iterable[str]:
         """Every queue that has jobs or rules, or had."""
 
-    def standings(self, queue: str | None) -> Mapping[str, Standing]:
+    def standings(self, queue: str | None) -> Mapping[str, QueueStanding]:
         """How each queue stands that ever had jobs, or this one."""
 
     def workers(self) -> Iterable[WorkerInfo]:
@@ -180,7 +180,7 @@ def _metrics_of(
     first: int,
     span: Span,
     totals: Collection[Span],
-    standings: Collection[Standing],
+    standings: Collection[QueueStanding],
     workers: int,
 ) -> QueueMetrics:
     seconds = (now - first * MINUTE_MICROS) / 1e6

@@ -9,7 +9,7 @@ from leasehold.core.model.records import Stats, WorkerInfo
 from leasehold.core.model.span import band_of
 from leasehold.core.model.status import Status
 from leasehold.core.rules.failures import ErrorType
-from leasehold.core.rules.metrics import Standing
+from leasehold.core.rules.metrics import QueueStanding
 from leasehold.env import from_micros
 from leasehold.stores.memory import registry
 from leasehold.stores.memory.heaps import HeapFigures
@@ -28,9 +28,9 @@ class MetricsReader(SpanShelf):
     def queues(self) -> list[str]:
         return list(self._state.queues)
 
-    def standings(self, queue: str | None) -> Mapping[str, Standing]:
+    def standings(self, queue: str | None) -> Mapping[str, QueueStanding]:
         return {
-            name: Standing(dict(each.counts), _by_band(each), each.lanes.oldest_available_at())
+            name: QueueStanding(dict(each.counts), _by_band(each), each.lanes.oldest_available_at())
             for name, each in self.chosen(queue)
         }
 

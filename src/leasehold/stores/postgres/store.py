@@ -35,7 +35,7 @@ from leasehold.core.rules.moving import RowStore
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import LeaseholdError, LeaseLostError
 from leasehold.stores.postgres.clauses import WithoutLocalVerbs
-from leasehold.stores.postgres.keeping import moving, pruning
+from leasehold.stores.postgres.keeping import cleanup, moving
 from leasehold.stores.postgres.keeping.archive import JobArchive
 from leasehold.stores.postgres.keeping.blobs import TableBlobs
 from leasehold.stores.postgres.leasing import held, registry, renew, sweep
@@ -46,17 +46,17 @@ from leasehold.stores.postgres.leasing.recover import Holdings
 from leasehold.stores.postgres.leasing.state import Histories
 from leasehold.stores.postgres.reading import inspection, read
 from leasehold.stores.postgres.reading.feed import FEED
+from leasehold.stores.postgres.reading.figures import FailureBook
 from leasehold.stores.postgres.reading.looking import LookingDatabase
 from leasehold.stores.postgres.reading.metrics import MetricsReader
-from leasehold.stores.postgres.reading.tallies import FailureBook
 from leasehold.stores.postgres.rules import schedules, settings
 from leasehold.stores.postgres.rules.operations import OperationShelf
 from leasehold.stores.postgres.rules.queues import QueueBook
 from leasehold.stores.postgres.rules.schedules import ScheduleShelf
 from leasehold.stores.postgres.schema.schedule_row import SCHEDULES
 from leasehold.stores.postgres.server.life import SessionLife
-from leasehold.stores.postgres.submitting import entering, graph, lanes
-from leasehold.stores.postgres.submitting.ended_dependents import DependentsBook
+from leasehold.stores.postgres.submitting import dependents, entering, lanes
+from leasehold.stores.postgres.submitting.dependents import DependentsBook
 from leasehold.stores.postgres.writing import application, own_connections
 from leasehold.stores.postgres.writing.database import Database
 from leasehold.stores.postgres.writing.step import Step
@@ -80,7 +80,7 @@ class PostgresStore(WithoutLocalVerbs, TableStore):
     _operations = OperationShelf
     _jobs = read
     _feed = FEED
-    _graphs = graph
+    _graphs = dependents
     _lanes = lanes
     _failures = FailureBook
     _metrics = MetricsReader
@@ -221,7 +221,7 @@ class PostgresStore(WithoutLocalVerbs, TableStore):
         limit: int = BATCH_MAX,
         actor: str,
     ) -> PruneReport:
-        return pruning.prune(self._database, policy, run, scope, limit, actor)
+        return cleanup.prune(self._database, policy, run, scope, limit, actor)
 
     # -- the store itself --------------------------------------------------------------------
 

@@ -39,7 +39,7 @@ from leasehold.env import SYSTEM, Env
 from leasehold.errors import LeaseholdError, LeaseLostError
 from leasehold.stores.sqlite.disk.connection import Durability
 from leasehold.stores.sqlite.disk.lock import LOCK_TIMEOUT_SECONDS
-from leasehold.stores.sqlite.keeping import moving, pruning
+from leasehold.stores.sqlite.keeping import cleanup, moving
 from leasehold.stores.sqlite.keeping.archive import JobArchive
 from leasehold.stores.sqlite.leasing import recover, registry, renew
 from leasehold.stores.sqlite.leasing.people import OrderDesk
@@ -48,16 +48,16 @@ from leasehold.stores.sqlite.leasing.settle import exchange, exchange_once
 from leasehold.stores.sqlite.leasing.state import Histories
 from leasehold.stores.sqlite.reading import inspection, read
 from leasehold.stores.sqlite.reading.feed import FEED
+from leasehold.stores.sqlite.reading.figures import FailureBook
 from leasehold.stores.sqlite.reading.metrics import MetricsReader
-from leasehold.stores.sqlite.reading.tallies import FailureBook
 from leasehold.stores.sqlite.rules import schedules, settings
 from leasehold.stores.sqlite.rules.queues import QueueBook
 from leasehold.stores.sqlite.rules.schedules import ScheduleShelf
 from leasehold.stores.sqlite.rules.tokens import TokenReader
 from leasehold.stores.sqlite.schema.rows import LenientReader
 from leasehold.stores.sqlite.schema.schedule_row import SCHEDULES
-from leasehold.stores.sqlite.submitting import entering, gate, graph
-from leasehold.stores.sqlite.submitting.ended_dependents import DependentsBook
+from leasehold.stores.sqlite.submitting import dependents, entering, gate
+from leasehold.stores.sqlite.submitting.dependents import DependentsBook
 from leasehold.stores.sqlite.writing import transaction_verbs
 from leasehold.stores.sqlite.writing.application import ApplicationConnection, is_inside
 from leasehold.stores.sqlite.writing.database import Database
@@ -85,7 +85,7 @@ class SQLiteStore(TableStore):
     _operations = TableOperations
     _jobs = read
     _feed = FEED
-    _graphs = graph
+    _graphs = dependents
     _lanes = gate
     _failures = FailureBook
     _metrics = MetricsReader
@@ -218,7 +218,7 @@ class SQLiteStore(TableStore):
         limit: int = BATCH_MAX,
         actor: str,
     ) -> PruneReport:
-        return pruning.prune(self._database, policy, run, scope, limit, actor)
+        return cleanup.prune(self._database, policy, run, scope, limit, actor)
 
     # -- applications' transactions ----------------------------------------------------------
 

@@ -1,12 +1,22 @@
-"""Running jobs as a sweep looks at them, and whom it looks for."""
+"""Running jobs as a sweep looks at them, whom it looks for, and how they are taken back."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any, ClassVar, Final, NamedTuple, Protocol
 
+from leasehold.core.model.lease import Settled
 from leasehold.core.model.lives import Life
 from leasehold.core.model.records import SILENT_SECONDS
+from leasehold.core.rules import key_accounts
+from leasehold.core.rules.decision import Decision
+from leasehold.core.rules.ends import EndedLease
+from leasehold.core.rules.key_accounts import KeyShelf
 from leasehold.core.rules.recovery import WORKER_SILENT_MICROS_MAX, HeldJob
+from leasehold.stores.tables.job_states import TableHistories
+
+SET_ALLOWANCE: Final = "UPDATE job SET allowance = $1 WHERE seq = $2"
 
 
 class Suspects(NamedTuple):
@@ -32,6 +42,47 @@ class HeldRow(NamedTuple):
     id: str
     lane: int
     version: int
+
+
+class AttemptEnds(Protocol):
+    """A store's `leasing.ends.Ends`."""
+
+    def add(
+        self, job_id: str, held: EndedLease, lane: int, decision: Decision, *, checkpoint: bool
+    ) -> Settled: ...
+
+    def write(self) -> None: ...
+
+
+class TableHoldings(TableHistories):
+    """See `leasehold.core.rules.recovery.Holdings`."""
+
+    held_under: ClassVar[str]
+    """Selects a HeldRow and the rest of a HeldJob by id and version, for this write alone."""
+    ends: Callable[[Any], AttemptEnds]
+    shelf: Callable[[Any], KeyShelf]
+
+    @abstractmethod
+    def _end_lease(self, job: HeldRow) -> EndedLease: ...
+
+    def held(self, job_id: str, version: int) -> tuple[HeldRow, HeldJob] | None:
+        return held_of(self._step.execute(self.held_under, (job_id, version)).fetchone())
+
+    def set_allowance(self, job: HeldRow, allowance: int) -> None:
+        self._step.execute(SET_ALLOWANCE, (allowance, job.seq))
+
+    def audit(self, actor: str, action: str, count: int, detail: dict[str, Any]) -> None:
+        self._step.audit(actor, action, count, detail)
+
+    def take_back(self, job: HeldRow, decision: Decision) -> Settled:
+        step = self._step
+        lease = self._end_lease(job)
+        if step.rules.key_limits:
+            key_accounts.freed(self.shelf(step), (job.seq,))
+        ends = self.ends(step)
+        settled = ends.add(job.id, lease, job.lane, decision, checkpoint=True)
+        ends.write()
+        return settled
 
 
 def held_of(row: Any) -> tuple[HeldRow, HeldJob] | None:

@@ -11,7 +11,7 @@ from leasehold.core.model.records import WorkerInfo
 from leasehold.core.model.span import BANDS
 from leasehold.core.model.status import Status
 from leasehold.core.rules.failures import ErrorType
-from leasehold.core.rules.metrics import Standing
+from leasehold.core.rules.metrics import QueueStanding
 from leasehold.stores.tables.query import Reader
 from leasehold.stores.tables.records import who_works
 from leasehold.stores.tables.tallies import failed_with, worker_totals
@@ -69,14 +69,14 @@ class TableMetrics(ABC):
         """The name of a queue, as statements read it."""
         return str(queue)
 
-    def standings(self, queue: str | None) -> Mapping[str, Standing]:
+    def standings(self, queue: str | None) -> Mapping[str, QueueStanding]:
         oldest = {
             self.named(name): min((at for at in found if at is not None), default=None)
             for name, *found in self._execute(self.oldest, (queue,))
         }
         rows = self._execute(self.standing, (queue,))
         return {
-            name: Standing(
+            name: QueueStanding(
                 counts=dict(zip(Status, figures, strict=False)),
                 pending_by_priority=dict(zip(BANDS, figures[len(Status) :], strict=True)),
                 oldest_available_at=oldest.get(name),

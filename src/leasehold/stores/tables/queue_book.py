@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, ClassVar, Final
 
@@ -11,11 +10,12 @@ import msgspec
 
 from leasehold.core.model.codes import DELETED_BY
 from leasehold.core.model.queue_config import QueueInfo, QueueRule
-from leasehold.core.model.status import Status
+from leasehold.core.model.status import WAITING, Status
 from leasehold.core.model.stored import micros
 from leasehold.core.rules import rebalancing
 from leasehold.env import from_micros
 from leasehold.stores.tables import rebalance
+from leasehold.stores.tables.job_states import Ending, TableHistories
 from leasehold.stores.tables.queues import TableQueues
 from leasehold.stores.tables.rebalance import TablePasses
 from leasehold.stores.tables.statements import Dialect
@@ -42,19 +42,20 @@ STILL_PENDING: Final = """
 """
 
 
-class TableQueueBook(ABC):
+class TableQueueBook:
     """See `leasehold.core.rules.queue_orders.QueueBook`; jobs go by their numbers."""
 
     dialect: ClassVar[Dialect]
     note_deleted: ClassVar[str]
     """Notes of the lanes of a queue how many jobs were submitted by now."""
+    note_purged: ClassVar[str]
+    """For `many`: lets an ended job be told to who waits for it, and erased then."""
     queues: ClassVar[type[TableQueues]]
+    histories: ClassVar[type[TableHistories]]
+    passes: Callable[[Any], TablePasses]
 
     def __init__(self, step: Any) -> None:
         self._step: TableStep = step
-
-    @abstractmethod
-    def _passes(self) -> TablePasses: ...
 
     @property
     def now(self) -> datetime:
@@ -70,7 +71,7 @@ class TableQueueBook(ABC):
         step = self._step
         before = step.rules.get(queue) or QueueRule()
         if rule.config.scoring != before.config.scoring:
-            rebalancing.rescore(self._passes(), queue)
+            rebalancing.rescore(self.passes(self._step), queue)
         state = rule.state.value
         if rule.deleted_by is not None:
             state += DELETED_BY + rule.deleted_by
@@ -79,7 +80,7 @@ class TableQueueBook(ABC):
         step.execute(KEEP_RULE, (queue, state, config, *signed))
         step.rules_changed()
         limits = before.config.key_limits, rule.config.key_limits
-        rebalancing.limits_changed(self._passes(), queue, *limits)
+        rebalancing.limits_changed(self.passes(self._step), queue, *limits)
         step.hints.ready = True
 
     def forget_rule(self, queue: str) -> None:
@@ -100,8 +101,13 @@ class TableQueueBook(ABC):
     def has_pending(self, queue: str) -> bool:
         return self._step.execute(STILL_PENDING, (queue,)).fetchone() is not None
 
-    @abstractmethod
-    def end_waiting(self, jobs: Sequence[int], after: Status, reason: str) -> list[int]: ...
+    def end_waiting(self, jobs: Sequence[int], after: Status, reason: str) -> list[int]:
+        # They were found by a reader: some may have been leased, or ended, since.
+        histories = self.histories(self._step)
+        states = histories.standing_by_number(jobs)
+        still = [seq for seq in jobs if seq in states and states[seq].status in WAITING]
+        histories.end([Ending(states[seq], after, reason) for seq in still])
+        return still
 
     def dependents(self, jobs: Sequence[int]) -> Mapping[int, int]:
         if not self._step.somebody_waits:
@@ -110,17 +116,13 @@ class TableQueueBook(ABC):
         counted = f"SELECT needs, count(*) FROM blocker WHERE {needed} GROUP BY needs"  # noqa: S608  # our own names
         return dict(self._step.execute(counted, (self.dialect.listed(jobs),)).fetchall())
 
-    @abstractmethod
-    def erase(self, jobs: Collection[int]) -> None: ...
+    def erase(self, jobs: Collection[int]) -> None:
+        self.histories(self._step).erase_all(list(jobs))
 
     def erase_when_told(self, jobs: Collection[int]) -> None:
         if jobs:
-            self.note_purged(jobs)
+            self._step.many(self.note_purged, [(seq,) for seq in jobs])
             self._step.some_unresolved = True
-
-    @abstractmethod
-    def note_purged(self, jobs: Collection[int]) -> None:
-        """Let ended jobs be told to who waits for them, and erased then."""
 
     def audit(self, actor: str, action: str, count: int, detail: dict[str, Any]) -> None:
         self._step.audit(actor, action, count, detail)

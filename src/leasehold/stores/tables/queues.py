@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any, ClassVar, Final
 
 from leasehold.core.model.key_limits import KeyInfo
 from leasehold.core.model.queue_config import DELETED_RULE, QueueInfo, QueueRule, QueueState
-from leasehold.core.model.search import JobFilter, Page
+from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import Status
 from leasehold.core.model.stored import MOMENT_MAX
 from leasehold.core.rules import queue_orders
 from leasehold.core.rules.rule_book import RuleBook
 from leasehold.core.rules.starting import StartBook, key_starts, next_start_at
 from leasehold.env import from_micros
+from leasehold.stores.tables.job_reading import JobReading
 from leasehold.stores.tables.statements import Dialect, SqlConnection
 
 FOUND_AT_ONCE: Final = 100_000
@@ -40,28 +41,27 @@ WAITING_IN_QUEUE: Final = """
 """
 
 
-class TableQueues(ABC):
+class TableQueues:
     """Reads queues; a store says how it reads rules, buckets and jobs."""
 
     dialect: ClassVar[Dialect]
     figures: ClassVar[str]
     """By queue, or for one: a sum for each status, since when it is known, is it deleted."""
+    load_rules: Callable[[Any], RuleBook]
+    start_book: Callable[[Any, int], StartBook]
+    jobs: JobReading
 
     def __init__(self, db: Any, now: int) -> None:
         self._db: SqlConnection = db
         self._now = now
 
     @property
-    @abstractmethod
-    def rules(self) -> RuleBook: ...
+    def rules(self) -> RuleBook:
+        return self.load_rules(self._db)
 
     @property
-    @abstractmethod
-    def buckets(self) -> StartBook: ...
-
-    @abstractmethod
-    def search(self, where: JobFilter, limit: int) -> Page:
-        """The jobs that fit, the last submitted first."""
+    def buckets(self) -> StartBook:
+        return self.start_book(self._db, self._now)
 
     def infos(self, queue: str | None = None) -> list[QueueInfo]:
         """What is known of one queue, if anything, or of all of them, by name."""
@@ -115,7 +115,7 @@ class TableQueues(ABC):
         fitting = queue_orders.to_purge(queue, where)
         if fitting is None:
             return [], False
-        page = self.search(fitting, limit)
+        page = self.jobs.search(self._db, fitting, limit, None)
         numbers = f"SELECT seq FROM job WHERE {self.dialect.among('id', '$1')} ORDER BY seq DESC"  # noqa: S608  # our own names
         ids = self.dialect.listed([job.id for job in page.jobs])
         found = self._db.execute(numbers, (ids,)).fetchall()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 from leasehold.core.model.codes import STATUS_OF
 from leasehold.core.model.queue_retention import QueueRetention
@@ -15,12 +15,6 @@ from leasehold.stores.tables import cleanup
 from leasehold.stores.tables.ended_dependents import TableDependents
 from leasehold.stores.tables.statements import Dialect
 from leasehold.stores.tables.step import TableStep
-
-RECORDS_OF_A_JOB: Final = (
-    "attempt", "failed_job", "event", "progress", "log", "dependent", "dependency", "raised",
-    "ended_dependents", "job",
-)  # fmt: skip
-"""The tables that have rows of an ended job, besides `finished`."""
 
 
 class TableRemoval:

@@ -10,8 +10,9 @@ from typing import Any, ClassVar, Final
 import msgspec
 
 from leasehold.core.model.budget import DEPENDENTS_AT_ONCE, INHERITED_AT_ONCE, SHOWN_AT_ONCE
+from leasehold.core.model.codes import EVENT_CODE, STATUS_CODE
 from leasehold.core.model.outcome import JobError
-from leasehold.core.model.status import Status
+from leasehold.core.model.status import Event, Status
 from leasehold.core.rules.measuring import Measured
 from leasehold.core.rules.rule_book import RuleBook
 from leasehold.core.rules.settings_in_force import SettingsInForce
@@ -52,6 +53,8 @@ class TableStep(ABC):
     """When the first pending job has to be placed anew, as far as earlier writes know."""
     some_rescoring = False
     """Whether jobs have to be placed anew since what counts in their queue has changed."""
+    insert_events: ClassVar[str]
+    """For `many`: the rows of `event`."""
     add_audit: ClassVar[str] = """
         INSERT INTO audit (at, actor, action, count, detail) VALUES ($1, $2, $3, $4, $5)
     """
@@ -114,6 +117,10 @@ class TableStep(ABC):
     def _number_of(self, worker: str, lane: int) -> int:
         """The number of a worker in a lane; it gets one if it has none yet."""
 
+    def storable(self, text: str) -> str:
+        """A message as the database can hold it."""
+        return text
+
     # -- what is counted -----------------------------------------------------------------------
 
     def jobs_ended(self, job_ids: Sequence[str]) -> None:
@@ -154,6 +161,26 @@ class TableStep(ABC):
             row = self.execute(statement, (abs(lane),)).fetchone()
             self._queues_of_lanes[lane] = None if row is None else row[0]
         return self._queues_of_lanes[lane]
+
+    def record(
+        self,
+        seq: int,
+        n: int,
+        event: Event,
+        before: Status,
+        after: Status,
+        *,
+        attempts: int,
+        worker: str | None = None,
+        version: int = 0,
+        message: str = "",
+    ) -> None:
+        """Write one history event."""
+        row = (
+            seq, n, self.now, EVENT_CODE[event], STATUS_CODE[before], STATUS_CODE[after], attempts,
+            worker, version, self.storable(message) or None,
+        )  # fmt: skip
+        self.many(self.insert_events, [row])
 
     # -- what others have to know of -----------------------------------------------------------
 

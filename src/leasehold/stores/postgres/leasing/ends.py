@@ -18,6 +18,8 @@ HELD: Final = """
     cancel_reason, expires_at, heartbeat_at, lease_micros
 """
 """The columns of a Held."""
+HELD_BY_NAME: Final = HELD.replace("running.", "")
+"""The same, of a query that has read them."""
 END_LEASES: Final = f"""
     WITH held AS (
         SELECT guarded.seq FROM {unnested("bigint bigint")} AS settled (seq, version), LATERAL (

@@ -88,6 +88,8 @@ def read(
 
 def grant(step: Step, granted: Sequence[Granted], life: int) -> None:
     """Let the jobs run, under this life of their worker."""
+    if not granted:
+        return
     now = step.now
     waits: defaultdict[tuple[int, Measure], list[int]] = defaultdict(list)
     for job, _ in granted:
@@ -108,7 +110,7 @@ def grant(step: Step, granted: Sequence[Granted], life: int) -> None:
     ]
     ready.leave(
         step,
-        [(job.stands_in, job.tier, job.turn, job.seq) for job, _ in granted],
+        [job.row for job, _ in granted],
         [(job.lane, job.priority) for job, _ in granted],
         placed,
     )

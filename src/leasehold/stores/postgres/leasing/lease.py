@@ -36,13 +36,15 @@ from leasehold.stores.postgres.leasing.order import (
     FOR_LEASING_IN_GROUP,
     Candidate,
     LaneReader,
+    first_jobs,
 )
 from leasehold.stores.postgres.leasing.parking import KeyShelf
 from leasehold.stores.postgres.leasing.rebalance import rebalance
-from leasehold.stores.postgres.leasing.state import Ending, JobState, end_all_waiting, end_waiting
+from leasehold.stores.postgres.leasing.state import Histories
 from leasehold.stores.postgres.server.connection import unnested
 from leasehold.stores.postgres.writing.step import Statement, Step
 from leasehold.stores.tables import breakers
+from leasehold.stores.tables.job_states import Ending, JobState
 from leasehold.stores.tables.parking import free_of
 from leasehold.stores.tables.queue_limits import Limits
 
@@ -83,11 +85,16 @@ class Leased(NamedTuple):
     granted: list[Granted]
     cut_short: bool = False
     """Whether the write's budget is used up: more may be available."""
+    only_lane: int | None = None
+    """The one lane that had work, if there was one only, whose jobs are all of one tier."""
 
 
-def ahead(request: LeaseRequest) -> Statement:
-    """What a lease asks first."""
-    return LANES_WITH_WORK, (list(request.queues),)
+def ahead(request: LeaseRequest, guess: int | None = None) -> list[Statement]:
+    """What a lease asks first: which lanes have work, and for the jobs of the one that it probably
+    is. Wrongly guessed, they are locked for the moment of this write.
+    """
+    lanes: Statement = (LANES_WITH_WORK, (list(request.queues),))
+    return [lanes] if guess is None else [lanes, first_jobs(guess, request.limit)]
 
 
 def promote(step: Step) -> int:
@@ -146,7 +153,8 @@ def lease(step: Step, request: LeaseRequest, rounds: GroupRounds, life: int = NO
         if unreadable:
             # Nothing is granted yet: without these, others are the best.
             for job, problem in unreadable[:left]:
-                end_waiting(step, _standing(job), Status.DEAD, set_aside_reason(problem))
+                ending = Ending(_standing(job), Status.DEAD, set_aside_reason(problem))
+                Histories(step).end([ending])
             left -= len(unreadable)
             if left > 0:
                 continue
@@ -162,7 +170,7 @@ def lease(step: Step, request: LeaseRequest, rounds: GroupRounds, life: int = NO
             )
             if may_be_more and len(granted) < request.limit:
                 break
-            return Leased(granted)
+            return Leased(granted, only_lane=look.only_lane)
         # Others of their keys have taken the places of those that came too late.
     step.hints.ready = True
     return Leased(granted, cut_short=True)
@@ -207,7 +215,7 @@ class _Look:
         if step.rules:
             step.write_counters()
         queues = {queue.name: queue for queue in open_queues(Limits(step), request.queues)}
-        for name, number, task, *breaker, first, last in step.first(*ahead(request)):
+        for name, number, task, *breaker, first, last in step.first(*ahead(request)[0]):
             if name in queues and request.wants(name, task):
                 state = BreakerState(*breaker)
                 if state.held_until is not None:
@@ -227,6 +235,12 @@ class _Look:
             late_max,
             None if request.free_slots is None else request.free_slots - granted,
         )
+
+    @property
+    def only_lane(self) -> int | None:
+        """The lane of all jobs that were looked at, if their order is that of the index."""
+        numbers = list(self.lanes)
+        return numbers[0] if len(numbers) == 1 and self._of_one_tier else None
 
     def along_the_jobs(self) -> None:
         """Look at the jobs, the best first; nothing is written."""
@@ -277,7 +291,10 @@ class _Look:
             for number, lane in self.lanes.items()
         ]
         if parent_id is None:
-            return in_order(LaneReader(step.db, FOR_LEASING, page=page), looked_into, step.now)
+            # What a write does that is alone may have changed the jobs that were asked for ahead.
+            first = None if step.alone else step.first
+            reader = LaneReader(step.db, FOR_LEASING, page=page, first=first)
+            return in_order(reader, looked_into, step.now)
         # What is parked behind jobs of other groups is the best of its own.
         for account in self._parked:
             home = self.lanes.get(account.lane)
@@ -317,12 +334,11 @@ class Late(NamedTuple):
 
 def cancel_late(step: Step, jobs: Sequence[Late | Candidate]) -> None:
     """Jobs that were not started in time are cancelled, with that reason."""
-    end_all_waiting(
-        step,
+    Histories(step).end(
         [
             Ending(_standing(job), Status.CANCELLED, not_started_by(from_micros(job.start_by or 0)))
             for job in jobs
-        ],
+        ]
     )
 
 

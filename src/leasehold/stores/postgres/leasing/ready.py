@@ -9,16 +9,17 @@ only the others have a row in `place`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache, partial
 from typing import Any, Final
 
 from leasehold.core.model.priority import DEFAULT_SCORING, Scoring
 from leasehold.core.rules import key_accounts
 from leasehold.core.rules.measuring import count_entered, count_left
-from leasehold.core.rules.placing import PendingEntry, RowKey, Standing, entering, moving
+from leasehold.core.rules.placing import PendingEntry, Standing, entering, moving
 from leasehold.stores.postgres.leasing import parking
 from leasehold.stores.postgres.leasing.parking import KeyShelf
+from leasehold.stores.postgres.server.arrays import RowPlaces
 from leasehold.stores.postgres.server.connection import unnested
 from leasehold.stores.postgres.writing.step import Step
 
@@ -34,12 +35,8 @@ ENTER: Final = f"""
     unnested("bigint bigint bigint bigint bigint bigint bigint bigint text")
 }
 """  # noqa: S608  # our own names
-LEAVE: Final = f"""
-    DELETE FROM ready
-    USING {unnested("bigint bigint bigint bigint")} AS gone (lane, tier, turn, seq)
-    WHERE ready.lane = gone.lane AND ready.tier = gone.tier AND ready.turn = gone.turn
-        AND ready.seq = gone.seq
-"""  # noqa: S608  # our own names
+# Rows that were read in this write, and locked: nobody has moved them since.
+LEAVE: Final = "DELETE FROM ready WHERE ctid = ANY($1)"
 MOVE: Final = f"""
     UPDATE ready SET tier = to_tier, turn = to_turn FROM {
     unnested("bigint bigint bigint bigint bigint bigint")
@@ -100,13 +97,16 @@ def enter(step: Step, entries: Sequence[PendingEntry]) -> None:
 
 
 def leave(
-    step: Step, keys: Sequence[RowKey], counted: Sequence[tuple[int, int]], placed: Sequence[int]
+    step: Step,
+    rows: Iterable[bytes],
+    counted: Sequence[tuple[int, int]],
+    placed: Sequence[int],
 ) -> None:
-    """Take jobs out whose rows were just read.
+    """Take jobs out whose rows were just read and locked, at these places in the table.
 
     `counted` has the lane and priority of each; `placed` are those with a place of their own.
     """
-    step.many(LEAVE, keys)
+    step.execute(LEAVE, (RowPlaces(rows),))
     if placed:
         step.execute(FORGET_PLACES, (list(placed),))
     count_left(step.count, counted)
@@ -114,6 +114,7 @@ def leave(
 
 def leave_by_numbers(step: Step, jobs: Sequence[tuple[int, int, int]]) -> None:
     """Take jobs out, wherever they stand; each is given by its number, lane and own priority."""
+    step.look_again()
     seqs = [seq for seq, *_ in jobs]
     counted = parking.counted_among(step, seqs) if step.rules.key_limits else {}
     step.execute(LEAVE_BY_NUMBERS, (seqs,))
@@ -132,6 +133,7 @@ def reprioritize(step: Step, before: Standing, priority: int) -> None:
 
 def count_event(step: Step, seq: int) -> None:
     """Count one more history event of a job that stays pending."""
+    step.look_again()
     step.execute(COUNT_EVENT, ([seq],))
 
 

@@ -13,12 +13,10 @@ from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 from leasehold.core.model.budget import LATE_AT_ONCE
-from leasehold.core.model.lease import Settled, SweepReport
+from leasehold.core.model.lease import SweepReport
 from leasehold.core.model.lives import Life
-from leasehold.core.rules import key_accounts
-from leasehold.core.rules.decision import Decision
 from leasehold.core.rules.ends import EndedLease
-from leasehold.core.rules.recovery import HeldJob, report_of, sweep
+from leasehold.core.rules.recovery import report_of, sweep
 from leasehold.stores.postgres.leasing import lease
 from leasehold.stores.postgres.leasing.ends import END_LEASES, Ends
 from leasehold.stores.postgres.leasing.parking import KeyShelf
@@ -26,7 +24,7 @@ from leasehold.stores.postgres.leasing.registry import FORGET_WORKERS
 from leasehold.stores.postgres.leasing.state import Histories
 from leasehold.stores.postgres.server.connection import SqlConnection
 from leasehold.stores.postgres.writing.step import Step
-from leasehold.stores.tables.held import HeldRow, Suspects, held_of, silent_since
+from leasehold.stores.tables.held import HeldRow, Suspects, TableHoldings, held_of, silent_since
 from leasehold.stores.tables.places import AT_ITS_PLACE
 
 # `running` is small, so a reader simply reads it all.
@@ -61,7 +59,6 @@ LATE: Final = f"""
     WHERE start_by < $1 AND version = 0
 """  # noqa: S608  # our own names
 STILL_LATE: Final = f"{LATE} AND job.seq = ANY($2)"
-SET_ALLOWANCE: Final = "UPDATE job SET allowance = $1 WHERE seq = $2"
 
 
 def find(db: SqlConnection, now: int, dead: Collection[Life]) -> Suspects:
@@ -72,27 +69,16 @@ def find(db: SqlConnection, now: int, dead: Collection[Life]) -> Suspects:
     return Suspects(frozenset(dead), jobs, late, silent)
 
 
-class Holdings(Histories):
+class Holdings(TableHoldings, Histories):
     """The running jobs, to be taken from their holders."""
 
-    def held(self, job_id: str, version: int) -> tuple[HeldRow, HeldJob] | None:
-        return held_of(self._step.execute(HELD_UNDER, (job_id, version)).fetchone())
+    held_under = HELD_UNDER
+    ends = Ends
+    shelf = KeyShelf
 
-    def set_allowance(self, job: HeldRow, allowance: int) -> None:
-        self._step.execute(SET_ALLOWANCE, (allowance, job.seq))
-
-    def audit(self, actor: str, action: str, count: int, detail: dict[str, Any]) -> None:
-        self._step.audit(actor, action, count, detail)
-
-    def take_back(self, job: HeldRow, decision: Decision) -> Settled:
-        step = self._step
-        row: Any = step.execute(END_LEASES, ([job.seq], [job.version])).fetchone()
-        if step.rules.key_limits:
-            key_accounts.freed(KeyShelf(step), (job.seq,))
-        ends = Ends(step)
-        settled = ends.add(job.id, EndedLease._make(row), job.lane, decision, checkpoint=True)
-        ends.write()
-        return settled
+    def _end_lease(self, job: HeldRow) -> EndedLease:
+        row: Any = self._step.execute(END_LEASES, ([job.seq], [job.version])).fetchone()
+        return EndedLease._make(row)
 
 
 def recover(step: Step, jobs: Sequence[int], dead: Collection[Life]) -> SweepReport:

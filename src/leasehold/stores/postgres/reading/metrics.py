@@ -8,9 +8,9 @@ from typing import Any, Final
 from leasehold.core.model.span import BANDS
 from leasehold.core.rules import metrics_check
 from leasehold.core.rules.sampling import Resolution
-from leasehold.stores.postgres.reading.sampling import SpanShelf
+from leasehold.stores.postgres.reading.figures import STATS, SpanShelf
 from leasehold.stores.postgres.server.connection import SqlConnection
-from leasehold.stores.postgres.submitting.lanes import STATS, queues
+from leasehold.stores.postgres.submitting.lanes import queues
 from leasehold.stores.tables.lanes import standings_from
 from leasehold.stores.tables.metrics import TableMetrics, oldest_from
 from leasehold.stores.tables.query import PlainReader

@@ -26,11 +26,11 @@ from leasehold.core.model.search import (
 from leasehold.core.model.status import Status
 from leasehold.core.rules.serving import SEQ, Lane, Row, in_order
 from leasehold.stores.postgres.leasing.order import FOR_COUNTING, LaneReader
+from leasehold.stores.postgres.reading.figures import STATS
 from leasehold.stores.postgres.reading.where import compares_texts, conditions
 from leasehold.stores.postgres.rules.known import load
 from leasehold.stores.postgres.schema.job_row import BY_STATUS, IDS, JOB, job_without, jobs_of
 from leasehold.stores.postgres.server.connection import SqlConnection
-from leasehold.stores.postgres.submitting.lanes import STATS
 from leasehold.stores.tables.lanes import stats
 from leasehold.stores.tables.places import AT_ITS_PLACE
 

@@ -23,12 +23,12 @@ from psycopg import RawCursor
 from psycopg.adapt import AdaptersMap
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import tuple_row
-from psycopg.types.array import ListBinaryDumper
 from psycopg.types.numeric import Int8BinaryDumper
 from psycopg.types.string import BytesBinaryDumper, StrBinaryDumper
 from psycopg_pool import ConnectionPool
 
 from leasehold.stores.postgres.server.address import Address
+from leasehold.stores.postgres.server.arrays import ColumnDumper, RowPlaces, RowPlacesDumper
 from leasehold.stores.postgres.server.silence import (
     CONNECT_TIMEOUT_SECONDS,
     ListeningConnection,
@@ -152,7 +152,7 @@ class BorrowedConnection(SqlConnection):
 
     def execute(self, statement: str, values: Sequence[Any] | None = None) -> SqlCursor:
         cursor = RawCursor(self.raw, row_factory=tuple_row)
-        _adapt(cursor.adapters)
+        adapt(cursor.adapters)
         found: SqlCursor = cursor.execute(statement.encode(), values, binary=True)
         return found
 
@@ -248,7 +248,7 @@ def configure(raw: RawConnection, address: Address) -> None:
     """Let a new connection speak as the statements of the store expect."""
     raw.cursor_factory = RawCursor
     raw.prepare_threshold = PREPARE_THRESHOLD
-    _adapt(raw.adapters)
+    adapt(raw.adapters)
     settle_in(
         raw,
         timeouts(address)
@@ -283,7 +283,7 @@ def settle_in(raw: RawConnection, settings: dict[str, str]) -> None:
     # In one statement, so that nothing is set on a connection that others will be lent.
     statement, values = _set(settings, f"pg_backend_pid() <> {process}")
     cursor = RawCursor(raw, row_factory=tuple_row)
-    _adapt(cursor.adapters)
+    adapt(cursor.adapters)
     row: Any = cursor.execute(f"{statement}, pg_backend_pid()".encode(), values).fetchone()
     raw.is_pooled, raw.settings = row[-1] != process, settings
     if raw.is_pooled:
@@ -296,9 +296,10 @@ def _set(settings: dict[str, str], is_local: str) -> tuple[str, list[str]]:
     return f"SELECT {', '.join(each)}", list(settings.values())
 
 
-def _adapt(adapters: AdaptersMap) -> None:
+def adapt(adapters: AdaptersMap) -> None:
     # The one that is registered last is preferred.
     adapters.register_dumper(int, _BigInt)
     adapters.register_dumper(str, StrBinaryDumper)
     adapters.register_dumper(bytes, BytesBinaryDumper)
-    adapters.register_dumper(list, ListBinaryDumper)
+    adapters.register_dumper(list, ColumnDumper)
+    adapters.register_dumper(RowPlaces, RowPlacesDumper)

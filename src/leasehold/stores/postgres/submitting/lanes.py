@@ -7,7 +7,6 @@ from typing import Final
 
 from leasehold.stores.postgres.server.connection import SqlConnection, unnested
 from leasehold.stores.postgres.writing.step import Step
-from leasehold.stores.tables.lanes import stats_from
 
 FIND: Final = f"""
     SELECT lane.queue, lane.task, id FROM {unnested("text text")} AS wanted (queue, task)
@@ -17,8 +16,6 @@ MAKE: Final = f"""
     INSERT INTO lane (queue, task, made_at) SELECT * FROM {unnested("text text bigint")}
     RETURNING queue, task, id
 """  # noqa: S608  # our own names
-
-STATS: Final = stats_from("lane_now")
 
 
 QUEUES: Final = "SELECT queue FROM lane UNION SELECT name FROM queue ORDER BY 1"

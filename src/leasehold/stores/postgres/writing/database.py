@@ -5,8 +5,8 @@ The order of locks, the same in every write, so that none waits for another in a
 1. the *turn* of the store (`writing.turn`): alone, or side by side with others;
 2. in a write that is alone, nothing more is waited for: nobody else writes;
 3. in one that is side by side: rows of `running` in the order of the jobs' ids, then the row of one
-   worker, then rows of `waiting` and `ready` that nobody has locked (SKIP LOCKED); or, in a submit,
-   the ids of new jobs in their own order.
+   worker; or, in a submit, the ids of new jobs in their own order. Rows of `waiting` and `ready`
+   are taken at any time, but only those that nobody has locked (SKIP LOCKED): none is waited for.
 
 The transaction of a task (`leasing.held`) is open for long, and before its turn: it holds nothing
 but its row of `job`, FOR KEY SHARE. Only who takes a job from its holder wants more of that row,
@@ -39,8 +39,8 @@ from leasehold.core.rules.group_rounds import GroupRounds
 from leasehold.core.rules.sampling import end_minute
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import StoreClosedError, StoreError
-from leasehold.stores.postgres.leasing.rebalance import rebalance
-from leasehold.stores.postgres.reading.sampling import SpanShelf
+from leasehold.stores.postgres.leasing.rebalance import PassBook
+from leasehold.stores.postgres.reading.figures import SpanShelf
 from leasehold.stores.postgres.schema.migrate import migrate
 from leasehold.stores.postgres.server import address as addresses
 from leasehold.stores.postgres.server.clock import SERVER_MICROS, StoreClock
@@ -49,7 +49,7 @@ from leasehold.stores.postgres.server.failures import TRY_AGAIN, is_lost, transl
 from leasehold.stores.postgres.server.lending import Lending
 from leasehold.stores.postgres.server.life import Deaths
 from leasehold.stores.postgres.server.session import ServerSession
-from leasehold.stores.postgres.submitting import dependents
+from leasehold.stores.postgres.submitting.dependents import Links
 from leasehold.stores.postgres.submitting.lanes import LaneNumbers
 from leasehold.stores.postgres.writing import deltas, state
 from leasehold.stores.postgres.writing.loans import Loans
@@ -59,6 +59,7 @@ from leasehold.stores.postgres.writing.step import MinuteIsOver, NotAlone, State
 from leasehold.stores.postgres.writing.tries import TRIES_MAX, MaySideBySide, Tries, Way
 from leasehold.stores.postgres.writing.turn import Turn
 from leasehold.stores.tables import statements
+from leasehold.stores.tables.going_on import WritesGoOn
 from leasehold.stores.tables.hints import Hints
 from leasehold.stores.tables.queue_limits import tell_who_may_go_on
 
@@ -71,8 +72,11 @@ RAISE_CLOCK: Final = "UPDATE store_state SET clock = $1 WHERE clock < $1"
 NOW: Final = f"SELECT clock, {SERVER_MICROS} FROM store_state"  # noqa: S608  # our own names
 
 
-class Database:
+class Database(WritesGoOn):
     """What every verb of the store is given; the verbs themselves are functions of it."""
+
+    _links = Links
+    _passes = PassBook
 
     def __init__(
         self, url: str, *, env: Env = SYSTEM, accelerator: Accelerator | None = None
@@ -87,7 +91,6 @@ class Database:
         """What is the parent's after a fork. It is kept, or its end would close the parent's."""
         self.remembered = Remembered(self.address.shown)
         self._version_base = 0
-        self._unresolved = False
         self._closed = False
         self._begin()
         try:
@@ -245,7 +248,7 @@ class Database:
         alone = way.side_by_side is None
         self.turn.take(db, alone=alone, seconds=way.seconds)
         looked = db.execute(state.READ)
-        sent = {statement: db.execute(statement, values) for statement, values in ahead}
+        sent = {statement: (values, db.execute(statement, values)) for statement, values in ahead}
         step = self._step(db, looked, sent, loans, alone=alone)
         if way.side_by_side is None:
             self._prepare(step)
@@ -254,7 +257,7 @@ class Database:
         elif not (way.in_any_minute or self._is_of_open_minute(step)):
             raise MinuteIsOver
         answer = operation(step)
-        dependents.resolve(step)
+        Links.resolve(step)
         step.flush()
         if step.moved or step.newly_shown:
             tell_who_may_go_on(step)
@@ -269,7 +272,7 @@ class Database:
         self,
         db: SqlConnection,
         looked: SqlCursor,
-        sent: dict[str, SqlCursor],
+        sent: dict[str, tuple[Sequence[Any], SqlCursor]],
         loans: Loans,
         *,
         alone: bool,
@@ -306,25 +309,6 @@ class Database:
         self._unresolved = self._unresolved or hints.unresolved
         if hints:
             self.session.send(hints)
-
-    def _resolve_the_rest(self) -> None:
-        """Go on with dependents that were too many for one write; others write in between."""
-        try:
-            while self._unresolved:
-                self._unresolved = False
-                self._run(dependents.resolve)
-        except StoreError as error:
-            # What the caller asked for is durable; the next exchange or sweep goes on with this.
-            logger.warning("some dependents will be dealt with later: %s", error)
-
-    def rebalance_the_rest(self) -> None:
-        """Place jobs anew that have to be; others write in between."""
-        try:
-            while self._run(rebalance):
-                pass
-        except StoreError as error:
-            # What the caller asked for is durable; the next lease or sweep goes on with this.
-            logger.warning("some jobs will be placed anew later: %s", error)
 
     # -- reading -----------------------------------------------------------------------------
 

@@ -98,11 +98,15 @@ class Remembered:
         self._mutex = threading.Lock()
         self._known: Known | None = None
         self._workers: tuple[int, dict[tuple[str, int], int]] = (0, {})
+        self.lanes_with_work: dict[tuple[str, ...], int | None] = {}
+        """Of each set of queues, the one lane in which the last lease found all of its jobs. It is
+        only a guess; it is forgotten once a minute."""
 
     def worker_numbers(self, minute: int) -> dict[tuple[str, int], int]:
         """Of workers that were met in a lane in this minute; at its end some are forgotten."""
         if self._workers[0] != minute:
             self._workers = (minute, {})
+            self.lanes_with_work = {}
         return self._workers[1]
 
     @property

@@ -6,14 +6,12 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any, Final
 
-from leasehold.core.model.codes import EVENT_CODE, STATUS_CODE
 from leasehold.core.model.outcome import JobError
 from leasehold.core.model.span import MINUTE_MICROS
-from leasehold.core.model.status import Event, Status
 from leasehold.core.rules.rule_book import RuleBook
 from leasehold.core.rules.settings_in_force import SettingsInForce
 from leasehold.env import Env
-from leasehold.stores.postgres.reading.tallies import FIND_WORKER, MAKE_WORKER, note_failures
+from leasehold.stores.postgres.reading.figures import FIND_WORKER, MAKE_WORKER, note_failures
 from leasehold.stores.postgres.rules import settings
 from leasehold.stores.postgres.rules.known import load
 from leasehold.stores.postgres.schema.texts import storable
@@ -56,6 +54,7 @@ class Step(TableStep):
     """
 
     db: SqlConnection
+    insert_events = INSERT_EVENTS
 
     def __init__(
         self,
@@ -65,7 +64,7 @@ class Step(TableStep):
         found: StateRow,
         known: Known,
         worker_numbers: dict[tuple[str, int], int],
-        ahead: dict[str, SqlCursor],
+        ahead: dict[str, tuple[Sequence[Any], SqlCursor]],
         loans: Loans,
         *,
         alone: bool,
@@ -107,7 +106,8 @@ class Step(TableStep):
 
     def first(self, statement: str, values: Sequence[Any]) -> SqlCursor:
         """Execute a statement that this write may have sent ahead, with its look at the state."""
-        return self._ahead.pop(statement, None) or self.db.execute(statement, values)
+        sent, cursor = self._ahead.pop(statement, (None, None))
+        return cursor if cursor and sent == values else self.db.execute(statement, values)
 
     def look_again(self) -> None:
         """Said by who changes where jobs stand or lanes are held: what was sent ahead is stale."""
@@ -134,6 +134,9 @@ class Step(TableStep):
             # One made in this very write is not remembered: it may still be rolled back.
             self.worker_numbers[worker, lane] = row[0]
         return int(row[0])
+
+    def storable(self, text: str) -> str:
+        return storable(text)
 
     @property
     def buckets(self) -> StartBook:
@@ -171,26 +174,6 @@ class Step(TableStep):
             if self.rules:
                 self._note_moves(lane, tally)
         self._tally.clear()
-
-    def record(
-        self,
-        seq: int,
-        n: int,
-        event: Event,
-        before: Status,
-        after: Status,
-        *,
-        attempts: int,
-        worker: str | None = None,
-        version: int = 0,
-        message: str = "",
-    ) -> None:
-        """Write one history event."""
-        row = (
-            seq, n, self.now, EVENT_CODE[event], STATUS_CODE[before], STATUS_CODE[after], attempts,
-            worker, version, storable(message) or None,
-        )  # fmt: skip
-        self.many(INSERT_EVENTS, [row])
 
 
 @cache

@@ -31,7 +31,7 @@ from leasehold.core.rules.measuring import count_left
 from leasehold.stores.sqlite.leasing import parking, ready
 from leasehold.stores.sqlite.leasing.ends import Ends
 from leasehold.stores.sqlite.leasing.parking import KeyShelf
-from leasehold.stores.sqlite.leasing.state import WAIT_FOR_NOBODY, JobState, finish_waiting
+from leasehold.stores.sqlite.leasing.state import Histories
 from leasehold.stores.sqlite.rules import known
 from leasehold.stores.sqlite.rules.settings import unreadable_settings
 from leasehold.stores.sqlite.rules.tokens import TokenReader
@@ -41,6 +41,7 @@ from leasehold.stores.sqlite.schema.rows import whole
 from leasehold.stores.sqlite.schema.schedule_row import SCHEDULES
 from leasehold.stores.sqlite.submitting import inheritance
 from leasehold.stores.sqlite.writing.step import Step
+from leasehold.stores.tables.job_states import Ending, JobState
 
 _STATE: Final = ", ".join((whole("version"), whole("attempts"), whole("events")))
 _READY: Final = f"RETURNING {_STATE}, {whole('available_at', MOMENT_MAX)}, {whole('lane')}"
@@ -49,6 +50,7 @@ OUT_OF_READY: Final = f"""
 """  # noqa: S608  # our own names
 # Its place cannot be told from its row in `job`: every row of `ready` is looked at for it.
 OUT_OF_READY_ANYWHERE: Final = f"DELETE FROM ready WHERE seq = ? {_READY}"  # noqa: S608  # as above
+WAIT_FOR_NOBODY: Final = "DELETE FROM blocker WHERE seq = ?"
 OUT_OF_WAITING: Final = f"""
     DELETE FROM waiting WHERE seq = ?
     RETURNING {_STATE}, {whole("coalesce(due, since)", MOMENT_MAX)}, 0, {whole("status")}
@@ -188,7 +190,8 @@ def _waiting_aside(step: Step, damaged: Damaged) -> Decision | None:
         if counted is not None:
             key_accounts.left(KeyShelf(step), [counted])
     state = JobState(seq, job.id, job.lane, before, *reached, available_at)
-    return finish_waiting(step, state, Status.DEAD, set_aside_reason(problem))
+    ending = Ending(state, Status.DEAD, set_aside_reason(problem))
+    return Histories(step).finish([ending])[0]
 
 
 def told(db: apsw.Connection) -> Iterator[str]:
@@ -237,7 +240,7 @@ def _reached_by(step: Step, seq: int, said: Reached) -> Reached:
 def _out_of_waiting(step: Step, seq: int) -> tuple[Any, ...] | None:
     blocked = step.execute(_IS_BLOCKED, (seq,)).fetchone() is not None
     if blocked:
-        inheritance.waits_no_more(step, seq)
+        inheritance.wait_no_more(step, (seq,))
     out: Any = step.execute(OUT_OF_WAITING, (seq,)).fetchone()
     if out is None:
         return None

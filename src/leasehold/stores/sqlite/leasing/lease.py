@@ -40,10 +40,11 @@ from leasehold.stores.sqlite.leasing.order import (
 )
 from leasehold.stores.sqlite.leasing.parking import KeyShelf
 from leasehold.stores.sqlite.leasing.rebalance import rebalance
-from leasehold.stores.sqlite.leasing.state import JobState, end_waiting
+from leasehold.stores.sqlite.leasing.state import Histories
 from leasehold.stores.sqlite.schema.job_row import problem_with
 from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.tables import breakers
+from leasehold.stores.tables.job_states import Ending, JobState
 from leasehold.stores.tables.parking import free_of
 from leasehold.stores.tables.queue_limits import Limits
 
@@ -233,8 +234,7 @@ class _Look:
                 if job.stands_in == job.lane and job.limit_key is not None
             ],
         )
-        for job in self.late:
-            cancel_late(step, job)
+        cancel_late(step, self.late)
 
     def _in_order(self) -> Iterable[Row]:
         """The jobs of the lanes, best first; of a limited queue only while it has free slots."""
@@ -281,9 +281,16 @@ class Late(NamedTuple):
     start_by: int
 
 
-def cancel_late(step: Step, job: Late | Candidate) -> None:
-    """A job that was not started in time is cancelled, with that reason."""
-    assert job.start_by is not None
+def cancel_late(step: Step, jobs: Sequence[Late | Candidate]) -> None:
+    """Jobs that were not started in time are cancelled, with that reason."""
+    Histories(step).end(
+        [
+            Ending(_standing(job), Status.CANCELLED, not_started_by(from_micros(job.start_by or 0)))
+            for job in jobs
+        ]
+    )
+
+
+def _standing(job: Late | Candidate) -> JobState:
     stood = (Status.PENDING, job.version, job.attempts, job.events, job.available_at)
-    reason = not_started_by(from_micros(job.start_by))
-    end_waiting(step, JobState(job.seq, job.id, job.lane, *stood), Status.CANCELLED, reason)
+    return JobState(job.seq, job.id, job.lane, *stood)

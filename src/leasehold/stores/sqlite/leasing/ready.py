@@ -94,14 +94,14 @@ def leave(
     count_left(step.count, counted)
 
 
-def leave_by_number(step: Step, seq: int) -> None:
-    """Take one job out, wherever it stands."""
-    counted = parking.counted(step, seq) if step.rules.key_limits else None
-    left: list[Any] = step.execute(LEAVE_BY_NUMBER, (seq,)).fetchall()
-    step.execute(FORGET_PLACE, (seq,))
-    count_left(step.count, left)
-    if counted is not None:
-        key_accounts.left(KeyShelf(step), [counted])
+def leave_by_number(step: Step, seqs: Sequence[int]) -> None:
+    """Take jobs out, wherever they stand."""
+    counted = parking.counted_among(step, seqs) if step.rules.key_limits else {}
+    numbers = [(seq,) for seq in seqs]
+    count_left(step.count, step.executemany(LEAVE_BY_NUMBER, numbers).fetchall())
+    step.executemany(FORGET_PLACE, numbers)
+    if counted:
+        key_accounts.left(KeyShelf(step), counted.values())
 
 
 def reprioritize(step: Step, before: Standing, priority: int) -> None:

@@ -27,12 +27,11 @@ from leasehold.core.model.budget import (
     RECOVERED_AT_ONCE,
     batched,
 )
-from leasehold.core.model.lease import Settled, SweepReport
+from leasehold.core.model.lease import SweepReport
 from leasehold.core.model.limits import SECONDS_MAX
 from leasehold.core.model.lives import Life
 from leasehold.core.model.status import Event
-from leasehold.core.rules import key_accounts, recovery
-from leasehold.core.rules.decision import Decision
+from leasehold.core.rules import recovery
 from leasehold.core.rules.ends import EndedLease
 from leasehold.core.rules.recovery import (
     HeldJob,
@@ -47,10 +46,11 @@ from leasehold.stores.sqlite.leasing.state import Histories
 from leasehold.stores.sqlite.reading.feed import FEED
 from leasehold.stores.sqlite.rules.queues import QueueBook
 from leasehold.stores.sqlite.schema.job_row import problem_with
+from leasehold.stores.sqlite.schema.rows import SQLITE
 from leasehold.stores.sqlite.writing import clock_repair
 from leasehold.stores.sqlite.writing.database import Database
 from leasehold.stores.sqlite.writing.step import Step
-from leasehold.stores.tables.held import HeldRow, Suspects, held_of, silent_since
+from leasehold.stores.tables.held import HeldRow, Suspects, TableHoldings, held_of, silent_since
 from leasehold.stores.tables.places import AT_ITS_PLACE
 from leasehold.stores.tables.queue_changes import QueueChanges
 
@@ -86,8 +86,7 @@ LATE: Final = f"""
     FROM job LEFT JOIN place ON place.seq = job.seq JOIN ready ON {AT_ITS_PLACE}
     WHERE start_by < ?1 AND version = 0
 """  # noqa: S608  # our own names
-STILL_LATE: Final = f"{LATE} AND job.seq = ?2"
-SET_ALLOWANCE: Final = "UPDATE job SET allowance = ? WHERE seq = ?"
+STILL_LATE: Final = f"{LATE} AND job.{SQLITE.among('seq', '?2')}"
 
 
 def find(db: apsw.Connection, now: int, dead: Collection[Life]) -> Suspects:
@@ -99,27 +98,16 @@ def find(db: apsw.Connection, now: int, dead: Collection[Life]) -> Suspects:
     return Suspects(frozenset(dead), jobs, late, silent)
 
 
-class Holdings(Histories):
+class Holdings(TableHoldings, Histories):
     """The running jobs, to be taken from their holders."""
 
-    def held(self, job_id: str, version: int) -> tuple[HeldRow, HeldJob] | None:
-        return held_of(self._step.execute(HELD_UNDER, (job_id, version)).fetchone())
+    held_under = HELD_UNDER
+    ends = Ends
+    shelf = KeyShelf
 
-    def set_allowance(self, job: HeldRow, allowance: int) -> None:
-        self._step.execute(SET_ALLOWANCE, (allowance, job.seq))
-
-    def audit(self, actor: str, action: str, count: int, detail: dict[str, Any]) -> None:
-        self._step.audit(actor, action, count, detail)
-
-    def take_back(self, job: HeldRow, decision: Decision) -> Settled:
-        step = self._step
-        row: Any = step.execute(END_LEASE, (job.seq, job.version)).fetchone()
-        if step.rules.key_limits:
-            key_accounts.freed(KeyShelf(step), (job.seq,))
-        ends = Ends(step)
-        settled = ends.add(job.id, EndedLease._make(row), job.lane, decision, checkpoint=True)
-        ends.write()
-        return settled
+    def _end_lease(self, job: HeldRow) -> EndedLease:
+        row: Any = self._step.execute(END_LEASE, (job.seq, job.version)).fetchone()
+        return EndedLease._make(row)
 
 
 def recover(step: Step, jobs: Sequence[int], dead: Collection[Life]) -> SweepReport:
@@ -150,10 +138,8 @@ def forget_workers(step: Step, dead: Collection[Life], silent: Collection[str]) 
 
 def cancel_late(step: Step, jobs: Sequence[int]) -> None:
     """Cancel those of these jobs that are pending past their start_by."""
-    for seq in jobs:
-        row: Any = step.execute(STILL_LATE, (step.now, seq)).fetchone()
-        if row is not None:
-            lease.cancel_late(step, lease.Late(*row))
+    rows = step.execute(STILL_LATE, (step.now, SQLITE.listed(jobs))).fetchall()
+    lease.cancel_late(step, [lease.Late(*row) for row in rows])
 
 
 def sweep(database: Database) -> SweepReport:

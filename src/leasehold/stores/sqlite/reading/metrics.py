@@ -10,11 +10,12 @@ import apsw
 from leasehold.core.model.span import BANDS
 from leasehold.core.rules import metrics_check
 from leasehold.core.rules.sampling import Resolution
-from leasehold.stores.sqlite.reading.sampling import SpanShelf, queue_name
+from leasehold.stores.sqlite.reading.figures import STATS, SpanShelf
 from leasehold.stores.sqlite.schema.rows import LenientReader
-from leasehold.stores.sqlite.submitting.gate import STATS, queues
+from leasehold.stores.sqlite.submitting.gate import queues
 from leasehold.stores.tables.lanes import standings_from
 from leasehold.stores.tables.metrics import TableMetrics, oldest_from
+from leasehold.stores.tables.sampling import queue_name
 
 _QUEUE: Final = "CAST(queue AS BLOB)"
 STANDING: Final = standings_from("lane", _QUEUE)

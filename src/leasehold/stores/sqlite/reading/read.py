@@ -29,6 +29,7 @@ from leasehold.core.model.status import Status
 from leasehold.core.model.stored import UNREADABLE
 from leasehold.core.rules.serving import SEQ, Lane, Row, in_order
 from leasehold.stores.sqlite.leasing.order import FOR_COUNTING, LaneReader
+from leasehold.stores.sqlite.reading.figures import STATS
 from leasehold.stores.sqlite.reading.where import conditions
 from leasehold.stores.sqlite.rules.known import load
 from leasehold.stores.sqlite.schema.job_row import (
@@ -40,7 +41,6 @@ from leasehold.stores.sqlite.schema.job_row import (
     job_of,
     job_without,
 )
-from leasehold.stores.sqlite.submitting.gate import STATS
 from leasehold.stores.tables.lanes import stats
 from leasehold.stores.tables.places import AT_ITS_PLACE
 

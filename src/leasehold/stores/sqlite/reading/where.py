@@ -152,7 +152,11 @@ def _met(statuses: Sequence[Status]) -> Clause:
             either.append("running.seq IS NOT NULL")
         else:
             either.append(f"waiting.status = {code}")
-    return f"({' OR '.join(either)})", ()
+    clause = f"({' OR '.join(either)})"
+    if all(status.is_terminal for status in statuses):
+        # A backlog that is newer than all that has ended is passed over at once.
+        clause += " AND job.seq <= (SELECT max(seq) FROM finished)"
+    return clause, ()
 
 
 def _json(value: Any) -> str:

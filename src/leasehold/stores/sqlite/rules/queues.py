@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
 from typing import Final
 
-import apsw
-
-from leasehold.core.model.search import JobFilter, Page
-from leasehold.core.model.status import WAITING, Status
-from leasehold.core.rules.rule_book import RuleBook
-from leasehold.stores.sqlite.keeping.removing import erase
+from leasehold.core.model.status import Status
 from leasehold.stores.sqlite.leasing.rebalance import PassBook
-from leasehold.stores.sqlite.leasing.state import end_waiting, state_of
+from leasehold.stores.sqlite.leasing.state import Histories
 from leasehold.stores.sqlite.reading import read
 from leasehold.stores.sqlite.rules.known import load
 from leasehold.stores.sqlite.schema.rows import SQLITE
 from leasehold.stores.sqlite.submitting.gate import StartBook
-from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.tables.queue_book import TableQueueBook
 from leasehold.stores.tables.queues import TableQueues
 
@@ -37,18 +30,9 @@ class QueueReader(TableQueues):
 
     dialect = SQLITE
     figures = FIGURES
-    _db: apsw.Connection
-
-    @property
-    def rules(self) -> RuleBook:
-        return load(self._db)
-
-    @property
-    def buckets(self) -> StartBook:
-        return StartBook(self._db, self._now)
-
-    def search(self, where: JobFilter, limit: int) -> Page:
-        return read.search(self._db, where, limit, None)
+    load_rules = staticmethod(load)
+    start_book = StartBook
+    jobs = read
 
 
 class QueueBook(TableQueueBook):
@@ -56,25 +40,7 @@ class QueueBook(TableQueueBook):
 
     dialect = SQLITE
     note_deleted = NOTE_DELETED
+    note_purged = NOTE_PURGED
     queues = QueueReader
-    _step: Step
-
-    def _passes(self) -> PassBook:
-        return PassBook(self._step)
-
-    def end_waiting(self, jobs: Sequence[int], after: Status, reason: str) -> list[int]:
-        ended = []
-        for seq in jobs:
-            job = state_of(self._step, seq)
-            # It was found by a reader: it may have been leased, or ended, since.
-            if job is not None and job.status in WAITING:
-                end_waiting(self._step, job, after, reason)
-                ended.append(seq)
-        return ended
-
-    def erase(self, jobs: Collection[int]) -> None:
-        for seq in jobs:
-            erase(self._step, seq)
-
-    def note_purged(self, jobs: Collection[int]) -> None:
-        self._step.executemany(NOTE_PURGED, [(seq,) for seq in jobs])
+    histories = Histories
+    passes = PassBook

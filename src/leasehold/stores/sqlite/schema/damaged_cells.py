@@ -173,6 +173,7 @@ _READERS: Final[dict[str, Callable[[Any], Any]]] = {
     "names": msgspec.json.Decoder(list[str]).decode,
     "measures": msgspec.msgpack.Decoder(dict[int, Measurements]).decode,
     "ids": msgspec.json.Decoder(tuple[str, ...]).decode,
+    "counts": msgspec.json.Decoder(tuple[int, ...]).decode,
     "schedule": msgspec.json.Decoder(ScheduleDraft).decode,
     "config": msgspec.json.Decoder(QueueConfig).decode,
     "state": lambda data: QueueState(data.decode().partition(DELETED_BY)[0]),

@@ -17,7 +17,6 @@ from leasehold.core.model.budget import FORGOTTEN_AT_ONCE
 from leasehold.core.model.drain import Drain
 from leasehold.core.model.queue_config import QueueRule
 from leasehold.core.rules.gate import QueueFill
-from leasehold.stores.tables.lanes import stats_from
 
 if TYPE_CHECKING:
     from leasehold.stores.sqlite.writing.step import Step
@@ -98,8 +97,6 @@ FIND: Final = "SELECT id FROM lane WHERE queue = ? AND task = ?"
 MAKE: Final = """
     INSERT INTO lane (queue, task, made_at) VALUES (?, ?, ?) ON CONFLICT DO NOTHING
 """
-
-STATS: Final = stats_from("lane")
 
 
 QUEUES: Final = """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from leasehold.core.rules.placing import Standing
 from leasehold.stores.sqlite.leasing import ready
@@ -57,7 +57,8 @@ def raise_needed(step: Step, first: int, last: int) -> None:
     Bases(step).raise_needed(step.execute(WAITING_ABOVE, (first, last)).fetchall())
 
 
-def waits_no_more(step: Step, seq: int) -> None:
-    """Note whom a blocked job may have raised; call it while `blocker` still says so."""
+def wait_no_more(step: Step, seqs: Sequence[int]) -> None:
+    """Note whom blocked jobs may have raised; call it while `blocker` still says so."""
     if step.somebody_waits:
-        step.lowered.update(needed for (needed,) in step.execute(RAISED_NEEDS, (seq,)).fetchall())
+        rows: Any = step.executemany(RAISED_NEEDS, [(seq,) for seq in seqs]).fetchall()
+        step.lowered.update(needed for (needed,) in rows)

@@ -38,9 +38,9 @@ from leasehold.stores.sqlite.disk.space import DiskReserve
 from leasehold.stores.sqlite.disk.wake import Wake
 from leasehold.stores.sqlite.disk.watch import FileWatch
 from leasehold.stores.sqlite.leasing import damage
-from leasehold.stores.sqlite.leasing.rebalance import rebalance
+from leasehold.stores.sqlite.leasing.rebalance import PassBook
 from leasehold.stores.sqlite.schema import damaged_cells
-from leasehold.stores.sqlite.submitting import dependents
+from leasehold.stores.sqlite.submitting.dependents import Links
 from leasehold.stores.sqlite.submitting.gate import LaneNumbers
 from leasehold.stores.sqlite.writing import own_state, recounting
 from leasehold.stores.sqlite.writing.application import ApplicationConnection, check_not_inside
@@ -49,6 +49,7 @@ from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.sqlite.writing.turn import ApplicationTurn
 from leasehold.stores.sqlite.writing.write_side import WriteSide
 from leasehold.stores.sqlite.writing.writer import Writer
+from leasehold.stores.tables.going_on import WritesGoOn
 from leasehold.stores.tables.hints import Hints
 from leasehold.stores.tables.statements import SqlConnection
 
@@ -57,8 +58,11 @@ T = TypeVar("T")
 logger = logging.getLogger("leasehold.store")
 
 
-class Database:
+class Database(WritesGoOn):
     """What every verb of the store is given; the verbs themselves are functions of it."""
+
+    _links = Links
+    _passes = PassBook
 
     def __init__(
         self,
@@ -85,7 +89,6 @@ class Database:
         self.watch = FileWatch(self.files, env)
         self.side = WriteSide(self.files, durability, env, self.watch, lock_timeout_seconds)
         self.wake = Wake(self.files.wake, env)
-        self._unresolved = False
         self.clock = StoreClock(env)
         self.writer = Writer(
             self.side, self.files, env, self.clock, self._check_place, self.after_commit
@@ -268,25 +271,6 @@ class Database:
             self.wake.send(hints)
         except Interrupted:
             pass
-
-    def _resolve_the_rest(self) -> None:
-        """Go on with dependents that were too many for one write; others write in between."""
-        try:
-            while self._unresolved:
-                self._unresolved = False
-                self._run(dependents.resolve)
-        except StoreError as error:
-            # What the caller asked for is durable; the next exchange or sweep goes on with this.
-            logger.warning("some dependents will be dealt with later: %s", error)
-
-    def rebalance_the_rest(self) -> None:
-        """Place jobs anew that have to be; others write in between."""
-        try:
-            while self._run(rebalance):
-                pass
-        except StoreError as error:
-            # What the caller asked for is durable; the next lease or sweep goes on with this.
-            logger.warning("some jobs will be placed anew later: %s", error)
 
     @contextlib.contextmanager
     def read(self) -> Iterator[apsw.Connection]:

@@ -33,7 +33,7 @@ from leasehold.core.rules.sampling import KeptSpan, Resolution
 from leasehold.env import Env
 from leasehold.errors import StoreCorruptError
 from leasehold.stores.sqlite.disk.epoch import FLOOR_SHIFT
-from leasehold.stores.sqlite.reading.sampling import SpanShelf
+from leasehold.stores.sqlite.reading.figures import SpanShelf
 from leasehold.stores.sqlite.schema import damaged_cells
 from leasehold.stores.sqlite.schema.cells import BASIS, CELLS, COUNTERS, TOTALS
 from leasehold.stores.sqlite.schema.damaged_cells import Damage

@@ -12,16 +12,18 @@ from typing import Any, Final, Generic, Self, TypeVar
 
 import apsw
 
-from leasehold.core.model.codes import EVENT_CODE, STATUS_CODE
 from leasehold.core.model.span import MINUTE_MICROS
-from leasehold.core.model.status import Event, Status
 from leasehold.core.rules.clock import ClockBasis, StoreTime
 from leasehold.core.rules.rule_book import RuleBook
 from leasehold.core.rules.sampling import end_minute
 from leasehold.core.rules.settings_in_force import SettingsInForce
 from leasehold.env import Env
-from leasehold.stores.sqlite.reading.sampling import SpanShelf
-from leasehold.stores.sqlite.reading.tallies import FIND_WORKER, MAKE_WORKER, note_failures
+from leasehold.stores.sqlite.reading.figures import (
+    FIND_WORKER,
+    MAKE_WORKER,
+    SpanShelf,
+    note_failures,
+)
 from leasehold.stores.sqlite.rules import settings
 from leasehold.stores.sqlite.rules.known import load
 from leasehold.stores.sqlite.submitting.gate import StartBook
@@ -54,6 +56,7 @@ class Step(TableStep):
     """What is remembered of the machine's clocks."""
     odd_time: StoreTime | None = None
     """What is to be remembered of them from now on, if they disagree."""
+    insert_events = INSERT_EVENT
     _rules_changed = False
     _settings_changed = False
     # By the last number that was given out: above a damaged one there may be no other.
@@ -220,36 +223,6 @@ class Step(TableStep):
             self.rules = load(self.db)
         if self._settings_changed:
             self.settings = settings.load(self.db)
-
-    def record(
-        self,
-        seq: int,
-        n: int,
-        event: Event,
-        before: Status,
-        after: Status,
-        *,
-        attempts: int,
-        worker: str | None = None,
-        version: int = 0,
-        message: str = "",
-    ) -> None:
-        """Write one history event."""
-        self.execute(
-            INSERT_EVENT,
-            (
-                seq,
-                n,
-                self.now,
-                EVENT_CODE[event],
-                STATUS_CODE[before],
-                STATUS_CODE[after],
-                attempts,
-                worker,
-                version,
-                message or None,
-            ),
-        )
 
 
 @cache

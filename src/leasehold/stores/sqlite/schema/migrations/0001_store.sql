@@ -611,7 +611,8 @@ CREATE TABLE failure (
     count       INTEGER NOT NULL,
     first_at    INTEGER NOT NULL,
     last_at     INTEGER NOT NULL,
-    jobs        TEXT NOT NULL   -- some of their ids, the latest first, as JSON
+    jobs        TEXT NOT NULL,  -- some of their ids, the latest first, as JSON
+    hours       TEXT NOT NULL   -- how many in the last hour, in the one before, and so on, as JSON
 ) WITHOUT ROWID;
 
 -- The same attempts by the type of their error alone; its counts only grow.

@@ -1,4 +1,7 @@
-"""Failures and workers: what of `tables.tallies` this database is told in its own words."""
+"""What is counted and measured, in the words of this database.
+
+See `tables.tallies` (failures and workers) and `tables.sampling` (spans).
+"""
 
 from __future__ import annotations
 
@@ -9,20 +12,24 @@ from typing import Any, Final
 
 from leasehold.core.model.failure import FailedAttempt, Failure
 from leasehold.core.model.outcome import JobError
+from leasehold.core.model.span import SUMMED
 from leasehold.core.rules.failures import ErrorType, note
 from leasehold.core.rules.measuring import WORKER_COUNTERS
 from leasehold.env import from_micros, to_micros
 from leasehold.stores.postgres.schema.texts import storable
 from leasehold.stores.postgres.server.connection import SqlConnection, unnested
+from leasehold.stores.tables.lanes import stats_from
 from leasehold.stores.tables.query import PlainReader, Query
+from leasehold.stores.tables.sampling import SPAN_COLUMNS, SPAN_NAMES, TableSpans
 from leasehold.stores.tables.tallies import FAILURE_COLUMNS, TableFailures, failures_of, row_of
 
+STATS: Final = stats_from("lane_now")
 KNOWN: Final = Query(FAILURE_COLUMNS, "FROM failure WHERE fingerprint = ANY($1)")
 KEEP: Final = f"""
     INSERT INTO failure SELECT * FROM {
-    unnested("text text text text text text bigint bigint bigint text")
+    unnested("text text text text text text bigint bigint bigint text text")
 } ON CONFLICT (fingerprint) DO UPDATE SET count = excluded.count, first_at = excluded.first_at,
-        last_at = excluded.last_at, jobs = excluded.jobs
+        last_at = excluded.last_at, jobs = excluded.jobs, hours = excluded.hours
 """  # noqa: S608  # our own names
 NAMES: Final = "SELECT id, queue, task FROM lane WHERE id = ANY($1)"
 FORGET: Final = "DELETE FROM failure WHERE fingerprint = ANY($1)"
@@ -98,3 +105,37 @@ def note_failures(db: SqlConnection, failed: Sequence[tuple[int, str, JobError]]
 
 def _storable(row: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(storable(each) if isinstance(each, str) else each for each in row)
+
+
+_SUMS_OF_LANES: Final = ", ".join(f"sum(total_{name})::bigint" for name in SUMMED)
+TOTALS: Final = f"""
+    SELECT queue, sum(pending)::bigint, {_SUMS_OF_LANES} FROM lane_now
+    WHERE queue = coalesce($1, queue) GROUP BY queue
+"""  # noqa: S608  # our own names
+MEASURED: Final = """
+    SELECT queue, measure, bucket, sum(jobs)::bigint, sum(micros)::bigint
+    FROM measured JOIN lane ON lane.id = measured.lane
+    WHERE queue = coalesce($1, queue) GROUP BY queue, measure, bucket
+"""
+KEPT: Final = f"SELECT queue, at, {SPAN_NAMES} FROM span WHERE resolution = $1 AND at >= $2"  # noqa: S608  # our own names
+KEEP_SPAN: Final = f"""
+    INSERT INTO span (resolution, queue, at, {SPAN_NAMES})
+    SELECT * FROM {unnested("bigint text bigint" + " bigint" * (len(SPAN_COLUMNS) - 1) + " bytea")}
+    ON CONFLICT (resolution, queue, at) DO UPDATE
+    SET {", ".join(f"{name} = excluded.{name}" for name in SPAN_COLUMNS)}
+"""  # noqa: S608  # our own names
+
+
+class SpanShelf(TableSpans):
+    """See `leasehold.core.rules.sampling.SpanShelf`."""
+
+    lane_totals = TOTALS
+    measured = MEASURED
+    kept_spans = KEPT
+    kept_spans_of_queue = f"{KEPT} AND queue = $3"
+    keep_span = KEEP_SPAN
+    add_worked = ADD_WORKED
+    _db: SqlConnection
+
+    def _many(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
+        self._db.many(statement, rows)

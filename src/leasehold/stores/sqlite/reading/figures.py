@@ -1,4 +1,7 @@
-"""Failures and workers: what of `tables.tallies` this database is told in its own words."""
+"""What is counted and measured, in the words of this database.
+
+See `tables.tallies` (failures and workers) and `tables.sampling` (spans).
+"""
 
 from __future__ import annotations
 
@@ -11,17 +14,24 @@ import msgspec
 
 from leasehold.core.model.failure import FailedAttempt, Failure
 from leasehold.core.model.outcome import JobError
+from leasehold.core.model.span import SUMMED, Span
+from leasehold.core.model.stored import UNREADABLE
 from leasehold.core.rules.failures import ErrorType, note
 from leasehold.core.rules.measuring import WORKER_COUNTERS
+from leasehold.core.rules.sampling import Resolution
 from leasehold.env import from_micros, to_micros
-from leasehold.stores.sqlite.schema.rows import LenientReader, whole
+from leasehold.stores.sqlite.schema.damaged_cells import sound_row
+from leasehold.stores.sqlite.schema.rows import WHOLE_MAX, LenientReader, whole
+from leasehold.stores.tables.lanes import stats_from
 from leasehold.stores.tables.query import Query
+from leasehold.stores.tables.sampling import SPAN_COLUMNS, SPAN_NAMES, TableSpans
 from leasehold.stores.tables.tallies import FAILURE_COLUMNS, TableFailures, failures_of, row_of
 
+STATS: Final = stats_from("lane")
 KNOWN: Final = Query(
     FAILURE_COLUMNS, "FROM failure WHERE fingerprint IN (SELECT value FROM json_each(?))"
 )
-KEEP: Final = f"INSERT OR REPLACE INTO failure VALUES ({', '.join('?' * 10)})"  # noqa: S608  # placeholders
+KEEP: Final = f"INSERT OR REPLACE INTO failure VALUES ({', '.join('?' * 11)})"  # noqa: S608  # placeholders
 NAMES: Final = "SELECT queue, task FROM lane WHERE id = ?"
 FORGET: Final = "DELETE FROM failure WHERE fingerprint = ?"
 KNOWN_TYPE: Final = "SELECT 1 FROM error_total WHERE queue = ? AND error_type = ?"
@@ -85,3 +95,59 @@ def note_failures(
             names[lane] = row
         attempts.append(FailedAttempt(*names[lane], job_id, error))
     note(FailureBook(db), attempts, from_micros(now))
+
+
+SOUND: Final = f" AND {sound_row('span')}"
+# A sweep puts right what is no count; a minute that ends before it must not fail.
+_SUMS_OF_LANES: Final = ", ".join(
+    f"sum({whole(name)})" for name in ("pending", *(f"total_{name}" for name in SUMMED))
+)
+TOTALS: Final = f"""
+    SELECT CAST(queue AS BLOB), {_SUMS_OF_LANES} FROM lane
+    WHERE queue = coalesce(?, queue) GROUP BY queue
+"""  # noqa: S608  # our own names
+MEASURED: Final = """
+    SELECT CAST(queue AS BLOB), measure, bucket, sum(jobs), sum(micros)
+    FROM measured JOIN lane ON lane.id = measured.lane
+    WHERE queue = coalesce(?, queue) GROUP BY queue, measure, bucket
+"""
+KEPT: Final = f"""
+    SELECT queue, at, {SPAN_NAMES} FROM span INDEXED BY span_by_time
+    WHERE resolution = ?1 AND at >= ?2
+"""  # noqa: S608  # our own names
+KEPT_OF_QUEUE: Final = f"""
+    SELECT queue, at, {SPAN_NAMES} FROM span WHERE resolution = ?1 AND at >= ?2 AND queue = ?3
+"""  # noqa: S608  # our own names
+KEEP_SPAN: Final = f"""
+    INSERT OR REPLACE INTO span (resolution, queue, at, {SPAN_NAMES})
+    VALUES (?, ?, ?, {", ".join("?" * len(SPAN_COLUMNS))})
+"""  # noqa: S608  # our own names
+
+
+class SpanShelf(TableSpans):
+    """See `leasehold.core.rules.sampling.SpanShelf`."""
+
+    lane_totals = TOTALS
+    measured = MEASURED
+    kept_spans = KEPT
+    kept_spans_of_queue = KEPT_OF_QUEUE
+    keep_span = KEEP_SPAN
+    add_worked = ADD_WORKED
+    _db: apsw.Connection
+
+    def _many(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
+        self._db.executemany(statement, rows)
+
+    def kept(
+        self, resolution: Resolution, queue: str | None, first: int
+    ) -> Mapping[str, dict[int, Span]]:
+        try:
+            return self._kept_that(resolution, queue, first)
+        except UNREADABLE:
+            # Also inside a write, and one that mends: each begins with the end of its minute.
+            return self._kept_that(resolution, queue, first, SOUND)
+
+    def _check(self, figures: Sequence[Any]) -> None:
+        # What is reckoned with them is kept.
+        if {*map(type, figures)} != {int} or min(figures) < 0 or max(figures) > WHOLE_MAX:
+            raise ValueError(f"a span with other figures than counts: {figures}")

@@ -1,0 +1,205 @@
+"""The jobs that wait for one that has ended; `core.rules.resolving` decides.
+
+Whoever ends jobs says so by `step.jobs_ended`, and dependents are dealt with in the same write.
+Guard: the row in `blocker` is deleted, so each end counts once.
+
+One write deals with so many; a job that still blocks others then has a row in `resolving`, written
+with its end, and the next write goes on from there, whichever process does it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar, Final, NamedTuple
+
+from leasehold.core.model.codes import EVENT_CODE, POLICY_OF, STATUS_CODE, STATUS_OF
+from leasehold.core.model.status import Event, Status
+from leasehold.core.rules import resolving
+from leasehold.core.rules.placing import PendingEntry
+from leasehold.core.rules.resolving import Dependent, Ended
+from leasehold.stores.tables.inheritance import TableBases, fall_back
+from leasehold.stores.tables.job_states import Ending, JobState, TableHistories
+from leasehold.stores.tables.step import TableStep
+
+RESOLVED: Final = "DELETE FROM resolving WHERE seq = $1"
+BLOCKED_BY: Final = """
+    SELECT blocker.seq, job.id, job.lane, job.priority, job.parent_id, dependent.policy,
+           dependent.due, waiting.version, waiting.attempts, waiting.events, job.created_at,
+           job.deadline,
+           coalesce((SELECT base FROM raised WHERE raised.seq = blocker.seq), job.priority),
+           EXISTS (SELECT 1 FROM blocker AS other
+                   WHERE other.seq = blocker.seq AND other.needs <> $1)
+    FROM blocker CROSS JOIN waiting CROSS JOIN dependent CROSS JOIN job
+    WHERE blocker.needs = $1 AND waiting.seq = blocker.seq AND dependent.seq = blocker.seq
+        AND job.seq = blocker.seq
+    LIMIT $2
+"""
+UNBLOCK: Final = "DELETE FROM blocker WHERE needs = $1 AND {}"
+FORGET_WAITING: Final = "DELETE FROM waiting WHERE {}"
+
+_UNBLOCKED: Final = EVENT_CODE[Event.UNBLOCKED]
+_BLOCKED: Final = STATUS_CODE[Status.BLOCKED]
+
+
+class Blocked(NamedTuple):
+    """A row of BLOCKED_BY."""
+
+    seq: int
+    id: str
+    lane: int
+    priority: int
+    parent_id: str | None
+    policy: int
+    due: int
+    version: int
+    attempts: int
+    events: int
+    created_at: int
+    deadline: int | None
+    base: int
+    waits_for_others: bool
+
+
+class TableLinks(ABC):
+    """See `leasehold.core.rules.resolving.Links`; what has ended goes by its number."""
+
+    histories: ClassVar[type[TableHistories]]
+    bases: ClassVar[type[TableBases]]
+    find_ended: ClassVar[str]
+    """Selects the next job in `resolving`: number, id, status, reason, and is it to be erased."""
+    schedule: ClassVar[str]
+    """For `many`: number, due, since, version, attempts, events of a job that becomes scheduled."""
+    ended_by: ClassVar[str]
+    """For `many`: the number of a dependent, and that of the job whose end has ended it."""
+
+    def __init__(self, step: Any) -> None:
+        self._step: TableStep = step
+        self.now = self._step.now
+        self._histories = self.histories(step)
+        self._ending: list[tuple[Ending, int]] = []
+        """Dependents to be ended, and by whose end; gathered until somebody looks."""
+
+    @classmethod
+    @abstractmethod
+    def _remember(cls, step: Any) -> bool:
+        """Put those of the jobs that this operation has ended into `resolving` that block others;
+        whether there are any.
+        """
+
+    @abstractmethod
+    def _enter(self, entries: Sequence[PendingEntry]) -> None: ...
+
+    def _note_due(self, moments: Sequence[int]) -> None:  # noqa: B027  # nothing here
+        """Jobs have begun to wait until these moments."""
+
+    def next_ended(self) -> Ended[Any] | None:
+        step = self._step
+        # Some may have ended just now, and others wait for those.
+        self._end_all()
+        if not self.some_to_tell(step):
+            return None
+        row: Any = step.execute(self.find_ended).fetchone()
+        if row is None:
+            step.some_unresolved = False
+            return None
+        seq, job_id, code, reason, purged = row
+        return Ended(seq, _text(job_id), STATUS_OF[code], reason and _text(reason), bool(purged))
+
+    def take_dependents(self, ended: Ended[Any], limit: int) -> Sequence[Dependent[Any]]:
+        rows = self._step.execute(BLOCKED_BY, (ended.job, limit)).fetchall()
+        found = [Blocked(*row) for row in rows]
+        dialect = self.histories.dialect
+        seqs = dialect.listed([each.seq for each in found])
+        self._step.execute(UNBLOCK.format(dialect.among("seq", "$2")), (ended.job, seqs))
+        return [
+            Dependent(each, POLICY_OF[each.policy], each.due, bool(each.waits_for_others))
+            for each in found
+        ]
+
+    def end(self, dependent: Blocked, after: Status, ended: Ended[Any], message: str) -> None:
+        stood = (dependent.version, dependent.attempts, dependent.events, dependent.due, None)
+        job = JobState(
+            dependent.seq, dependent.id, dependent.lane, Status.BLOCKED, *stood, dependent.priority
+        )
+        self._ending.append((Ending(job, after, message), ended.job))
+
+    def _end_all(self) -> None:
+        if self._ending:
+            self._step.many(self.ended_by, [(each.job.seq, by) for each, by in self._ending])
+            self._histories.end([each for each, _ in self._ending])
+            self._ending = []
+
+    def free(self, pending: Sequence[Blocked], scheduled: Sequence[Blocked], message: str) -> None:
+        self._end_all()
+        step, now, dialect = self._step, self.now, self.histories.dialect
+        seqs = dialect.listed([each.seq for each in (*pending, *scheduled)])
+        step.execute(FORGET_WAITING.format(dialect.among("seq", "$1")), (seqs,))
+        self._enter(
+            [
+                PendingEntry(
+                    each.seq, each.lane, each.priority, each.base, each.version, each.attempts,
+                    each.events + 1, now, each.created_at, each.deadline, each.parent_id,
+                )
+                for each in pending
+            ]
+        )  # fmt: skip
+        step.many(
+            self.schedule,
+            [
+                (each.seq, each.due, now, each.version, each.attempts, each.events + 1)
+                for each in scheduled
+            ],
+        )
+        self._note_due([each.due for each in scheduled])
+        for after, jobs in ((Status.PENDING, pending), (Status.SCHEDULED, scheduled)):
+            step.many(
+                step.insert_events,
+                [
+                    (
+                        each.seq, each.events + 1, now, _UNBLOCKED, _BLOCKED, STATUS_CODE[after],
+                        each.attempts, None, each.version, message,
+                    )
+                    for each in jobs
+                ],
+            )  # fmt: skip
+            for each in jobs:
+                step.move(each.lane, Status.BLOCKED, after)
+        step.hints.ready = True
+
+    def all_told(self, ended: Ended[Any]) -> None:
+        self._end_all()
+        self._step.execute(RESOLVED, (ended.job,))
+        fall_back(self._step, ended.job)
+        if ended.is_purged:
+            self._histories.erase_all([ended.job])
+
+    # -- after an operation --------------------------------------------------------------------
+
+    @classmethod
+    def resolve(cls, step: TableStep) -> None:
+        """Deal with dependents of jobs that have ended, in this write or an earlier one.
+
+        Called after every operation: where nobody waits, it looks at a few flags and is done.
+        """
+        if step.ended or step.some_unresolved:
+            links = cls(step)
+            step.dependents_left = resolving.resolve(links, step.dependents_left)
+            if links.next_ended() is not None:
+                # Workers are woken, since their next exchange goes on with it.
+                step.hints.unresolved = step.hints.ready = True
+        if step.lowered or step.inheriting or step.some_inheriting:
+            cls.bases(step).go_on()
+
+    @classmethod
+    def some_to_tell(cls, step: TableStep) -> bool:
+        """Whether jobs have ended whose dependents are still to be told."""
+        if step.somebody_waits and step.ended:
+            step.some_unresolved = cls._remember(step) or step.some_unresolved
+        step.ended.clear()
+        return step.some_unresolved
+
+
+def _text(value: str | bytes) -> str:
+    """A text, whatever its row holds: should this fail, so would every write from then on."""
+    return value if isinstance(value, str) else value.decode(errors="replace")

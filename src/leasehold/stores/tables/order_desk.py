@@ -1,0 +1,133 @@
+"""What people ask for, as a store on tables does it; the verbs are in `core.rules.people`."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from typing import Any, ClassVar, Final
+
+from leasehold.core.model.codes import EVENT_CODE
+from leasehold.core.model.job import Job
+from leasehold.core.model.status import Event, Status
+from leasehold.core.rules import queue_orders
+from leasehold.core.rules.people import Replay
+from leasehold.core.rules.placing import Standing
+from leasehold.env import to_micros
+from leasehold.stores.tables import ended_dependents, places
+from leasehold.stores.tables.ended_dependents import TableDependents
+from leasehold.stores.tables.inheritance import TableBases
+from leasehold.stores.tables.job_states import Ending, JobState, TableHistories
+from leasehold.stores.tables.linking import replay_order, waits_again_for
+from leasehold.stores.tables.queue_book import TableQueueBook
+
+REQUEST_CANCEL: Final = "UPDATE running SET cancel_reason = $1 WHERE seq = $2"
+ALLOW_AGAIN: Final = "UPDATE job SET allowance = $1, start_by = NULL WHERE seq = $2"
+ALLOW: Final = "UPDATE job SET allowance = $1 WHERE seq = $2"
+SET_PRIORITY: Final = "UPDATE job SET priority = $1 WHERE seq = $2"
+MET_SINCE: Final = "SELECT DISTINCT seq FROM event WHERE {} AND {} AND at > $3"
+
+
+class TableDesk(TableHistories):
+    """See `leasehold.core.rules.people.OrderDesk`."""
+
+    queue_book: ClassVar[type[TableQueueBook]]
+    dependents: ClassVar[type[TableDependents]]
+    bases: ClassVar[type[TableBases]]
+
+    def __init__(self, step: Any) -> None:
+        super().__init__(step)
+        self._ending: list[Ending] = []
+        """Jobs to be ended, gathered until somebody looks."""
+
+    @abstractmethod
+    def _read(self, job_ids: Sequence[str]) -> Sequence[Job]:
+        """Snapshots of those of these jobs that are there."""
+
+    @abstractmethod
+    def _enter_again(self, job: JobState, attempts: int) -> None:
+        """Let a replayed job become pending."""
+
+    @abstractmethod
+    def _block_again(self, job: JobState, attempts: int, needed: Sequence[int]) -> None:
+        """Let a replayed job wait for these."""
+
+    @abstractmethod
+    def _move(self, standing: Standing, priority: int) -> None:
+        """Put a pending job where a new priority wants it."""
+
+    def find_all(self, job_ids: Sequence[str]) -> dict[str, tuple[JobState, Job]]:
+        self._end_all()
+        states = self.standing_by_id(job_ids)
+        return {job.id: (states[job.id], job) for job in self._read(list(states))}
+
+    def _end_all(self) -> None:
+        self.end(self._ending)
+        self._ending = []
+
+    def met_since(
+        self, jobs: Sequence[JobState], events: Collection[Event], at: datetime
+    ) -> set[str]:
+        ids = {job.seq: job.id for job in jobs}
+        among, listed = self.dialect
+        statement = MET_SINCE.format(f"seq {among.format('$1')}", f"event {among.format('$2')}")
+        codes = [EVENT_CODE[event] for event in events]
+        values = (listed(list(ids)), listed(codes), to_micros(at))
+        return {ids[seq] for (seq,) in self._step.execute(statement, values).fetchall()}
+
+    def request_cancel(self, job: JobState, reason: str) -> None:
+        self._step.execute(REQUEST_CANCEL, (reason, job.seq))
+
+    def wake_holder(self, job: JobState) -> None:
+        self._step.hints.cancel_requested.append(job.id)
+
+    def end_waiting(self, job: JobState, after: Status, reason: str) -> None:
+        self._ending.append(Ending(job, after, reason))
+
+    def forget(self, jobs: Sequence[JobState]) -> None:
+        self._end_all()
+        queue_orders.forget(self.queue_book(self._step), [job.seq for job in jobs])
+
+    def allow(self, job: JobState, allowance: int) -> None:
+        self._step.execute(ALLOW, (allowance, job.seq))
+
+    def waits_again_for(self, handle: JobState, job: Job) -> list[int]:
+        return waits_again_for(self._step, handle.seq, job)
+
+    def replay(self, job: JobState, replay: Replay, waits_for: Sequence[int]) -> None:
+        step = self._step
+        self.remove([job])
+        ended_dependents.replayed(step, job.seq)
+        step.execute(ALLOW_AGAIN, (replay.allowance, job.seq))
+        if waits_for:
+            self._block_again(job, replay.attempts, waits_for)
+        else:
+            self._enter_again(job, replay.attempts)
+        step.record(
+            job.seq, job.events + 1, Event.REPLAYED, job.status, replay.status,
+            attempts=replay.attempts, version=job.lease_version, message=replay.message,
+        )  # fmt: skip
+        step.move(job.lane, job.status, replay.status)
+        step.hints.ready = True
+
+    def needed_by(self, job: JobState) -> str | None:
+        return self.dependents(self._step).needed_by(job.seq)
+
+    def erase(self, job: JobState) -> None:
+        self.erase_all([job.seq])
+
+    def reprioritize(self, job: JobState, before: int, after: int) -> None:
+        step = self._step
+        standing = places.find(step, job.seq)
+        step.execute(SET_PRIORITY, (after, job.seq))
+        if standing is not None:
+            self._move(standing, after)
+        self.bases(step).reprioritized(job.seq, before)
+        step.hints.ready = True
+
+    def replay_order(self, job_ids: Sequence[str]) -> list[int]:
+        return replay_order(self._step, self.dialect, job_ids)
+
+    def audit(self, actor: str, action: str, detail: dict[str, Any], count: int) -> None:
+        self._end_all()
+        self._step.audit(actor, action, count, detail)

@@ -1,0 +1,127 @@
+"""The counters of the lanes, and the spans kept of them. core.rules.sampling says what is kept, and
+when.
+
+Guard: in the first write of a new minute, before it changes anything, and with it: if that write is
+rolled back, so is the look, and whoever writes next takes it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Final
+
+import msgspec
+
+from leasehold.core.model.budget import FORGOTTEN_AT_ONCE
+from leasehold.core.model.histogram import Measurements
+from leasehold.core.model.span import MINUTE_MICROS, SUMMED, Span
+from leasehold.core.rules.sampling import KeptSpan, Resolution
+from leasehold.stores.tables.statements import SqlConnection
+from leasehold.stores.tables.tallies import FORGET_WORKERS
+
+SPAN_COLUMNS: Final = (*SUMMED, "pending_before", "pending", "deepest", "measures")
+SPAN_NAMES: Final = ", ".join(SPAN_COLUMNS)
+OPEN_MINUTE: Final = "SELECT open_minute FROM store_state"
+FORGET: Final = f"""
+    DELETE FROM span WHERE (resolution, queue, at) IN (
+        SELECT resolution, queue, at FROM span WHERE resolution = $1 AND at < $2
+        ORDER BY at LIMIT {FORGOTTEN_AT_ONCE})
+"""  # noqa: S608  # our own number
+FORGET_MEASURED: Final = "DELETE FROM measured"
+NEXT_MINUTE: Final = "UPDATE store_state SET open_minute = $1"
+
+_decode = msgspec.msgpack.Decoder(dict[int, Measurements]).decode
+
+
+class TableSpans(ABC):
+    """See `leasehold.core.rules.sampling.SpanShelf`."""
+
+    lane_totals: ClassVar[str]
+    """By queue, or for one: how many jobs are pending, and a sum for each name in SUMMED."""
+    measured: ClassVar[str]
+    """By queue, or for one: measure, bucket, jobs and microseconds since the minute began."""
+    kept_spans: ClassVar[str]
+    """Selects queue, time and SPAN_COLUMNS of the spans of a resolution from a time on."""
+    kept_spans_of_queue: ClassVar[str]
+    """The same of one queue."""
+    keep_span: ClassVar[str]
+    """For `many`: resolution, queue, time and SPAN_COLUMNS."""
+    add_worked: ClassVar[str]
+    """Adds what workers did since the minute began to their totals."""
+
+    def __init__(self, db: Any) -> None:
+        self._db: SqlConnection = db
+
+    @abstractmethod
+    def _many(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Execute a statement about many rows, as the database wants it."""
+
+    def _check(self, figures: Sequence[Any]) -> None:  # noqa: B027  # nothing here
+        """Raise ValueError where a span holds something else than counts."""
+
+    def open_minute(self) -> int:
+        return int(self._db.execute(OPEN_MINUTE).fetchone()[0])
+
+    def totals(self, queue: str | None) -> Mapping[str, Span]:
+        found: dict[str, dict[int, Measurements]] = defaultdict(dict)
+        for name, measure, bucket, jobs, micros in self._db.execute(self.measured, (queue,)):
+            of_queue = found[queue_name(name)]
+            one = Measurements(micros, {bucket: jobs})
+            known = of_queue.get(measure)
+            of_queue[measure] = one if known is None else known.plus(one)
+        totals_of = self._db.execute(self.lane_totals, (queue,))
+        rows = ((queue_name(name), *figures) for name, *figures in totals_of)
+        return {
+            name: Span(
+                **dict(zip(SUMMED, totals, strict=True)),
+                pending=pending,
+                measures=found.get(name, {}),
+            )
+            for name, pending, *totals in rows
+        }
+
+    def kept(
+        self, resolution: Resolution, queue: str | None, first: int
+    ) -> Mapping[str, dict[int, Span]]:
+        return self._kept_that(resolution, queue, first)
+
+    def _kept_that(
+        self, resolution: Resolution, queue: str | None, first: int, condition: str = ""
+    ) -> Mapping[str, dict[int, Span]]:
+        found: dict[str, dict[int, Span]] = defaultdict(dict)
+        rows = (
+            self._db.execute(self.kept_spans + condition, (resolution, first))
+            if queue is None
+            else self._db.execute(self.kept_spans_of_queue + condition, (resolution, first, queue))
+        )
+        for name, at, *figures, measures in rows:
+            self._check(figures)
+            named: dict[str, Any] = dict(zip(SPAN_COLUMNS, figures, strict=False))
+            found[name][at] = Span(**named, measures=_decode(measures))
+        return found
+
+    def keep(self, spans: Sequence[KeptSpan]) -> None:
+        self._many(self.keep_span, [(*each[:3], *_row(each.span)) for each in spans])
+
+    def measure_anew(self, minute: int) -> None:
+        self._db.execute(self.add_worked, (self.open_minute() * MINUTE_MICROS,))
+        self._db.execute(FORGET_MEASURED)
+        self._db.execute(NEXT_MINUTE, (minute,))
+
+    def forget(self, resolution: Resolution, before: int) -> None:
+        self._db.execute(FORGET, (resolution, before))
+
+    def forget_workers(self, kept: int) -> None:
+        self._db.execute(FORGET_WORKERS, (FORGOTTEN_AT_ONCE, kept))
+
+
+def _row(span: Span) -> tuple[Any, ...]:
+    *figures, measures = msgspec.structs.astuple(span)
+    return (*figures, msgspec.msgpack.encode(measures))
+
+
+def queue_name(queue: str | bytes) -> str:
+    """A queue's name, whatever its lane holds."""
+    return queue if isinstance(queue, str) else queue.decode(errors="replace")
