@@ -1,11 +1,14 @@
-"""How long every page of the dashboard takes on a large store.
+"""How long every page of the dashboard takes on a large store, and what open browsers cost.
 
     python -m benchmarks.dashboard                        # a million jobs, in a file of its own
     python -m benchmarks.dashboard --jobs 100000 --store postgresql://...
+    python -m benchmarks.dashboard --store large.db       # once more on a store that was kept
+    python -m benchmarks.dashboard --live live.db         # twenty browsers, on a store of a path
 
-The store gets so many jobs in every status, 5,000 tasks in 500 queues, 200 workers, workflows,
-failures and deploy marks, then each page is asked for a few times: the first answer finds nothing
-in any cache, the best of the others is what a person who looks on sees.
+The store gets so many jobs in every status and of five priorities, 5,000 tasks in 500 queues, 200
+workers, workflows, failures and deploy marks, then each page is asked for a few times: the first
+answer finds nothing in any cache, the best of the others is what a person who looks on sees. The
+processor time is told beside it, which does not depend on what else the machine does.
 """
 
 from __future__ import annotations
@@ -17,10 +20,11 @@ import time
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx
 
+from benchmarks.live import ALLOWED_SHARE, BROWSERS, browsers
 from leasehold.connect import connect
 from leasehold.core.contract.store import Store
 from leasehold.core.model.job import Draft
@@ -53,7 +57,7 @@ def drafts(jobs: int) -> Iterator[Draft]:
             queue=f"queue-{queue:03}",
             task=f"app.part{queue:03}:task_{task}",
             payload=b'{"order":%d}' % number,
-            priority=number % 101,
+            priority=number // QUEUES % 5 * 25,
             delay_seconds=3600.0 if number % 20 == 0 else 0.0,
             metadata={"tenant": f"t{number % 997}"},
             parent_id=None if workflow is None else f"flow-{workflow}",
@@ -67,11 +71,10 @@ def fill(store: Store, jobs: int) -> None:
     while batch := list(islice(wanted, BATCH)):
         store.submit(batch)
     queues = tuple(f"queue-{number:03}" for number in range(QUEUES))
-    for start in range(0, QUEUES, SERVED):
-        served = queues[start : start + SERVED]
-        left = jobs * SERVED // QUEUES * 7 // 10
+    for start, queue in enumerate(queues):
+        left = jobs // QUEUES * 7 // 10
         while left > 0:
-            request = LeaseRequest(worker=f"w-{start}", queues=served, limit=min(left, BATCH))
+            request = LeaseRequest(worker=f"w-{start}", queues=(queue,), limit=min(left, BATCH))
             leases = store.exchange(request=request).leases
             if not leases:
                 break
@@ -122,39 +125,64 @@ def pages(queue: TaskQueue) -> list[str]:
     ]  # fmt: skip
 
 
-async def measure(queue: TaskQueue) -> list[tuple[str, float, float, int]]:
-    """Each page, its first answer and the best of the next ones, in seconds, and its size."""
+class Took(NamedTuple):
+    """How long a page took, in seconds: its first answer, and the best of the next ones."""
+
+    page: str
+    first: float
+    again: float
+    processor: float
+    size: int
+
+
+async def measure(queue: TaskQueue) -> list[Took]:
+    """Each page, a few times."""
     transport = httpx.ASGITransport(app=dashboard(queue, insecure=True))
     found = []
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
         for page in pages(queue):
-            took = []
+            took, processor = [], []
             for _ in range(AGAIN):
-                began = time.perf_counter()
+                began, began_work = time.perf_counter(), time.process_time()
                 answer = await client.get(f"/{page}", timeout=600)
                 took.append(time.perf_counter() - began)
+                processor.append(time.process_time() - began_work)
                 assert answer.status_code == 200, (page, answer.status_code, answer.text[:500])
-            found.append((page, took[0], min(took[1:]), len(answer.content)))
+            best = min(took[1:]), min(processor[1:])
+            found.append(Took(page, took[0], *best, len(answer.content)))
     return found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--jobs", type=int, default=1_000_000)
-    parser.add_argument("--store", help="An empty store; else a file that is deleted at the end.")
+    parser.add_argument("--store", help="Empty or kept; else a file that is deleted at the end.")
+    parser.add_argument("--live", metavar="PATH", help="What browsers cost, on the store at PATH.")
     asked = parser.parse_args()
+    if asked.live is not None:
+        tell_live(asked.live)
+        return
     with tempfile.TemporaryDirectory() as folder:
         store = connect(asked.store or str(Path(folder) / "large.db"))
         began = time.perf_counter()
-        fill(store, asked.jobs)
-        print(f"{asked.jobs:,} jobs in {time.perf_counter() - began:.0f} s", flush=True)
+        if not store.queues():
+            fill(store, asked.jobs)
+            print(f"{asked.jobs:,} jobs in {time.perf_counter() - began:.0f} s", flush=True)
         found = asyncio.run(measure(TaskQueue(store, num_workers=0)))
         store.close()
-    print(f"{'page':48} {'first':>9} {'again':>9} {'KiB':>7}")
-    for page, first, again, size in found:
-        slow = "  slow" if again > ALLOWED_SECONDS else ""
-        times = f"{first * 1e3:6.0f} ms {again * 1e3:6.0f} ms"
-        print(f"{page or 'overview':48} {times} {size / 1024:7.0f}{slow}")
+    print(f"{'page':48} {'first':>9} {'again':>9} {'processor':>9} {'KiB':>7}")
+    for each in found:
+        slow = "  slow" if each.again > ALLOWED_SECONDS else ""
+        times = " ".join(f"{s * 1e3:6.0f} ms" for s in (each.first, each.again, each.processor))
+        print(f"{each.page or 'overview':48} {times} {each.size / 1024:7.0f}{slow}")
+
+
+def tell_live(path: str) -> None:
+    """What browsers cost that have pages of the store at a path open."""
+    for pages, cost in browsers(path):
+        dear = "  too much" if cost.share > ALLOWED_SHARE else ""
+        told = f"{cost.events} events, {cost.looks} looks"
+        print(f"{BROWSERS} on {pages}, {cost.name}: {cost.share:.1%} of a core ({told}){dear}")
 
 
 if __name__ == "__main__":

@@ -63,6 +63,7 @@ PINNED: Final = {
     "forbidden": "ForbiddenError",
     "invalid_token": "InvalidTokenError",
     "token_exists": "TokenExistsError",
+    "backup_exists": "BackupExistsError",
     "token_not_found": "TokenNotFoundError",
     "operation_not_found": "OperationNotFoundError",
     "worker_not_found": "WorkerNotFoundError",

@@ -119,6 +119,7 @@ NAMES = [
     "InvalidPinError",
     "InvalidTokenError",
     "TokenExistsError",
+    "BackupExistsError",
     "TokenNotFoundError",
     "OperationNotFoundError",
     "WorkerNotFoundError",

@@ -1,24 +1,22 @@
-"""The wheel as users get it: with what it says it needs, for each extra, and with nothing else.
+"""The wheel as users get it: installed by pip into a clean environment, bare and with each extra.
 
-It is built, unpacked, and put on the path of a fresh interpreter together with those installed
-distributions that its own metadata names: whatever is imported and not declared is missed.
+It is built once, and what it needs is fetched once. Each environment then gets, from there, exactly
+what pip finds that the wheel asks for: whatever is used and not declared is missed.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
-import re
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
-from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from email import message_from_bytes
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parent.parent
-REQUIREMENT = re.compile(r"(?P<name>[\w.-]+)(?:\[(?P<extras>[^]]*)\])?[^;]*(?:;\s*(?P<marker>.*))?")
 CALLS = """
 from leasehold import TaskQueue
 queue = TaskQueue("leasehold.db")
@@ -28,118 +26,160 @@ def double(number: int) -> int:
 assert double.submit(21).result(timeout=60) == 42
 queue.shutdown()
 """
+MODELS = """
+from leasehold import TaskQueue
+from pydantic import BaseModel
+class Order(BaseModel):
+    number: int
+queue = TaskQueue("leasehold.db")
+@queue.task
+def double(order: Order) -> Order:
+    return Order(number=2 * order.number)
+assert double.submit(Order(number=21)).result(timeout=60) == Order(number=42)
+queue.shutdown()
+"""
+SIGNED = """
+from leasehold.blobs.s3 import S3Blobs
+blobs = S3Blobs("s3://bucket/jobs?region=eu-west-1&access_key_id=me&secret_access_key=secret")
+assert "X-Amz-Signature" in blobs.sign("GET", "5e1f/1970-01-01/job.payload.0.0.ab")
+"""
+UNREACHABLE = """
+from leasehold import StoreUnavailableError, TaskQueue
+try:
+    TaskQueue("{url}", num_workers=0).get_queue_stats()
+except StoreUnavailableError as error:
+    assert "127.0.0.1" in str(error), error
+else:
+    raise AssertionError("nobody listens there")
+"""
+SERVED = """
+import json, os, signal, socket, threading, urllib.request
+from leasehold.connect import connect
+from leasehold.service.server import serve
+listener = socket.create_server(("127.0.0.1", 0))
+answers = []
+signal.signal(signal.SIGTERM, lambda *_: None)  # A server passes on the signal that ended it.
+def ask():
+    try:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/api/v1/openapi.json"
+        answers.append(json.load(urllib.request.urlopen(url, timeout=60)))
+    finally:
+        os.kill(os.getpid(), signal.SIGTERM)
+serve(connect("leasehold.db"), listener, insecure=True,
+      on_started=lambda _: threading.Thread(target=ask).start())
+assert "/api/v1/jobs" in str(answers), answers
+"""
+SHOWN = """
+import asyncio
+from leasehold import TaskQueue
+from leasehold.dashboard import dashboard
+sent = []
+async def ask(app):
+    scope = {"type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "GET",
+             "scheme": "http", "path": "/login", "raw_path": b"/login", "root_path": "",
+             "query_string": b"", "headers": [(b"host", b"localhost")],
+             "client": ("127.0.0.1", 1), "server": ("localhost", 80)}
+    async def receive():
+        return {"type": "http.request", "body": b"", "more_body": False}
+    async def send(message):
+        sent.append(message)
+    await app(scope, receive, send)
+with TaskQueue("leasehold.db", num_workers=0) as queue:
+    asyncio.run(ask(dashboard(queue)))
+assert sent[0]["status"] == 200, sent
+assert b"<html" in sent[1]["body"], sent
+"""
+TRACED = CALLS + "import opentelemetry.trace, leasehold.observe.tracing"
 TRIED = {
     "": CALLS,
     "cli": "from leasehold.cli.main import run; assert run(['init']) == run(['status']) == 0",
-    "pydantic": CALLS + "import pydantic",
-    "s3": "import leasehold.blobs.s3",
-    "postgres": "import leasehold.stores.postgres.store",
-    "redis": "import leasehold.stores.redis.accelerator, leasehold.stores.postgres.store",
-    "service": "import leasehold.service.http, uvicorn, httptools",
+    "pydantic": MODELS,
+    "s3": SIGNED,
+    "postgres": UNREACHABLE.format(url="postgresql://me@127.0.0.1:1/jobs"),
+    "redis": UNREACHABLE.format(url="postgresql://me@127.0.0.1:1/jobs?redis=redis://127.0.0.1:1/0")
+    + "import leasehold.stores.redis.accelerator",
+    "service": SERVED,
     # The server side stands beside HTTP, and so on the extra `service`.
-    "grpc": "import leasehold.stores.remote.channels, leasehold.stores.remote.store",
-    "dashboard": "import leasehold.dashboard.app",
-    "otel": "import opentelemetry.trace, leasehold.observe.tracing",
+    "grpc": UNREACHABLE.format(url="grpc://127.0.0.1:1"),
+    "dashboard": SHOWN,
+    "otel": TRACED,
 }
-"""By extra, what is tried with it."""
+"""By extra, a program that uses it."""
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The built wheel, unpacked."""
-    folder = tmp_path_factory.mktemp("wheel")
-    subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)],
-        cwd=ROOT,
-        check=True,
-        capture_output=True,
-        timeout=240,
-    )
-    [built] = folder.glob("*.whl")
-    with zipfile.ZipFile(built) as archive:
-        archive.extractall(folder / "unpacked")
-    return folder / "unpacked"
-
-
-def declared(wheel: Path) -> Distribution:
-    [found] = Distribution.discover(path=[str(wheel)])
-    return found
-
-
-def needed(of: Distribution, extras: frozenset[str], seen: set[str]) -> Iterator[Distribution]:
-    """What a distribution asks for with these extras, all the way down."""
-    from packaging.markers import Marker
-
-    for text in of.requires or ():
-        found = REQUIREMENT.fullmatch(text)
-        assert found is not None, text
-        if found["marker"]:
-            marker = Marker(found["marker"])
-            if not any(marker.evaluate({"extra": each}) for each in (extras or {""})):
-                continue
-        more = frozenset(filter(None, re.split(r"[,\s]+", found["extras"] or "")))
-        name = re.sub(r"[-_.]+", "-", found["name"]).lower()
-        if f"{name}{sorted(more)}" in seen:
-            continue
-        seen.add(f"{name}{sorted(more)}")
-        if name == "leasehold":
-            yield from needed(of, more, seen)
-            continue
-        try:
-            there = distribution(name)
-        except PackageNotFoundError:
-            pytest.fail(f"{of.name} needs {name}, which is not installed here")
-        yield there
-        yield from needed(there, more, seen)
-
-
-def environment(wheel: Path, extra: str, folder: Path) -> Path:
-    """A folder that holds the wheel and what it asks for, and nothing else."""
-    place = folder / "site"
-    place.mkdir()
-    wanted = frozenset({extra} if extra else ())
-    for each in (declared(wheel), *needed(declared(wheel), wanted, set())):
-        for top in {file.parts[0] for file in each.files or () if file.parts[0] != ".."}:
-            source, target = Path(str(each.locate_file(top))), place / top
-            if source.exists() and not target.exists():
-                target.symlink_to(source)
+def wheelhouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the wheel and all that it may ask for; one for all processes of the suite."""
+    shared = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent
+    place = shared / "wheelhouse"
+    with (shared / "wheelhouse.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not place.exists():
+            filled = shared / "wheelhouse.part"
+            _run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", filled, cwd=ROOT)
+            extras = ",".join(filter(None, TRIED))
+            _run(*_pip("download", "--dest", filled, f"{_wheel_in(filled)}[{extras}]"))
+            filled.rename(place)
     return place
 
 
-@pytest.mark.parametrize("extra", TRIED)
-def test_it_has_all_that_it_asks_for_and_asks_for_all_that_it_needs(
-    wheel: Path, extra: str, tmp_path: Path
-) -> None:
-    place = environment(wheel, extra, tmp_path)
+def _wheel_in(folder: Path) -> Path:
+    [wheel] = folder.glob("leasehold-*.whl")
+    return wheel
+
+
+def _pip(*arguments: str | Path) -> list[str | Path]:
+    return [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", *arguments]
+
+
+def _run(*command: str | Path, cwd: Path | None = None) -> None:
     done = subprocess.run(
-        # -S: nothing of the environment that the tests run in.
-        [sys.executable, "-S", "-P", "-c", TRIED[extra]],
-        cwd=tmp_path,
-        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": str(place)},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
+        command, cwd=cwd, capture_output=True, text=True, timeout=240, check=False
     )
     assert done.returncode == 0, done.stderr
 
 
-def test_every_extra_is_tried(wheel: Path) -> None:
-    extras = declared(wheel).metadata.get_all("Provides-Extra") or []
-    assert sorted(extras) == sorted(TRIED.keys() - {""})
+def installed(wheelhouse: Path, extra: str, folder: Path) -> Path:
+    """The `bin` of a new environment in which pip has installed the wheel with this extra."""
+    place = folder / "environment"
+    _run(sys.executable, "-m", "venv", "--without-pip", place)
+    wheel = f"{_wheel_in(wheelhouse)}[{extra}]" if extra else str(_wheel_in(wheelhouse))
+    offline = ("--no-index", "--find-links", wheelhouse, "--no-compile")
+    _run(*_pip("--python", place, "install", *offline, wheel))
+    return place / "bin"
 
 
-def test_the_command_without_its_extra_says_what_to_install(wheel: Path, tmp_path: Path) -> None:
-    place = environment(wheel, "", tmp_path)
-    done = subprocess.run(
-        [sys.executable, "-S", "-P", "-m", "leasehold", "status"],
-        cwd=tmp_path,
-        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": str(place)},
+def tried(folder: Path, *command: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run something there, with nothing of the environment that the tests run in."""
+    return subprocess.run(
+        command,
+        cwd=folder,
+        env={"PATH": os.environ["PATH"], "HOME": str(folder)},
         capture_output=True,
         text=True,
         timeout=240,
         check=False,
     )
-    assert done.returncode != 0
-    assert "pip install 'leasehold[cli]'" in done.stderr
-    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("extra", TRIED)
+def test_it_brings_all_that_it_needs(wheelhouse: Path, extra: str, tmp_path: Path) -> None:
+    programs = installed(wheelhouse, extra, tmp_path)
+    done = tried(tmp_path, programs / "python", "-c", TRIED[extra])
+    assert done.returncode == 0, done.stderr
+    if extra == "cli":
+        assert "0 jobs" in tried(tmp_path, programs / "queuectl", "status").stdout
+    elif not extra:
+        refused = tried(tmp_path, programs / "queuectl", "status")
+        assert refused.returncode != 0
+        assert "pip install 'leasehold[cli]'" in refused.stderr
+        assert "Traceback" not in refused.stderr
+
+
+def test_every_extra_is_tried(wheelhouse: Path) -> None:
+    with zipfile.ZipFile(_wheel_in(wheelhouse)) as wheel:
+        [metadata] = [name for name in wheel.namelist() if name.endswith(".dist-info/METADATA")]
+        extras = message_from_bytes(wheel.read(metadata)).get_all("Provides-Extra") or []
+    assert sorted(extras) == sorted(TRIED.keys() - {""})

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from leasehold.core.rules.operations import Operation, OperationState, Plan
     from leasehold.core.rules.timeline import Timeline
     from leasehold.errors import (
+        BackupExistsError,
         BlobDamagedError,
         BlobError,
         BlobLostError,
@@ -238,6 +239,7 @@ __all__ = [
     "InvalidPinError",
     "InvalidTokenError",
     "TokenExistsError",
+    "BackupExistsError",
     "TokenNotFoundError",
     "OperationNotFoundError",
     "WorkerNotFoundError",

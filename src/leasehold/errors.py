@@ -30,6 +30,7 @@
     │   └── RequestTooLargeError
     ├── UnauthenticatedError           a service was called without a token that is good
     ├── ForbiddenError                 the token does not allow this
+    ├── BackupExistsError              a backup never replaces anything
     ├── InvalidPinError                what was given cannot be pinned to a store
     ├── InvalidTokenError              what was given cannot be a token
     ├── TokenExistsError               a token of this name exists already
@@ -124,7 +125,7 @@ class InvalidScheduleError(LeaseholdError, ValueError, code="invalid_schedule"):
 
 
 class ScheduleNotFoundError(LeaseholdError, LookupError, code="schedule_not_found"):
-    """Raised when no schedule has this name (any more)."""
+    """Raised when no schedule has this name: it never existed or was removed."""
 
 
 class CycleError(InvalidJobError, code="cycle"):
@@ -148,7 +149,7 @@ class IdempotencyConflictError(LeaseholdError, code="idempotency_conflict"):
 
 
 class JobNotFoundError(LeaseholdError, LookupError, code="job_not_found"):
-    """Raised when no job has this id (any more)."""
+    """Raised when no job has this id: it never existed or was deleted."""
 
 
 class UnknownDependencyError(JobNotFoundError, code="unknown_dependency"):
@@ -246,7 +247,7 @@ class RequestTooLargeError(InvalidRequestError, code="request_too_large"):
 
 
 class UnauthenticatedError(LeaseholdError, code="unauthenticated"):
-    """Raised when a service is called without a token, or with one that is not good (any more)."""
+    """Raised when a service is called without a token, or with one that is not valid."""
 
 
 class ForbiddenError(LeaseholdError, code="forbidden"):
@@ -261,12 +262,16 @@ class InvalidTokenError(LeaseholdError, ValueError, code="invalid_token"):
     """Raised when a token cannot have such a name, role, scope or lifetime; says which and why."""
 
 
+class BackupExistsError(LeaseholdError, code="backup_exists"):
+    """Raised when a backup is to be written where there is a file already; nothing was changed."""
+
+
 class TokenExistsError(LeaseholdError, code="token_exists"):
     """Raised when a token is created under a name that is taken."""
 
 
 class TokenNotFoundError(LeaseholdError, LookupError, code="token_not_found"):
-    """Raised when no token has this name (any more)."""
+    """Raised when no token has this name: it never existed or was revoked."""
 
 
 class WorkerNotFoundError(LeaseholdError, LookupError, code="worker_not_found"):
@@ -274,7 +279,7 @@ class WorkerNotFoundError(LeaseholdError, LookupError, code="worker_not_found"):
 
 
 class OperationNotFoundError(LeaseholdError, LookupError, code="operation_not_found"):
-    """Raised when no operation has this id (any more)."""
+    """Raised when no operation has this id: it never existed or is no longer kept."""
 
 
 class UnknownTaskError(LeaseholdError, LookupError, code="unknown_task"):

@@ -441,6 +441,30 @@ def test_who_has_no_blobs_says_so_and_may_be_told(on_disk: Callable[..., TaskQue
     assert job.status() is Status.FAILED
 
 
+def test_a_folder_that_only_one_process_names_is_found_by_all(
+    on_disk: Callable[..., TaskQueue], tmp_path: Path
+) -> None:
+    named, other = on_disk(blobs=tmp_path / "large"), on_disk()
+    other.task(large_tasks.double)
+    job = named.submit(large_tasks.double, BIG)
+    assert drain(other).completed == 1
+    assert job.result(0) == BIG + BIG, "its result is in the other folder"
+
+
+@pytest.mark.parametrize("place", [None, "other"])
+def test_a_folder_out_of_reach_is_named_with_the_one_that_was_looked_in(
+    on_disk: Callable[..., TaskQueue], tmp_path: Path, place: str | None
+) -> None:
+    on_disk(blobs=tmp_path / "large").submit(large_tasks.double, BIG)
+    (tmp_path / "large").rename(tmp_path / "unmounted")
+    here = tmp_path / ("jobs.db-blobs" if place is None else place)
+    other = on_disk(blobs=here if place else None)
+    other.task(large_tasks.double)
+    [error] = drain(other).errors
+    assert error.type == "BlobUnavailableError"
+    assert f"was written to {tmp_path / 'large'}, and this process looks in {here}" in error.message
+
+
 def test_an_upper_bound_is_told(on_disk: Callable[..., TaskQueue]) -> None:
     queue = on_disk()
     queue.blobs = Blobs(queue.store, bytes_max=MIB)

@@ -14,8 +14,8 @@ from cli.terminal import Terminal
 from leasehold.cli.exits import Exit
 from leasehold.cli.main import run
 from leasehold.cli.showcase import steps
-from leasehold.cli.showcase.stage import Stage
-from leasehold.cli.showcase.step import Step, StepFailedError
+from leasehold.cli.showcase.stage import ShowcaseStage
+from leasehold.cli.showcase.step import ShowcaseStep, StepFailedError
 
 
 def test_every_step_comes_out_as_promised(
@@ -36,7 +36,7 @@ def test_every_step_comes_out_as_promised(
 def test_a_step_that_fails_is_seen(
     shell: Shell, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def broken(stage: Stage) -> str:
+    def broken(stage: ShowcaseStage) -> str:
         raise StepFailedError("add(2, 3) returned 6\x1b[2J")
 
     [first, *_] = steps.STEPS
@@ -48,8 +48,8 @@ def test_a_step_that_fails_is_seen(
 
 
 @pytest.mark.parametrize("step", steps.STEPS, ids=lambda step: step.name)
-def test_no_step_needs_another(step: Step, tmp_path: Path) -> None:
-    stage = Stage(str(tmp_path))
+def test_no_step_needs_another(step: ShowcaseStep, tmp_path: Path) -> None:
+    stage = ShowcaseStage(str(tmp_path))
     assert step.play(stage)
     stage.close()
 

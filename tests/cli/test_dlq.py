@@ -90,7 +90,7 @@ def test_retry_by_id_and_by_filter(shell: Shell, queue: TaskQueue) -> None:
     assert "waits: job waits is pending" in done.err
     asked = shell.run("dlq", "retry", "--error", "timed out")
     assert asked.code == Exit.USAGE
-    assert "this would replay 2 jobs: say --yes" in asked.err
+    assert "this would replay 2 jobs: pass --yes" in asked.err
     told = shell.ok("dlq", "retry", "--error", "timed out", "--dry-run")
     assert told.out == ""
     assert told.err.splitlines()[:3] == [

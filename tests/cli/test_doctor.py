@@ -11,7 +11,7 @@ from cli.conftest import Done, Shell
 from leasehold import NewJob, Status, TaskQueue
 from leasehold.cli.exits import Exit
 from leasehold.cli.showcase import tasks
-from leasehold.cli.showcase.stage import Stage
+from leasehold.cli.showcase.stage import ShowcaseStage
 
 FIELDS = ["check", "level", "found", "meaning", "advice", "queue"]
 
@@ -75,7 +75,7 @@ def test_the_alert_rules_judge_what_happened_lately(shell: Shell) -> None:
 
 
 def test_a_task_that_no_worker_knows(shell: Shell) -> None:
-    stage = Stage(str(shell.folder))
+    stage = ShowcaseStage(str(shell.folder))
     job = stage.queue.submit("ghost")
     with stage.workers():
         stage.until(lambda: job.status() is Status.SCHEDULED)
@@ -88,7 +88,7 @@ def test_a_task_that_no_worker_knows(shell: Shell) -> None:
 
 @pytest.mark.faults
 def test_a_worker_that_was_killed_and_the_way_back(shell: Shell) -> None:
-    stage = Stage(str(shell.folder))
+    stage = ShowcaseStage(str(shell.folder))
     job = stage.queue.submit(tasks.survive, 2)
     with stage.worker_process("default") as process:
         stage.until(lambda: job.status() is Status.RUNNING)
@@ -113,7 +113,7 @@ def test_a_background_worker_that_was_killed_with_its_crew(shell: Shell) -> None
     shell.ok("enqueue", "--id", "job1", "--command", hang)
     shell.ok("worker", "start", "--background", "--allow-commands")
     queue = TaskQueue(shell.folder / "leasehold.db", num_workers=0)
-    stage = Stage(str(shell.folder))
+    stage = ShowcaseStage(str(shell.folder))
     stage.until((shell.folder / "mark").exists)
     [worker] = shell.ok("worker", "status", "-o", "json").json
     # The crew first: it would start another worker in the place of this one.

@@ -109,7 +109,7 @@ def test_machine_formats_have_stable_fields(shell: Shell) -> None:
     ("arguments", "code", "why"),
     [
         ([], Exit.USAGE, "nothing to run"),
-        (["sleep 2"], Exit.USAGE, "say --command"),
+        (["sleep 2"], Exit.USAGE, "use --command"),
         (["--command", "a", "--task", "b"], Exit.USAGE, "either a command or a task"),
         (["--command", "a", "--", "b"], Exit.USAGE, "one thing to run"),
         (["--command", "a", "--args", "[]"], Exit.USAGE, "a command has no args"),

@@ -14,7 +14,7 @@ from cli.test_tutorial import fits
 from leasehold.cli.main import run
 
 PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
-PART = PAGE[PAGE.index("## What is there") : PAGE.index("## doctor")]
+PART = PAGE[PAGE.index("## Status") : PAGE.index("## doctor")]
 BLOCK = re.compile(r"^```(python|text|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"^\$ queuectl (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
 

@@ -15,7 +15,7 @@ from cli.crews import crews
 __all__ = ["crews"]
 
 PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
-PART = PAGE[PAGE.index("## Queue a command") : PAGE.index("## What is there")]
+PART = PAGE[PAGE.index("## Queue a command") : PAGE.index("## Status")]
 BLOCK = re.compile(r"^```(console|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 

@@ -89,6 +89,17 @@ def test_retry_with_all_that_the_job_brought_down(shell: Shell) -> None:
     assert shell.run("retry", "w:c").code != Exit.OK
     assert shell.ok("retry", "--graph", "w:c").out.count("replayed") == 3
     assert statuses(shell) == {"w:a": "pending", "w:b": "blocked", "w:c": "blocked"}
+    done = shell.run("retry", "--graph", "w")
+    assert done.code == Exit.CONFLICT
+    assert "none of these 3 jobs is dead or cancelled: there is nothing to replay" in done.err
+    assert "job w:c is blocked: only dead or cancelled jobs" in (
+        shell.run("retry", "--graph", "w:c").err
+    )
+    shell.ok("cancel", "w:a", "w:b", "w:c")
+    assert "'w' is a workflow: w:a, w:b, w:c; type the end" in shell.run("retry", "w").err
+    assert shell.ok("retry", "--graph", "w").out.count("replayed") == 3
+    assert statuses(shell) == {"w:a": "pending", "w:b": "blocked", "w:c": "blocked"}
+    assert shell.run("retry", "--graph", "nobody").code == Exit.NOT_FOUND
     assert "--graph goes with jobs" in shell.run("retry", "--graph", "--all", "--yes").err
 
 
@@ -121,7 +132,7 @@ def test_a_filter_is_counted_and_never_obeyed_unasked(shell: Shell) -> None:
     before = statuses(shell)
     refused = shell.run("cancel", "--task", "work")
     assert refused.code == Exit.USAGE
-    assert "this would cancel 12 jobs: say --yes" in refused.err
+    assert "this would cancel 12 jobs: pass --yes" in refused.err
     tried = shell.ok("cancel", "--task", "work", "--dry-run", "-o", "json")
     assert "would cancel 12 jobs; nothing was changed" in tried.err
     assert [each["ok"] for each in tried.json] == [None] * 12
@@ -132,7 +143,7 @@ def test_a_filter_is_counted_and_never_obeyed_unasked(shell: Shell) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((), "say which jobs to cancel"),
+        ((), "which jobs to cancel?"),
         (("one", "--queue", "mail"), "not both"),
         (("one", "--all"), "not both"),
         (("--status", "completed,dead", "--yes"), "jobs that are completed or dead cannot be"),

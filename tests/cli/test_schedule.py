@@ -116,8 +116,8 @@ def test_a_shell_string_is_one(shell: Shell) -> None:
     [
         (["--task", "t"], "say when it ticks"),
         (["--task", "t", "--cron", "@daily", "--every", "1h"], "say when it ticks"),
-        (["--every", "1h"], "say what runs"),
-        (["--every", "1h", "--task", "t", "--command", "x"], "say what runs"),
+        (["--every", "1h"], "give a --task, a --command"),
+        (["--every", "1h", "--task", "t", "--command", "x"], "give a --task, a --command"),
         (["--every", "1h", "--zone", "UTC", "--task", "t"], "--zone goes with --cron"),
         (["--cron", "@daily", "--starting", "now", "--task", "t"], "--starting goes with --every"),
         (["--cron", "99 * * * *", "--task", "t"], "is no cron expression"),

@@ -181,6 +181,19 @@ def test_every_screen_is_full_of_lines_that_fit(
         assert any(line.plain.startswith(">") for line in lines), "the selected one is in sight"
 
 
+def test_what_is_cut_is_seen_to_be_cut() -> None:
+    view = View(1.0)
+    queues = ("default", "carrier-pigeons")
+    view.saw(overview(queue("a" * 200), workers=[worker("w" * 60, queues=queues)]))
+    lines = shown(view).splitlines()
+    [of_queue] = [line for line in lines if line.startswith("> aaa")]
+    assert "a… active" in of_queue
+    [of_worker] = [line for line in lines if line.startswith("  www")]
+    assert "www…www" in of_worker, "the end of a worker's id tells it from others"
+    assert " default,ca" in of_worker
+    assert of_worker.count("…") == 2
+
+
 def test_names_cannot_garble_it() -> None:
     view = View(1.0)
     hostile = job(HOSTILE, task=HOSTILE, worker=HOSTILE)

@@ -92,7 +92,7 @@ def test_workers_and_schedules(shop: Shell, columns: int) -> None:
     workers, schedules = HEADINGS[columns]
     heading, _, *rows = screen(shop, "worker", "status", columns=columns)
     assert " ".join(heading.split()) == workers
-    assert [row[:8] for row in rows] == ["consumer", "shop-web"]
+    assert [row[:7] for row in rows] == ["consume", "shop-we"]
     heading, _, *rows = screen(shop, "schedule", "list", columns=columns)
     assert " ".join(heading.split()) == schedules
     assert [row[:7] for row in rows] == ["nightly"]

@@ -72,7 +72,7 @@ def test_the_tutorial_is_true(shell: Shell, tmp_path: Path) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=100,
+        timeout=240,
         check=True,
     )
     printed = done.stdout.split(f"{MARK}\n")

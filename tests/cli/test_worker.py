@@ -25,6 +25,7 @@ from cli.crews import (
 )
 from leasehold import Status, TaskQueue
 from leasehold.cli.exits import Exit
+from leasehold.cli.layout import cut_in_the_middle
 from leasehold.cli.workers.pidfile import HeldPidFile, PidRecord, pid_files
 from leasehold.env import SYSTEM
 
@@ -217,7 +218,12 @@ def test_one_worker_of_several_is_stopped_by_its_id(crews: Shell) -> None:
         "HOST-PID-ID worker alive PID PID default 4 0 - TIME TIME",
     ]
     assert first.record.worker_id is not None
-    crews.ok("worker", "stop", first.record.worker_id)
+    assert "type more of the one you mean" in (
+        crews.run("worker", "stop", first.record.worker_id[:4]).err
+    )
+    assert crews.run("worker", "stop", "nobody").code == Exit.NOT_FOUND
+    # As a narrow table shows it.
+    crews.ok("worker", "stop", cut_in_the_middle(first.record.worker_id, 16))
     assert first.is_stale
     assert not second.is_stale
     assert [f.record.pid for f in live_workers(crews)] == [second.record.pid]

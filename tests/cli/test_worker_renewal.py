@@ -79,6 +79,27 @@ def test_restart_with_broken_code_leaves_the_old_workers_at_work(shop: Shell) ->
     assert "those that are there go on with the old code" in logged
 
 
+def test_workers_of_a_terminal_say_there_why_they_did_not_restart(crews: Shell) -> None:
+    write(crews, "1")
+    with Terminal(
+        crews.command("worker", "start", "--import", "shop"),
+        cwd=crews.folder,
+        env=crews.environment,
+        columns=120,
+        lines=60,
+    ) as terminal:
+        terminal.see("are ready on")
+        write(crews, "1 +")
+        done = crews.run("worker", "restart")
+        [crew] = crews.ok("worker", "status", "-o", "json").json
+        told = f"see the terminal of pid {crew['crew_pid']}"
+        assert (done.code, told in done.err) == (1, True), done.err
+        terminal.see("SyntaxError")
+        assert told in crews.run("worker", "logs").err
+        terminal.press("\x03")
+        assert terminal.end() == 0
+
+
 def test_restart_of_nothing(shell: Shell) -> None:
     shell.ok("init")
     done = shell.run("worker", "restart")

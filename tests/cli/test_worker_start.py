@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from leasehold.cli.workers.plan import Plan
+from leasehold.cli.workers.plan import CrewPlan
 from leasehold.cli.workers.process import open_queue
 from leasehold.errors import StoreUnavailableError
 from leasehold.queue.facade import TaskQueue
@@ -54,7 +54,7 @@ def test_a_store_that_stays_locked_for_long_is_waited_for(tmp_path: Path) -> Non
     logger = logging.getLogger("leasehold.worker.joblines")
     logger.addHandler(waiting)
     opened: list[TaskQueue] = []
-    plan = Plan(store_url=f"sqlite:///{tmp_path}/jobs.db?lock_timeout_seconds=0.05")
+    plan = CrewPlan(store_url=f"sqlite:///{tmp_path}/jobs.db?lock_timeout_seconds=0.05")
     worker = threading.Thread(target=lambda: opened.append(open_queue(plan)), daemon=True)
     try:
         worker.start()
@@ -72,4 +72,4 @@ def test_a_store_that_stays_locked_for_long_is_waited_for(tmp_path: Path) -> Non
 
 def test_what_cannot_be_opened_at_all_is_told_at_once(tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailableError):
-        open_queue(Plan(store_url=f"sqlite:///{tmp_path}/nowhere/jobs.db"))
+        open_queue(CrewPlan(store_url=f"sqlite:///{tmp_path}/nowhere/jobs.db"))

@@ -14,7 +14,7 @@ from leasehold.core.model.graph import GraphNode, dependencies_first, graph_of
 from leasehold.core.model.job import Draft
 from leasehold.core.model.records import Submitted
 from leasehold.core.model.status import Status
-from leasehold.core.rules.dependencies import Plan, consequence, told
+from leasehold.core.rules.dependencies import SubmitPlan, consequence, told
 from leasehold.errors import (
     CycleError,
     DuplicateJobError,
@@ -50,8 +50,8 @@ def drafts_of(depends_on: Mapping[str, Sequence[str]]) -> list[Draft]:
 
 def plan(
     drafts: Sequence[Draft], verdicts: Sequence[Submitted | LeaseholdError | None] | None = None
-) -> Plan:
-    return Plan(drafts, verdicts or [None] * len(drafts), lambda name: name == "stored", {})
+) -> SubmitPlan:
+    return SubmitPlan(drafts, verdicts or [None] * len(drafts), lambda name: name == "stored", {})
 
 
 def behind(depends_on: Mapping[str, Sequence[str]], start: str) -> set[str]:

@@ -102,7 +102,7 @@ def test_minutes_and_days_add_up_to_the_totals(
             end_minute(shelf, shelf.minute + minutes)
     for queue, total in shelf.now.items():
         for resolution, longest in ((Resolution.MINUTE, MINUTES_KEPT), (Resolution.DAY, 100)):
-            [found] = spans_of(shelf, queue, resolution, 0)
+            [found] = spans_of(shelf, queue, resolution, 0).values()
             first = shelf.minute - longest if resolution is Resolution.MINUTE else 0
             if first > 0:
                 continue  # Some were forgotten.

@@ -88,7 +88,50 @@ def test_an_operation_is_undone(people: People, ended: threading.Event) -> None:
     undo_id = agree(client, form, ended)
     assert {people.queue.get(each).status.value for each in jobs} == {"pending"}
     assert "It undoes" in client.get("operation", params={"id": undo_id}).text
-    assert client.post("do", data=form).status_code == 409
+    again = client.post("do", data=form)
+    assert (again.status_code, again.headers["location"]) == (303, f"operation?id={undo_id}")
+
+
+def test_a_form_that_is_sent_twice_is_one_operation(people: People, ended: threading.Event) -> None:
+    client = people.somebody("operator")
+    people.queue.submit("a", queue="twice")
+    _, form = planned(client, "cancel-found", q="queue:twice")
+    first = agree(client, form, ended)
+    people.queue.submit("a", queue="twice")
+    assert agree(client, form, ended) == first
+    about = [each for each in people.store.operations() if each.where.queues == ("twice",)]
+    assert [each.changed for each in about] == [1]
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"agreed": ""},
+        {"q": "queue:forged task:a"},
+        {"order": "discard-found"},
+        {"q": ""},
+    ],
+)
+def test_only_what_was_announced_is_agreed_to(people: People, forged: dict[str, str]) -> None:
+    client = people.somebody("operator")
+    job = people.queue.submit("a", queue="forged")
+    _, form = planned(client, "cancel-found", q="queue:forged")
+    refused = client.post("do", data={**form, **forged})
+    assert refused.status_code == 400, refused.text
+    numbers = {**form, "agreed": form["agreed"].replace('"pending":', '"pending":1')}
+    assert client.post("do", data=numbers).status_code == 400
+    assert people.somebody("operator").post("do", data=form).status_code == 400
+    assert people.queue.get(job.id).status.value == "pending"
+
+
+def test_a_plan_is_not_agreed_to_for_ever(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = people.somebody("operator")
+    people.queue.submit("a", queue="late")
+    _, form = planned(client, "cancel-found", q="queue:late")
+    monkeypatch.setattr("leasehold.dashboard.bulk.AGREED_SECONDS", 0.0)
+    refused = client.post("do", data=form)
+    assert refused.status_code == 400
+    assert "too long ago" in refused.text
 
 
 def test_priorities_letters_groups_and_queues(people: People, ended: threading.Event) -> None:

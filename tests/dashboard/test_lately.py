@@ -4,28 +4,29 @@ from __future__ import annotations
 
 import threading
 
-from leasehold.dashboard.visit import KEPT_REST, KEPT_SECONDS, Desk
+import pytest
+
+from leasehold.dashboard.recent import KEPT_REST, KEPT_SECONDS, Recent
 from leasehold.env import Env, ManualClock
-from leasehold.service.api import Api
-from leasehold.stores.memory import MemoryStore
+from leasehold.errors import StoreError
 
 WAIT_SECONDS = 60
 
 
 def test_what_is_quick_is_found_out_again_when_it_is_old() -> None:
     clock = ManualClock()
-    desk = Desk(Api(MemoryStore(), env=Env(clock=clock)))
+    recent = Recent(Env(clock=clock), 9)
     answers = iter(range(9))
-    assert desk.lately("x", lambda: next(answers)) == 0
-    assert desk.lately("x", lambda: next(answers)) == 0
-    assert desk.lately("y", lambda: next(answers)) == 1
+    assert recent.get("x", lambda: next(answers)) == 0
+    assert recent.get("x", lambda: next(answers)) == 0
+    assert recent.get("y", lambda: next(answers)) == 1
     clock.advance(KEPT_SECONDS)
-    assert desk.lately("x", lambda: next(answers)) == 2
+    assert recent.get("x", lambda: next(answers)) == 2
 
 
 def test_nobody_waits_for_what_is_slow_and_was_known_before() -> None:
     clock = ManualClock()
-    desk = Desk(Api(MemoryStore(), env=Env(clock=clock)))
+    recent = Recent(Env(clock=clock), 9)
     answers = iter("ab")
     go_on, is_over = threading.Event(), threading.Event()
     go_on.set()
@@ -36,15 +37,54 @@ def test_nobody_waits_for_what_is_slow_and_was_known_before() -> None:
         is_over.set()
         return next(answers)
 
-    assert desk.lately("x", slow) == "a"
+    assert recent.get("x", slow) == "a"
     go_on.clear()
     is_over.clear()
     clock.advance(KEPT_REST)
-    assert desk.lately("x", slow) == "a"
-    assert desk.lately("x", slow) == "a", "one thread finds it out, not two"
+    assert recent.get("x", slow) == "a"
+    assert recent.get("x", slow) == "a", "one thread finds it out, not two"
     go_on.set()
     assert is_over.wait(WAIT_SECONDS)
     for thread in threading.enumerate():
         if thread.name == "leasehold-dashboard":
             thread.join(WAIT_SECONDS)
-    assert desk.lately("x", slow) == "b"
+    assert recent.get("x", slow) == "b"
+
+
+def test_of_several_who_ask_at_once_one_finds_out() -> None:
+    recent = Recent(Env(clock=ManualClock()), 9)
+    has_begun, go_on = threading.Event(), threading.Event()
+    asked: list[int] = []
+
+    def slow() -> int:
+        asked.append(1)
+        has_begun.set()
+        assert go_on.wait(WAIT_SECONDS)
+        return len(asked)
+
+    found: list[int] = []
+    threads = [threading.Thread(target=lambda: found.append(recent.get("x", slow)))]
+    threads[0].start()
+    assert has_begun.wait(WAIT_SECONDS)
+    threads += [
+        threading.Thread(target=lambda: found.append(recent.get("x", slow))) for _ in range(5)
+    ]
+    for thread in threads[1:]:
+        thread.start()
+    go_on.set()
+    for thread in threads:
+        thread.join(WAIT_SECONDS)
+    assert (found, asked) == ([1] * 6, [1])
+
+
+def test_whoever_waited_for_a_failure_finds_out_for_themselves() -> None:
+    recent = Recent(Env(clock=ManualClock()), 9)
+
+    def broken() -> int:
+        raise StoreError("not now")
+
+    with pytest.raises(StoreError):
+        recent.get("x", broken)
+    assert recent.get("x", lambda: 1) == 1
+    recent.forget()
+    assert recent.get("x", lambda: 2) == 2

@@ -52,9 +52,11 @@ def test_the_overview_opens_with_doctors_verdict(people: People) -> None:
 
 
 def test_a_queue_shows_its_rules_and_charts(people: People) -> None:
-    people.queue.create_queue("ruled", max_concurrency=5, max_depth=100)
+    people.queue.create_queue("ruled", max_concurrency=5, lease_seconds="3m", retry=["5s", "1m"])
     page = people.somebody("operator").get("queue", params={"name": "ruled"})
-    assert "max concurrency" in page.text
+    assert "<dt>max concurrency</dt><dd>5</dd>" in page.text
+    assert "<dt>lease</dt><dd>3m</dd>" in page.text
+    assert "<dt>retry</dt><dd>after 5s, then 1m each time</dd>" in page.text
     assert "<svg" in page.text
     assert people.somebody("operator").get("queue?name=nowhere").status_code == 404
 
@@ -70,6 +72,8 @@ def test_a_queue_shows_its_rules_and_charts(people: People) -> None:
         ("queue:found priority>50", False),
         ("queue:found priority:medium created>-1h", True),
         ("queue:found created<-1h", False),
+        ("queue:found ended>-1h ended<2100-01-01", True),
+        ("queue:found ended<-1h", False),
         ("queue:found REFUSED", True),
         ('queue:found "the card"', True),
         ("queue:found status:pending,running", False),
@@ -92,6 +96,7 @@ def test_jobs_are_found_by_qualifiers(people: People, query: str, fits: bool) ->
         ("priority>urgent", "is none of low"),
         ("created:yesterday", "say created&gt;"),
         ("created>soon", "is no time"),
+        ("ended:yesterday", "say ended&gt;"),
         ("queue:", "needs a value"),
         ("queue>5", "compared with a colon"),
         ('"never closed', "a quote is not closed"),

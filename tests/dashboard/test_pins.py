@@ -30,6 +30,14 @@ def test_a_search_is_kept_under_a_name_and_forgotten(people: People) -> None:
     assert "Here &lt;b&gt;" not in client.get("jobs").text
 
 
+def test_a_search_that_means_nothing_is_kept_for_nobody(people: People) -> None:
+    client = people.somebody("operator")
+    answer = client.post("do", data={"order": "keep-view", "name": "odd", "q": "bogus:1"})
+    assert answer.status_code == 400
+    assert "no qualifier is “bogus”" in answer.text
+    assert "odd" not in [each.name for each in people.store.pins("view")]
+
+
 def test_who_may_only_look_keeps_no_view_and_stops_no_worker(people: People) -> None:
     client = people.somebody("observer")
     for form in (

@@ -13,6 +13,7 @@ import pytest
 from leasehold.core.model.job import Draft
 from leasehold.core.model.lease import LeaseRequest, Settled, Settlement
 from leasehold.core.model.outcome import Complete
+from leasehold.core.model.records import WorkerInfo
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import Status
 from leasehold.errors import StoreFullError
@@ -104,4 +105,24 @@ def test_a_full_disk_refuses_new_jobs_and_lets_running_ones_finish(small_disk: P
     assert store.check() == []
     assert stored(store) == {*first, *taken}
     assert store.stats().counts[Status.COMPLETED] == RUNNING
+    store.close()
+
+
+def test_a_worker_that_begins_on_a_full_disk_is_told_so(small_disk: Path) -> None:
+    store = SQLiteStore(small_disk / "jobs.db")
+    now = store.now()
+    info = WorkerInfo(
+        id="w", host="here", pid=1, queues=("q",), slots=1, started_at=now, heartbeat_at=now
+    )
+    filler = small_disk / "filler"
+    with filler.open("wb", buffering=0) as file, suppress(OSError):
+        while True:
+            file.write(b"x" * 4096)
+    run_folder = small_disk / "jobs.db-run"
+    before = sorted(run_folder.iterdir())
+    with pytest.raises(StoreFullError, match="free some space"):
+        store.register_worker(info)
+    assert sorted(run_folder.iterdir()) == before, "nothing is left of it"
+    filler.unlink()
+    store.register_worker(info).close()
     store.close()

@@ -236,14 +236,14 @@ def who_holds_anything_is_dead_if_anybody_is(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def versions_may_repeat_after_discard(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = people.Desk.erase
+    original = people.OrderDesk.erase
 
-    def erase(self: people.Desk, job: state.JobState) -> None:
+    def erase(self: people.OrderDesk, job: state.JobState) -> None:
         floor = self._step.version_floor
         original(self, job)
         self._step.version_floor = floor
 
-    monkeypatch.setattr(people.Desk, "erase", erase)
+    monkeypatch.setattr(people.OrderDesk, "erase", erase)
 
 
 def the_clock_may_step_back(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -258,14 +258,14 @@ def a_failed_operation_is_not_undone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def a_new_lane_is_remembered_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = gate.Lanes.number
+    original = gate.LaneNumbers.number
 
-    def number(self: gate.Lanes, step: Step, queue: str, task: str) -> int:
+    def number(self: gate.LaneNumbers, step: Step, queue: str, task: str) -> int:
         found = original(self, step, queue, task)
         self._known[queue, task] = found
         return found
 
-    monkeypatch.setattr(gate.Lanes, "number", number)
+    monkeypatch.setattr(gate.LaneNumbers, "number", number)
 
 
 def nothing_is_committed(monkeypatch: pytest.MonkeyPatch) -> None:

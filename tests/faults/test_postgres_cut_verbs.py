@@ -29,7 +29,7 @@ needs_psycopg()
 import psycopg  # noqa: E402
 
 from leasehold.stores.postgres import PostgresStore  # noqa: E402
-from leasehold.stores.postgres.server.connection import Connection, Cursor  # noqa: E402
+from leasehold.stores.postgres.server.connection import SqlConnection, SqlCursor  # noqa: E402
 
 pytestmark = pytest.mark.faults
 
@@ -38,7 +38,7 @@ WITHOUT_STATEMENTS = {"close", "subscribe"}
 MADE_UP = re.compile(
     r"(?<=version=)\d+|(?<='version': )\d+|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 )
-EXECUTE = Connection.execute
+EXECUTE = SqlConnection.execute
 
 
 class Line:
@@ -55,7 +55,7 @@ class Line:
         self.sent.clear()
         self._cuts = list(cuts)
 
-    def execute(self, db: Connection, statement: str, values: Any = None) -> Cursor:
+    def execute(self, db: SqlConnection, statement: str, values: Any = None) -> SqlCursor:
         if threading.get_ident() != self._thread:
             return EXECUTE(db, statement, values)
         self.sent.append(statement)
@@ -73,7 +73,7 @@ class Line:
         self._end(db)
         raise psycopg.OperationalError("the connection was lost")
 
-    def _end(self, db: Connection) -> None:
+    def _end(self, db: SqlConnection) -> None:
         assert self._server is not None
         assert self._server.execute(END, (db.raw.info.backend_pid,)).fetchone() == (True,)
 
@@ -145,10 +145,10 @@ def perform_all(
     schemas.take_back(url)
 
 
-def _method(line: Line) -> Callable[..., Cursor]:
+def _method(line: Line) -> Callable[..., SqlCursor]:
     """One that is given the connection it is called on."""
 
-    def execute(db: Connection, statement: str, values: Any = None) -> Cursor:
+    def execute(db: SqlConnection, statement: str, values: Any = None) -> SqlCursor:
         return line.execute(db, statement, values)
 
     return execute
@@ -158,7 +158,7 @@ def _method(line: Line) -> Callable[..., Cursor]:
 def line(schemas: Schemas, monkeypatch: pytest.MonkeyPatch) -> Iterator[Line]:
     with psycopg.connect(schemas.url, autocommit=True) as server:
         line = Line(server)
-        monkeypatch.setattr(Connection, "execute", _method(line))
+        monkeypatch.setattr(SqlConnection, "execute", _method(line))
         yield line
 
 
@@ -167,7 +167,7 @@ def undisturbed(schemas: Schemas) -> list[Performed]:
     """Every verb, as it should be."""
     line, done = Line(), []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Connection, "execute", _method(line))
+        patch.setattr(SqlConnection, "execute", _method(line))
         for verb, told in perform_all(schemas, lambda call: call()):
             done.append(Performed(verb, told, tuple(line.sent)))
             line.sent.clear()

@@ -106,12 +106,12 @@ def test_cut_connections_are_no_affair_of_the_caller(url: str) -> None:
         assert store.check() == []
 
 
-class Line(connection.Connection):
+class Line(connection.SqlConnection):
     """One that is cut when it is told to commit: before the server has, or after."""
 
     after = False
 
-    def execute(self, statement: str, values: object = None) -> connection.Cursor:
+    def execute(self, statement: str, values: object = None) -> connection.SqlCursor:
         if statement != "COMMIT":
             return super().execute(statement, values)  # type: ignore[arg-type]
         if self.after:
@@ -134,7 +134,7 @@ def test_a_connection_lost_at_commit_is_resolved_by_looking_up(
         send = outcome.Outcome.send
         cuts = [0]
 
-        def cut(self: object, db: connection.Connection, answer: object, hints: object) -> None:
+        def cut(self: object, db: connection.SqlConnection, answer: object, hints: object) -> None:
             if cuts[0] == 0:
                 cuts[0] += 1
                 line = Line(db.raw)

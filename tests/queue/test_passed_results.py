@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import pytest
 
 from leasehold import NewJob, TaskQueue, Workflow, chain, group
-from leasehold.errors import InvalidJobError, PayloadError
+from leasehold.env import ManualClock
+from leasehold.errors import InvalidJobError, PayloadError, ResultExpiredError
 
 from .conftest import MakeQueue
 
@@ -119,3 +120,17 @@ def test_what_cannot_be_is_refused_before_anything_is_stored(make_queue: MakeQue
     with pytest.raises(InvalidJobError, match="comes after no job whose result"):
         Workflow().then(nothing, pass_result=True)
     assert queue.count().jobs == 1
+
+
+def test_a_result_that_has_expired_is_not_passed_as_none(
+    still: TaskQueue, clock: ManualClock
+) -> None:
+    first = still.submit("first", result_ttl_seconds=1)
+    then = still.submit("then", depends_on=[first])
+    lease = still.lease()
+    assert lease is not None
+    still.ack(lease, 7)
+    assert still.dependency_results(then) == {first.id: 7}
+    clock.advance(2)
+    with pytest.raises(ResultExpiredError, match=f"replay job {first.id} first"):
+        still.dependency_results(then)

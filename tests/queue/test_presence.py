@@ -15,7 +15,7 @@ from leasehold.core.model.records import SILENT_SECONDS
 from leasehold.env import Env, ManualClock
 from leasehold.observe.alerts import no_worker
 from leasehold.observe.findings import Level
-from leasehold.queue.health import figures_of
+from leasehold.queue.health import ALERT_SECONDS, figures_of
 from leasehold.queue.presence import TELL_SECONDS
 from leasehold.stores.memory import MemoryStore
 from leasehold.stores.sqlite import SQLiteStore
@@ -49,7 +49,8 @@ def test_a_queue_that_a_loop_serves_has_a_worker(still: TaskQueue, clock: Manual
 
 def test_no_false_alarm_and_no_missing_one(still: TaskQueue, clock: ManualClock) -> None:
     def level() -> Level:
-        figures = figures_of(still.queue_info("default"), still.workers(), still)
+        lately = still.metrics("default", window_seconds=ALERT_SECONDS)
+        figures = figures_of(still.queue_info("default"), len(still.workers()), lately)
         return no_worker(figures).level
 
     still.submit("work")

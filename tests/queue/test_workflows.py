@@ -218,7 +218,7 @@ def test_replayed_from_the_failed_node(still: TaskQueue) -> None:
     assert [run.statuses()[name].value for name in names] == [
         "completed", "pending", "blocked", "blocked", "pending",
     ]  # fmt: skip
-    with pytest.raises(InvalidTransitionError, match="only what is dead or cancelled"):
+    with pytest.raises(InvalidTransitionError, match="none of these 5 jobs is dead or cancelled"):
         run.replay()
     while lease := still.lease(wait=0):
         still.ack(lease)

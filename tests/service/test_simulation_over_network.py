@@ -18,7 +18,7 @@ import pytest
 from leasehold.core.contract.store import Store
 from leasehold.env import Env
 from leasehold.stores.remote import RemoteStore
-from leasehold.stores.remote.carrying import Carrier, FailedError, Line
+from leasehold.stores.remote.carrying import Carrier, FailedError, PollConnection
 from leasehold.testing.simulator import Scenario, simulate
 from leasehold.testing.simulator.stores import memory_store
 from service.conftest import serving
@@ -58,7 +58,7 @@ class FaultyWire:
             raise FailedError(fault, was_sent=True)
         return self._carrier.call(server, verb, body)
 
-    def line(self) -> Line:
+    def line(self) -> PollConnection:
         return self._carrier.line()
 
     def close(self) -> None:

@@ -298,6 +298,7 @@ class Hit:
                 must(f"{read.__name__} of {job_id}", lambda: read(job_id))  # noqa: B023
         must("graph", lambda: store.graph(ids))
         must("find_ids", lambda: store.find_ids(""))
+        must("peek", lambda: store.peek("default", limit=100))
         must("changes", lambda: store.changes("0"))
         must("archived", lambda: store.archived(PRUNED))
         must("search_archive", lambda: store.search_archive(JobFilter()))

@@ -286,6 +286,7 @@ MEASURES: Final = (
     Measure("exchange", exchange("plain"), PLACED_AT_ONCE + DEPENDENTS_AT_ONCE),
     Measure("exchange", exchange("probed", limit=5), SCHEDULED_JOBS_AT_ONCE),
     Measure("position", lambda scene: scene.store.position("plain-49"), PLACED_AT_ONCE),
+    Measure("peek", lambda scene: scene.store.peek("plain", limit=5), 5),
     Measure("fire_schedules", lambda scene: scene.store.fire_schedules(), SCHEDULED_JOBS_AT_ONCE),
     Measure("exchange", exchange("plain", limit=5), 5),
     Measure("exchange", exchange("late", limit=5), PASSED_OVER_AT_ONCE),
@@ -448,6 +449,7 @@ MEASURES: Final = (
     Measure("subscribe", lambda scene: scene.store.subscribe(cast("Any", object()))()),
     Measure("order", lambda scene: order(scene, CancelAll()), ORDERED_AT_ONCE),
     Measure("order", lambda scene: order(scene, ReplayAll()), ORDERED_AT_ONCE),
+    store_verb("plan_operation", CancelAll(), JobFilter(queues=("plain",), tasks=("t",))),
     Measure("begin_operation", begin_operation),
     Measure("advance_operation", advance_operation, ORDERED_AT_ONCE),
     Measure("stop_operation", stop_operation),
@@ -459,7 +461,6 @@ MEASURES: Final = (
     # These only read, and hold up nobody: their writes are none.
     store_verb("stuck", 60.0),
     store_verb("workers"),
-    store_verb("plan_operation", CancelAll(), JobFilter(queues=("plain",), tasks=("t",))),
     store_verb("operations"),
     store_verb("operation", "cancel"),
     store_verb("get", "plain-1"),
@@ -489,6 +490,7 @@ MEASURES: Final = (
     store_verb("key_info", "keyed", "one"),
     store_verb("settings"),
     store_verb("metrics"),
+    store_verb("metrics_by_queue"),
     store_verb("series"),
     store_verb("daily"),
     Measure("timeline", lambda scene: scene.store.timeline(["leased"], since=scene.store.now())),
@@ -629,7 +631,7 @@ def test_a_delete_that_is_cut_short_is_finished_by_the_next_sweep(tmp_path: Path
         lambda step: queue_orders.delete(queues.QueueBook(step), "default", "me", force=True)
     )
     with store._database.read() as db:
-        found = queues.Queues(db, 0).waiting_in("default")
+        found = queues.QueueReader(db, 0).waiting_in("default")
     some = found[:BURIED_AT_ONCE]
     store._database.write(
         lambda step: queue_orders.bury(queues.QueueBook(step), "default", some, 0)

@@ -267,7 +267,7 @@ def test_jobs_are_placed_by_changed_rules_so_many_at_a_time(
     many = 3 * PLACED_AT_ONCE
     store.submit([Draft(id=f"{n}", task="t", limit_key="k", priority=n % 3) for n in range(many)])
     holds: list[int] = []
-    run, place_anew, show = store._run, lanes.Lanes.place_anew, parking.Shelf.show
+    run, place_anew, show = store._run, lanes.Lanes.place_anew, parking.ParkingShelf.show
 
     def held(verb: object, *args: object) -> object:
         holds.append(0)
@@ -277,14 +277,14 @@ def test_jobs_are_placed_by_changed_rules_so_many_at_a_time(
         holds[-1] += 1
         place_anew(lanes, record, now)
 
-    def shown(shelf: parking.Shelf, *job: Any) -> None:
+    def shown(shelf: parking.ParkingShelf, *job: Any) -> None:
         holds[-1] += 1
         show(shelf, *job)
 
     with monkeypatch.context() as patch:
         patch.setattr(store, "_run", held)
         patch.setattr(lanes.Lanes, "place_anew", placed)
-        patch.setattr(parking.Shelf, "show", shown)
+        patch.setattr(parking.ParkingShelf, "show", shown)
         store.update_queue("default", CHANGES[change], actor="me")
     assert sum(holds) >= 2 * PLACED_AT_ONCE
     assert max(holds) <= max(PLACED_AT_ONCE, SHOWN_AT_ONCE) + 3

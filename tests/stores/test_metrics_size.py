@@ -12,7 +12,7 @@ from leasehold.core.model.span import DAYS_KEPT, MINUTE_MICROS, MINUTES_KEPT, Me
 from leasehold.core.rules.sampling import KeptSpan, Resolution
 from leasehold.env import Env, ManualClock
 from leasehold.stores.sqlite import SQLiteStore
-from leasehold.stores.sqlite.reading.sampling import Spans
+from leasehold.stores.sqlite.reading.sampling import SpanShelf
 
 QUEUES = 10
 JOBS_A_MINUTE = 60
@@ -59,7 +59,7 @@ def test_a_busy_minute_takes_what_the_docs_say(tmp_path: Path) -> None:
         for queue in range(QUEUES)
         for minute in range(200)
     ]
-    store._database.writer.run(lambda step: Spans(step.db).keep(spans))
+    store._database.writer.run(lambda step: SpanShelf(step.db).keep(spans))
     row_bytes = number(store, SIZE) / len(spans)
     store.close()
     assert row_bytes <= 1.1 * ROW_BYTES_SAID
@@ -79,7 +79,7 @@ def test_what_is_kept_of_a_queue_is_bounded(tmp_path: Path) -> None:
         )
         for each in range(1, kept + 400)
     ]
-    store._database.writer.run(lambda step: Spans(step.db).keep(spans))
+    store._database.writer.run(lambda step: SpanShelf(step.db).keep(spans))
     for each in range(3):
         clock.advance(60)
         store.submit([Draft(id=f"job-{each}", task="t")])

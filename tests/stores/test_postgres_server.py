@@ -34,10 +34,10 @@ from leasehold.stores.postgres.leasing.order import READY_IN_LANE  # noqa: E402
 from leasehold.stores.postgres.leasing.settle import SETTLE  # noqa: E402
 from leasehold.stores.postgres.schema.migrate import LOCK, version  # noqa: E402
 from leasehold.stores.postgres.server.address import parse  # noqa: E402
-from leasehold.stores.postgres.server.connection import Connection, open_connection  # noqa: E402
+from leasehold.stores.postgres.server.connection import SqlConnection, open_connection  # noqa: E402
 from leasehold.stores.postgres.server.life import DEAD_SECONDS, Deaths  # noqa: E402
-from leasehold.stores.postgres.writing.database import TRIES_MAX  # noqa: E402
 from leasehold.stores.postgres.writing.step import NotAlone  # noqa: E402
+from leasehold.stores.postgres.writing.tries import TRIES_MAX  # noqa: E402
 
 PATIENCE_SECONDS = 30
 VICTIM = """
@@ -175,7 +175,7 @@ def test_who_waited_for_a_migration_sees_it(schemas: Schemas) -> None:
         open_connection(address, application_name="waits") as raw,
         open_connection(address, application_name="migrates") as other,
     ):
-        waits = Connection(raw)
+        waits = SqlConnection(raw)
         assert version(waits, address) == 0
         with raw.transaction():
             waits.execute(LOCK, (address.schema,))
@@ -293,13 +293,13 @@ def test_what_must_be_done_alone_is_done_alone_also_after_many_tries(
     transaction = database._transaction
     tries: list[bool] = []
 
-    def with_trouble(db: Connection, operation: Any, side_by_side: Any, *rest: Any) -> None:
-        tries.append(side_by_side is None)
+    def with_trouble(db: SqlConnection, operation: Any, way: Any, *rest: Any) -> None:
+        tries.append(way.side_by_side is None)
         if len(tries) < TRIES_MAX:
             raise psycopg.errors.SerializationFailure("somebody else was first")
-        if side_by_side is not None:
+        if way.side_by_side is not None:
             raise NotAlone
-        transaction(db, operation, side_by_side, *rest)
+        transaction(db, operation, way, *rest)
 
     monkeypatch.setattr(database, "_transaction", with_trouble)
     assert database.write(lambda step: step.alone, side_by_side=lambda _: True)

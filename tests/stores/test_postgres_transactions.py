@@ -181,3 +181,35 @@ def test_transactions_in_a_circle_are_told_so(url: str, store: PostgresStore, ow
         waiting.result(PATIENCE_SECONDS)
         other.commit()
     assert store.get("job") is not None
+
+
+WAITING = """
+    SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted
+        AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+        AND classid = ((%s::bigint >> 32) & 4294967295)::oid
+        AND objid = (%s::bigint & 4294967295)::oid
+"""
+
+
+def test_an_open_transaction_and_who_waits_to_be_alone_hold_up_nobody_else(
+    url: str, store: PostgresStore, own: Any
+) -> None:
+    store.submit([draft("held")])
+    [lease] = store.exchange((), LeaseRequest(worker="w", queues=("default",))).leases
+    store.submit_within(own, [draft("within")])
+    key = store._database.turn.key
+    with (
+        psycopg.connect(url.partition("&schema")[0], autocommit=True) as looking,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        alone = pool.submit(lambda: store.submit([draft("keyed", idempotency_key="key")]))
+        while looking.execute(WAITING, (key, key)).fetchone() == (0,):
+            assert not alone.done()
+        # Both would wait for the keyed one, and that for the commit below.
+        store.submit([draft("plain")])
+        renewal = Renewal(lease.job_id, lease.version, 60)
+        assert isinstance(store.renew("w", [renewal])[0], Renewed)
+        assert not alone.done()
+        own.commit()
+        assert alone.result(PATIENCE_SECONDS)
+    assert all(store.get(name) for name in ("within", "keyed", "plain"))

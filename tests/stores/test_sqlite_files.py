@@ -17,9 +17,9 @@ from leasehold.core.model.lease import LeaseRequest, Settlement
 from leasehold.core.model.outcome import Complete
 from leasehold.env import Env, ManualClock
 from leasehold.errors import (
+    BackupExistsError,
     InvalidJobError,
     StoreClosedError,
-    StoreError,
     StoreFullError,
     StoreUnavailableError,
     StoreVersionError,
@@ -205,7 +205,7 @@ def test_who_follows_changes_is_told_of_a_gap_after_a_restore(tmp_path: Path) ->
 def test_a_backup_never_overwrites(tmp_path: Path) -> None:
     store = SQLiteStore(tmp_path / "jobs.db")
     (tmp_path / "copy.db").write_text("precious")
-    with pytest.raises(StoreError, match="exists already"):
+    with pytest.raises(BackupExistsError, match="exists already"):
         store.backup(str(tmp_path / "copy.db"))
     assert (tmp_path / "copy.db").read_text() == "precious"
     store.close()

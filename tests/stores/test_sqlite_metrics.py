@@ -42,18 +42,16 @@ def store(tmp_path: Path, clock: ManualClock) -> Iterator[SQLiteStore]:
 
 
 READS = {
-    "counts": (gate.STATS, ("q",)),
     "totals": (sampling.TOTALS, ("q",)),
     "open minute": (sampling.OPEN_MINUTE, ()),
     "measured": (sampling.MEASURED, ("q",)),
     "spans": (sampling.KEPT_OF_QUEUE, (1, 1, "q")),
     "spans of all queues": (sampling.KEPT, (1, 1)),
-    "bands": (metrics.BY_PRIORITY, ("q",)),
+    "standing": (metrics.STANDING, ("q",)),
+    "the oldest": (metrics.OLDEST, ("q",)),
+    "queues": (gate.QUEUES, ()),
     "workers": (lenient(records.WORKERS), ()),
     "what they hold": (lenient(records.LEASES), ()),
-    "lanes with work": (metrics.PENDING_LANES, ("q",)),
-    "the next tier's head": (metrics.NEXT_HEAD, (1, 2)),
-    "the oldest out of turn": (metrics.OLDEST_OUT_OF_TURN, (1,)),
 }
 
 
@@ -71,11 +69,14 @@ def test_no_figure_scans_jobs(store: SQLiteStore, name: str) -> None:
             # What is small by its nature: one row per queue and task, per limited key and task
             # with jobs under way, per bucket, per worker, per job that runs now.
             small = {"lane", "key_lane", "measured", "store_state", "worker", "running", "held"}
-            small.add("(subquery")
+            # Those of a queue that has rules, and the lanes and tiers at which jobs stand.
+            small |= {"(subquery", "queue", "stood", "head", "CONSTANT"}
             assert words[1] in small, line
         assert not {"job", "finished", "attempt", "waiting"} & set(words), line
         if "ready" in words:
             assert line in {
+                "SEARCH ready USING PRIMARY KEY (lane=? AND tier<?)",
+                "SEARCH ready USING PRIMARY KEY (lane=? AND tier=?)",
                 "SEARCH ready USING PRIMARY KEY (lane=? AND tier>? AND tier<?)",
                 "SEARCH ready USING COVERING INDEX ready_by_age (lane=?)",
             }, line
@@ -94,10 +95,11 @@ def test_metrics_read_nothing_but_these(store: SQLiteStore) -> None:
     with store._database.read() as db:
         db.trace_v2(apsw.SQLITE_TRACE_STMT, lambda event: asked.add(event["sql"]))
         for queue in (None, "default"):
-            look = metrics.Look(db, 1)
+            look = metrics.MetricsReader(db, 1)
             core.metrics(look, queue, 60)
             core.series(look, queue, 1)
             core.daily(look, queue, 1)
+        core.metrics_by_queue(metrics.MetricsReader(db, 1), 60)
         db.trace_v2(0)
     assert asked == known
 
@@ -106,13 +108,13 @@ def test_a_minute_is_ended_once_and_a_plain_write_looks_at_nothing(
     store: SQLiteStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks: list[int] = []
-    keep = sampling.Spans.measure_anew
+    keep = sampling.SpanShelf.measure_anew
 
-    def counted(spans: sampling.Spans, minute: int) -> None:
+    def counted(spans: sampling.SpanShelf, minute: int) -> None:
         looks.append(minute)
         keep(spans, minute)
 
-    monkeypatch.setattr(sampling.Spans, "measure_anew", counted)
+    monkeypatch.setattr(sampling.SpanShelf, "measure_anew", counted)
     for number in range(6):
         for part in range(5):
             store.submit([Draft(id=f"{number}-{part}", task="t")])
@@ -192,7 +194,7 @@ def test_what_is_too_old_is_forgotten_in_small_writes(
     store.submit([Draft(id="job", task="t")])
     minutes = range(FORGOTTEN_AT_ONCE + 1)
     spans = [KeptSpan(Resolution.MINUTE, "default", at, Span()) for at in minutes]
-    store._database.writer.run(lambda step: sampling.Spans(step.db).keep(spans))
+    store._database.writer.run(lambda step: sampling.SpanShelf(step.db).keep(spans))
 
     def kept() -> int:
         with store._database.read() as db:

@@ -131,12 +131,13 @@ def every_look() -> Script:
     """What only looks."""
     for verb in (
         "audit_log", "check", "cleanups", "daily", "describe", "failures", "lifetimes",
-        "list_queues", "metrics", "now", "operations", "queues", "schedules", "series", "settings",
-        "signing_key", "stats", "tokens", "worker_totals", "workers",
+        "list_queues", "metrics", "metrics_by_queue", "now", "operations", "queues", "schedules",
+        "series", "settings", "signing_key", "stats", "tokens", "worker_totals", "workers",
     ):  # fmt: skip
         yield verb, methodcaller(verb)
     for verb in ("archived", "attempts", "get", "history", "log", "position", "history_page"):
         yield verb, methodcaller(verb, "a")
+    yield "peek", lambda store: store.peek("default", limit=2)
     yield "log_page", lambda store: store.log_page("a")
     yield "audit_page", lambda store: store.audit_page()
     yield "count", lambda store: store.count(JobFilter())

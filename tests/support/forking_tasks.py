@@ -14,7 +14,7 @@ from leasehold.core.model.joblog import LogLine
 from leasehold.core.model.outcome import Complete
 from leasehold.env import SYSTEM
 from leasehold.worker.context import current_job
-from leasehold.worker.executors.wire import Ended, LeaseKey, Log, to_frame
+from leasehold.worker.executors.wire import CodeEnded, LeaseKey, Logged, to_frame
 
 _told: list[str] = []
 _asked = threading.Event()
@@ -78,8 +78,8 @@ def forge_an_end(seconds: float) -> int:
     def send() -> None:
         time.sleep(seconds)
         about = LeaseKey("job-2", version=7)
-        connection.sendall(to_frame(Log(about, LogLine(SYSTEM.now(), "forged"))))
-        connection.sendall(to_frame(Ended(about, Complete(b'"forged"'))))
+        connection.sendall(to_frame(Logged(about, LogLine(SYSTEM.now(), "forged"))))
+        connection.sendall(to_frame(CodeEnded(about, Complete(b'"forged"'))))
 
     thread = threading.Thread(target=send, daemon=True)
     thread.start()

@@ -12,15 +12,15 @@ from typing import Any
 
 from leasehold.core.model.job import Draft
 from leasehold.stores.postgres import PostgresStore
-from leasehold.stores.postgres.server.connection import Connection, Cursor
+from leasehold.stores.postgres.server.connection import SqlConnection, SqlCursor
 from leasehold.stores.postgres.writing.turn import ALONE, SHARED
 
 
 def main(url: str, how: str) -> None:
     store = PostgresStore(url)
-    execute, has_stopped = Connection.execute, False
+    execute, has_stopped = SqlConnection.execute, False
 
-    def stop_after_turn(db: Connection, statement: str, values: Any = None) -> Cursor:
+    def stop_after_turn(db: SqlConnection, statement: str, values: Any = None) -> SqlCursor:
         nonlocal has_stopped
         cursor = execute(db, statement, values)
         if statement in (ALONE, SHARED) and not has_stopped:
@@ -29,7 +29,7 @@ def main(url: str, how: str) -> None:
             os.kill(os.getpid(), signal.SIGSTOP)
         return cursor
 
-    Connection.execute = stop_after_turn  # type: ignore[assignment, method-assign]
+    SqlConnection.execute = stop_after_turn  # type: ignore[assignment, method-assign]
     key = "key" if how == "alone" else None
     (answer,) = store.submit([Draft(id="frozen", task="t", idempotency_key=key)])
     sys.stdout.write(f"{answer}\n")

@@ -1,7 +1,8 @@
 """A process that works with a store and is interrupted all the time; it catches it and goes on.
 
 Run as `python -m support.interrupted_child jobs.db 1000 acknowledged.txt`: it ends when it has
-heard so many interrupts, and after each of them looks whether anything was left behind.
+heard so many interrupts, and after each of them looks whether anything was left behind. With
+`memory` in the place of a path it works with a store of its own, and looks at all of it at the end.
 """
 
 from __future__ import annotations
@@ -14,10 +15,13 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
+from leasehold.core.contract.store import Store
 from leasehold.core.model.job import Draft
 from leasehold.core.model.lease import LeaseRequest, Settlement
 from leasehold.core.model.outcome import Complete
 from leasehold.core.model.search import JobFilter
+from leasehold.interrupts import SHIELD
+from leasehold.stores.memory import MemoryStore
 from leasehold.stores.sqlite import SQLiteStore
 
 LOOK_CLOSELY_EVERY: Final = 1000
@@ -26,12 +30,11 @@ LOOK_CLOSELY_UP_TO: Final = 5000
 
 
 class Application:
-    """Submits, leases, settles and reads; the ids it was told of are durable."""
+    """Submits, leases, settles and reads; what it was told of is in the store."""
 
-    def __init__(self, path: str) -> None:
-        self.store = SQLiteStore(path, durability="normal")
-        self.connection = self.store.connect()
-        self.lock_fd = os.open(f"{path}-run/write.lock", os.O_RDWR)
+    store: Store
+
+    def __init__(self) -> None:
         self.acknowledged: list[str] = []
         self.heard = 0
         self.is_armed = False
@@ -49,14 +52,9 @@ class Application:
         while True:
             self.is_armed = True  # Again and again: what is raised in a finalizer gets lost.
             number = next(self._numbers)
-            job_id = f"{os.getpid()}-{number}"
-            draft = Draft(id=job_id, task="t")
-            if number % 5 == 0:
-                with self.connection.transaction():
-                    self.store.submit_within(self.connection, [draft])
-            else:
-                self.store.submit([draft])
-            self.acknowledged.append(job_id)
+            draft = Draft(id=f"{os.getpid()}-{number}", task="t")
+            self.submit(number, draft)
+            self.acknowledged.append(draft.id)
             if number % 3 == 0:
                 exchange = self.store.exchange((), LeaseRequest(worker="w", limit=2))
                 for lease in exchange.leases:
@@ -65,20 +63,51 @@ class Application:
             if number % 7 == 0:
                 self.store.search(JobFilter(), limit=3)
 
+    def submit(self, number: int, draft: Draft) -> None:
+        self.store.submit([draft])
+
     def look(self) -> None:
         """Nothing may be left behind, wherever it was interrupted."""
-        writer: Any = self.store._database.writer
-        assert not writer.queue.is_led, "somebody is taken to be writing for ever"
-        side = self.store._database.side
-        assert not (side.is_open and side.db.in_transaction), "a write is open"
-        assert not self.connection.in_transaction, "a transaction is open"
-        for reader in self.store._database.readers._idle:
-            assert not reader.in_transaction, "a read is open"
-        assert self.is_lock_free(), "the lock is held"
+        assert not SHIELD.is_closed(), "signals are held back for ever"
+        self.look_at_locks()
         if self.heard % LOOK_CLOSELY_EVERY == 0:
             sys.stderr.write(f"{self.heard} interrupts, {len(self.acknowledged)} jobs\n")
             if self.heard <= LOOK_CLOSELY_UP_TO:
                 assert self.store.check() == []
+
+    def look_at_locks(self) -> None:
+        raise NotImplementedError
+
+    def end(self) -> None:
+        """Close what was opened."""
+        self.store.close()
+
+
+class OnFile(Application):
+    """Its store is a file that others use, too."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self.store = self._sqlite = SQLiteStore(path, durability="normal")
+        self.connection = self._sqlite.connect()
+        self.lock_fd = os.open(f"{path}-run/write.lock", os.O_RDWR)
+
+    def submit(self, number: int, draft: Draft) -> None:
+        if number % 5 == 0:
+            with self.connection.transaction():
+                self._sqlite.submit_within(self.connection, [draft])
+        else:
+            super().submit(number, draft)
+
+    def look_at_locks(self) -> None:
+        database: Any = self._sqlite._database
+        assert not database.writer.queue.is_led, "somebody is taken to be writing for ever"
+        side = database.side
+        assert not (side.is_open and side.db.in_transaction), "a write is open"
+        assert not self.connection.in_transaction, "a transaction is open"
+        for reader in database.readers._idle:
+            assert not reader.in_transaction, "a read is open"
+        assert self.is_lock_free(), "the lock is held"
 
     def is_lock_free(self) -> bool:
         """Whether this process holds no lock; another one may, for a moment."""
@@ -86,9 +115,30 @@ class Application:
         fcntl.flock(self.lock_fd, fcntl.LOCK_UN)
         return True
 
+    def end(self) -> None:
+        self.connection.close()
+        super().end()
+
+
+class InMemory(Application):
+    """Nobody else sees its store."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.store = self._memory = MemoryStore()
+
+    def look_at_locks(self) -> None:
+        assert not self._memory._lock.locked(), "the lock is held"
+
+    def end(self) -> None:
+        assert self.store.check() == []
+        unacknowledged = self.store.stats().submitted - len(self.acknowledged)
+        assert 0 <= unacknowledged <= self.heard, "jobs are lost, or there twice"
+        super().end()
+
 
 def main(path: str, interrupts: int, report: str) -> None:
-    application = Application(path)
+    application = InMemory() if path == "memory" else OnFile(path)
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     while application.heard < interrupts:
@@ -98,8 +148,7 @@ def main(path: str, interrupts: int, report: str) -> None:
             application.heard += 1
         application.look()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    application.connection.close()
-    application.store.close()
+    application.end()
     Path(report).write_text("\n".join(application.acknowledged))
 
 

@@ -7,7 +7,13 @@ from hypothesis import strategies as st
 
 from leasehold.core.model.lease import Lease
 from leasehold.worker.leases import LeaseManager
-from leasehold.worker.prefetch import JOBS_MAX, RUN_SECONDS_MAX, WORK_SECONDS, Prefetch
+from leasehold.worker.prefetch import (
+    JOBS_MAX,
+    JOBS_MAX_OF_SLOW_STORE,
+    RUN_SECONDS_MAX,
+    WORK_SECONDS,
+    Prefetch,
+)
 from leasehold.worker.stopping import KILL_SECONDS, LAST_SECONDS, Stopping, StopReason
 from leasehold.worker.unrunnable import DELAY_SECONDS_MAX, Unrunnable
 from support.workers import MoodyStore, submit_to
@@ -37,6 +43,26 @@ def test_slow_runs_end_leasing_ahead_soon_and_a_reset_at_once() -> None:
     prefetch.measured(0.001, 100, 0.00002)
     prefetch.reset()
     assert prefetch.jobs_ahead == 0
+
+
+def test_more_is_leased_ahead_while_the_slots_run_out_of_jobs_during_exchanges() -> None:
+    prefetch = Prefetch(8)
+
+    def ahead() -> int:
+        prefetch.measured(0.001, 100, 0.00002)
+        return prefetch.jobs_ahead
+
+    assert ahead() == JOBS_MAX
+    prefetch.more_came(ran_dry=True)
+    assert ahead() == 2 * JOBS_MAX
+    for _ in range(9):
+        prefetch.more_came(ran_dry=True)
+    assert ahead() == JOBS_MAX_OF_SLOW_STORE
+    prefetch.more_came(ran_dry=False)
+    assert JOBS_MAX < ahead() < JOBS_MAX_OF_SLOW_STORE
+    for _ in range(99):
+        prefetch.more_came(ran_dry=False)
+    assert ahead() == JOBS_MAX
 
 
 def test_one_slow_run_among_many_short_ones_is_remembered_and_forgotten() -> None:

@@ -387,7 +387,10 @@ class AsyncOperations(Awaited):
         return await self._call(lambda: self._operations.samples(plan, limit))
 
     async def begin(self, plan: Plan) -> Operation:
-        """Let an operation begin; no job is changed until somebody carries it out."""
+        """Let an operation begin; no job is changed until somebody carries it out.
+
+        See `Operations.begin`.
+        """
         return await self._call(lambda: self._operations.begin(plan))
 
     async def undo(self, operation_id: str) -> Operation:
@@ -1289,6 +1292,12 @@ class AsyncQueueCalls(Awaited):
         See `TaskQueue.metrics`.
         """
         return await self._call(lambda: self.queue.metrics(queue, window_seconds))
+
+    async def metrics_by_queue(
+        self, window_seconds: Seconds = WINDOW_SECONDS
+    ) -> list[QueueMetrics]:
+        """The same for every queue, by name: one call, however many there are."""
+        return await self._call(lambda: self.queue.metrics_by_queue(window_seconds))
 
     async def series(self, queue: str | None = None, minutes: int = 60) -> list[MinutePoint]:
         """What happened in each of the latest minutes, oldest first; the last is not over yet."""

@@ -6,6 +6,7 @@ import hashlib
 import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Final, Protocol
 
 import msgspec
@@ -13,7 +14,7 @@ import msgspec
 from leasehold.blobs.cleaning import BlobsCleaned, clean_up
 from leasehold.blobs.contract import BlobStore, SigningBlobStore
 from leasehold.blobs.memory import MemoryBlobs
-from leasehold.blobs.place import BlobPlace, open_place
+from leasehold.blobs.place import BlobPlace, folder_of, open_place
 from leasehold.core.contract.store import Store
 from leasehold.core.model.blob import (
     BLOB_CODEC,
@@ -147,7 +148,12 @@ class Blobs:
         self._clean_memory(blob_store)
         digest = hashlib.sha256(data).hexdigest()
         return BlobReference(
-            kind=blob_store.kind, key=key, size=len(data), sha256=digest, codec=codec
+            kind=blob_store.kind,
+            key=key,
+            size=len(data),
+            sha256=digest,
+            codec=codec,
+            place=blob_store.place,
         ).encode()
 
     def check_size(self, size: int) -> None:
@@ -183,7 +189,12 @@ class Blobs:
             return None
         key = self._new_key(store_id, kind, owner, version)
         reference = BlobReference(
-            kind=blob_store.kind, key=key, size=size, sha256=sha256, codec=codec
+            kind=blob_store.kind,
+            key=key,
+            size=size,
+            sha256=sha256,
+            codec=codec,
+            place=blob_store.place,
         )
         return reference.encode(), blob_store.sign("PUT", key)
 
@@ -195,12 +206,27 @@ class Blobs:
         return blob_store.sign("GET", reference.key)
 
     def get(self, reference: BlobReference) -> bytes | None:
-        """What is kept of a blob, unchecked; None if it is lost."""
+        """What is kept of a blob, unchecked; None if it is lost.
+
+        It is looked for in this place first: whole stores are moved, with their blobs. Then in the
+        folder that it was written to, if that is another one and can be reached from here.
+        """
         blob_store = self._holder_of(reference)
-        data = blob_store.get(reference.key, reference.size + 1)
-        # A store that was moved to a database of another kind has brought its blobs with it.
-        if data is None and blob_store.kind != reference.kind:
-            raise _kept_elsewhere(reference, blob_store.kind)
+        is_elsewhere = _is_elsewhere(reference, blob_store)
+        try:
+            data = blob_store.get(reference.key, reference.size + 1)
+        except BlobUnavailableError:
+            if not is_elsewhere:
+                raise
+            data = None
+        if data is not None or not is_elsewhere:
+            return data
+        folder = folder_of(reference)
+        if folder is not None:
+            with suppress(BlobUnavailableError):
+                data = folder.get(reference.key, reference.size + 1)
+        if data is None:
+            raise _kept_elsewhere(reference, blob_store.place)
         return data
 
     def is_own(self, key: BlobKey) -> bool:
@@ -228,7 +254,7 @@ class Blobs:
     def _holder_of(self, reference: BlobReference) -> BlobStore:
         opened = self._open()
         if opened is None:
-            raise _kept_elsewhere(reference, "none")
+            raise _kept_elsewhere(reference, "no place at all")
         return opened[0]
 
     # -- cleaning up -------------------------------------------------------------------------
@@ -265,10 +291,18 @@ class Blobs:
         return self._opened
 
 
+def _is_elsewhere(reference: BlobReference, here: BlobStore) -> bool:
+    """Whether a blob was written to another place than this; a database has several names."""
+    if reference.kind != here.kind:
+        return True
+    return here.kind in ("folder", "s3") and reference.place not in ("", here.place)
+
+
 def _kept_elsewhere(reference: BlobReference, here: str) -> BlobUnavailableError:
+    written_to = reference.place or f"a blob store of kind {reference.kind!r}"
     return BlobUnavailableError(
-        f"blob {reference.key} is kept in a blob store of kind {reference.kind!r}, and this queue "
-        f"has {here!r}: give TaskQueue(blobs=...) the place that it was written to"
+        f"blob {reference.key} was written to {written_to}, and this process looks in {here}: name "
+        "the same place in every process, with TaskQueue(blobs=...) or `queuectl serve --blobs`"
     )
 
 

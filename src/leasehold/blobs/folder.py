@@ -31,7 +31,7 @@ class FolderBlobs:
 
     @property
     def place(self) -> str:
-        return f"folder {self._root}"
+        return self._root
 
     def put(self, key: str, data: bytes) -> None:
         path = self._path(key)

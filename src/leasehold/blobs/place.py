@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from leasehold.blobs.contract import BlobStore, KeepsOwnBlobs
 from leasehold.core.contract.store import Store
+from leasehold.core.model.blob import BlobReference
 from leasehold.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from leasehold.blobs.folder import FolderBlobs
 
 BlobPlace = str | os.PathLike[str] | Literal[False] | None
 """A folder, an s3:// URL, False for no blobs at all, or None for the store's own place."""
@@ -59,3 +63,12 @@ def open_place(place: str | os.PathLike[str] | None, store: Store) -> tuple[Blob
 
     synced = about.get("durability") != "normal"
     return FolderBlobs(os.fspath(folder), synced=synced), str(store_id)
+
+
+def folder_of(reference: BlobReference) -> FolderBlobs | None:
+    """The folder that a blob was written to, to read it there; None for one that is no file."""
+    if reference.kind != "folder" or not reference.place:
+        return None
+    from leasehold.blobs.folder import FolderBlobs
+
+    return FolderBlobs(reference.place)

@@ -36,10 +36,10 @@ def audit(
     limit: int,
     cursor: str | None,
 ) -> None:
-    """What people did, the latest first.
+    """Show the audit log, latest first.
 
-    Orders about jobs, queues, schedules and settings: who gave them, when, and to how many jobs.
-    Records are kept for 90 days, and for a year more in the archive; both are told here.
+    It has orders about jobs, queues, schedules and settings: the actor, the time, and the number of
+    jobs. Records are kept for 90 days, and for another year in the archive; both are shown.
 
     \b
     Examples: queuectl audit
@@ -49,5 +49,5 @@ def audit(
     page = partial(session.queue.audit_page, since=since, before=before)
     found = entries(session, page, "records", limit=limit, cursor=cursor)
     whenever = since is None and before is None
-    nothing = "nobody has given an order yet" if whenever else "nobody gave an order at that time"
+    nothing = "there are no orders yet" if whenever else "there are no orders of that time"
     emit(session, map(document_of, found), COLUMNS, nothing=nothing)

@@ -14,7 +14,7 @@ from leasehold.cli.session import Session
 _BESIDE_A_STORE = ("-wal", "-shm", "-run")
 
 
-class Taken(click.ClickException):
+class PlaceTaken(click.ClickException):
     """There is something at the place that was named."""
 
     exit_code = Exit.CONFLICT
@@ -22,12 +22,12 @@ class Taken(click.ClickException):
 
 @command()
 @click.argument("path", type=click.Path(dir_okay=False))
-@click.option("--force", is_flag=True, help="Replace the backup that is there.")
+@click.option("--force", is_flag=True, help="Replace an existing backup.")
 def backup(session: Session, path: str, force: bool) -> None:
     """Write a consistent copy of the store to PATH while it is in use.
 
-    What is there already is left alone without --force. With it, the new copy takes the place of
-    a plain file in one step, when it is whole. No store in use, link or device is ever replaced.
+    An existing file is replaced only with --force, in one step, when the new copy is complete. A
+    store in use, a link or a device is never replaced.
 
     \b
     Example: queuectl backup backups/jobs-monday.db
@@ -49,9 +49,9 @@ def _check_free(path: str, *, force: bool) -> None:
     # A store in use may still have writes in these; another file under its name would get them.
     for ending in _BESIDE_A_STORE:
         if os.path.exists(path + ending):
-            raise Taken(f"{path} is a store that is or was in use: choose another name")
+            raise PlaceTaken(f"{path} is a store that is or was in use: choose another name")
     if os.path.lexists(path) and (os.path.islink(path) or not os.path.isfile(path)):
         # To take the place of a device or a link would break more than a backup.
-        raise Taken(f"{path} is no plain file, and nothing else is ever replaced")
+        raise PlaceTaken(f"{path} is no plain file, and nothing else is ever replaced")
     if os.path.exists(path) and not force:
-        raise Taken(f"{path} is there already: choose another name, or replace it with --force")
+        raise PlaceTaken(f"{path} exists already: choose another name, or replace it with --force")

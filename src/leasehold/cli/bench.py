@@ -30,7 +30,11 @@ COLUMNS: Final = (
 
 @command()
 @click.option(
-    "--jobs", type=click.IntRange(10, 1_000_000), default=5000, show_default=True, help="How many."
+    "--jobs",
+    type=click.IntRange(10, 1_000_000),
+    default=5000,
+    show_default=True,
+    help="The number of jobs.",
 )
 @click.option("--batch", type=click.IntRange(1, 10_000), default=1000, show_default=True)
 @click.option("--slots", type=click.IntRange(1, 64), default=8, show_default=True)
@@ -39,28 +43,28 @@ COLUMNS: Final = (
     "--folder",
     type=click.Path(exists=True, file_okay=False, writable=True),
     default=".",
-    help="Where the throw-away store is made, on the disk to be measured.  [default: here]",
+    help="The folder of the temporary store, on the disk to measure.  [default: here]",
 )
 def bench(
     session: Session, jobs: int, batch: int, slots: int, durability: str, folder: str
 ) -> None:
-    """Measure what this machine can do.
+    """Measure the throughput of this machine.
 
-    On a throw-away store: jobs submitted one by one and in batches, drained by workers in one
-    process, and how long an idle worker process takes to pick a job up. It takes a few seconds;
-    other stores are not touched.
+    It measures, on a temporary store, how fast jobs are submitted one by one and in batches, how
+    fast workers in one process drain them, and how long an idle worker process takes to start a
+    job. It takes a few seconds; other stores are not touched.
 
     \b
     Examples: queuectl bench
               queuectl bench --folder /var/lib/app --durability normal -o json
     """
     from leasehold.cli.showcase.measures import measures
-    from leasehold.cli.showcase.stage import Stage
+    from leasehold.cli.showcase.stage import ShowcaseStage
     from leasehold.connect import Durability
 
     place = tempfile.mkdtemp(prefix=".leasehold-bench-", dir=folder)
     try:
-        stage = Stage(place, cast("Durability", durability))
+        stage = ShowcaseStage(place, cast("Durability", durability))
         try:
             about = _about(dict(stage.queue.describe()))
             session.tell(", ".join(f"{name} {value}" for name, value in about.items()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from leasehold.cli.command import command
-from leasehold.cli.orders import Chosen, Order, give, takes_jobs
+from leasehold.cli.orders import Chosen, JobOrder, give, takes_jobs
 from leasehold.cli.session import Session
 from leasehold.core.model.status import WAITING, Status
 from leasehold.core.rules.filter_orders import CancelAll
@@ -13,19 +13,18 @@ from leasehold.core.rules.filter_orders import CancelAll
 
 @command()
 @takes_jobs
-@click.option("--reason", default="", help="Why; it is kept with the job.")
+@click.option("--reason", default="", help="The reason, which is kept with the job.")
 def cancel(session: Session, *, chosen: Chosen, reason: str) -> None:
     """Stop jobs that wait or run.
 
-    A waiting job is cancelled at once; a running one as soon as its worker has stopped it. Several
-    jobs may be named, each by its id or enough of its end; or describe them by a filter: then
-    their number is shown, and you are asked.
+    A waiting job is cancelled at once; a running one as soon as its worker has stopped it. Name
+    jobs by their ids, or unambiguous ends of them; or use a filter, which shows the plan and asks.
 
     \b
     Examples: queuectl cancel 0192ab 0192cd --reason "wrong address"
               queuectl cancel --queue mail --created-before -1d --dry-run
     """
-    order = Order(
+    order = JobOrder(
         verb="cancel",
         done="cancelled",
         statuses=WAITING | {Status.RUNNING},

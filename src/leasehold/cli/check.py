@@ -25,12 +25,12 @@ from leasehold.env import SYSTEM
 def check(session: Session, *, repair_clock: bool, yes: bool, dry_run: bool) -> None:
     """Look for damage and broken invariants in the store.
 
-    It reads everything, so it takes a while on a large store. It exits with 1 if it finds a
+    It reads the whole store, which takes a while on a large one. It exits with 1 if it finds a
     problem.
 
-    A store's clock never steps back by itself. If this machine's was wrong for a while, and far
-    ahead, --repair-clock sets it back, with every time that came from it: set the machine's clock
-    right and stop the workers first. It is refused while a worker lives or a job runs.
+    A store's clock never steps back by itself. If the machine's clock was far ahead for a while,
+    --repair-clock sets the store's clock back, with every time that came from it: correct the
+    machine's clock and stop the workers first. It is refused while a worker is alive or a job runs.
 
     \b
     Examples: queuectl check

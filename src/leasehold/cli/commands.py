@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 
-class Entry(NamedTuple):
+class LazyCommand(NamedTuple):
     """A command that is loaded when it is called. Its object is named like the last part."""
 
     module: str
@@ -38,84 +38,96 @@ SECTIONS: Final[dict[str, tuple[str, ...]]] = {
 }
 """In which parts the help names them; any that stand in none come last."""
 
-COMMANDS: Final[dict[str, Entry]] = {
-    "init": Entry("leasehold.cli.init", "init", "Make a store, or bring one up to date."),
-    "enqueue": Entry("leasehold.cli.enqueue", "enqueue", "Submit jobs: commands, tasks, files."),
-    "worker": Entry(
-        "leasehold.cli.worker", "worker", "Run jobs: start, stop and look at worker processes."
+COMMANDS: Final[dict[str, LazyCommand]] = {
+    "init": LazyCommand("leasehold.cli.init", "init", "Create a store, or upgrade one."),
+    "enqueue": LazyCommand(
+        "leasehold.cli.enqueue", "enqueue", "Submit jobs: commands, tasks, files."
     ),
-    "status": Entry("leasehold.cli.status", "status", "What there is: queues, jobs and workers."),
-    "list": Entry("leasehold.cli.listing", "list_jobs", "List jobs, the last submitted first."),
-    "show": Entry("leasehold.cli.show", "show", "Show everything about one job."),
-    "logs": Entry("leasehold.cli.logs", "logs", "What a job printed or logged."),
-    "wait": Entry("leasehold.cli.wait", "wait", "Wait until jobs have ended."),
-    "history": Entry("leasehold.cli.history", "history", "What happened to a job, oldest first."),
-    "why": Entry("leasehold.cli.why", "why", "Why a job is not running."),
-    "cancel": Entry("leasehold.cli.cancel", "cancel", "Stop jobs that wait or run."),
-    "retry": Entry("leasehold.cli.retry", "retry", "Give dead or cancelled jobs another chance."),
-    "reprioritize": Entry(
+    "worker": LazyCommand(
+        "leasehold.cli.worker", "worker", "Run jobs: start, stop and inspect worker processes."
+    ),
+    "status": LazyCommand("leasehold.cli.status", "status", "Show queues, jobs and workers."),
+    "list": LazyCommand(
+        "leasehold.cli.listing", "list_jobs", "List jobs, the last submitted first."
+    ),
+    "show": LazyCommand("leasehold.cli.show", "show", "Show everything about one job."),
+    "logs": LazyCommand("leasehold.cli.logs", "logs", "Show the output and the log of a job."),
+    "wait": LazyCommand("leasehold.cli.wait", "wait", "Wait until jobs have ended."),
+    "history": LazyCommand(
+        "leasehold.cli.history", "history", "Show the events of a job, oldest first."
+    ),
+    "why": LazyCommand("leasehold.cli.why", "why", "Say why a job does not run."),
+    "cancel": LazyCommand("leasehold.cli.cancel", "cancel", "Stop jobs that wait or run."),
+    "retry": LazyCommand("leasehold.cli.retry", "retry", "Replay dead or cancelled jobs."),
+    "reprioritize": LazyCommand(
         "leasehold.cli.reprioritize", "reprioritize", "Change the priority of waiting jobs."
     ),
-    "queue": Entry("leasehold.cli.queues", "queue", "Queues: their rules, state and jobs."),
-    "dlq": Entry("leasehold.cli.dlq", "dlq", "Dead letters: look at them, retry them, purge them."),
-    "operations": Entry(
+    "queue": LazyCommand("leasehold.cli.queues", "queue", "Queues: their rules, state and jobs."),
+    "dlq": LazyCommand(
+        "leasehold.cli.dlq", "dlq", "Dead letters: list, show, retry and purge them."
+    ),
+    "operations": LazyCommand(
         "leasehold.cli.operations",
         "operations",
         "Operations: orders to many jobs, how far each is, stop and undo them.",
     ),
-    "schedule": Entry(
-        "leasehold.cli.schedule", "schedule", "Schedules: jobs that come again and again."
-    ),
-    "config": Entry(
+    "schedule": LazyCommand("leasehold.cli.schedule", "schedule", "Schedules: recurring jobs."),
+    "config": LazyCommand(
         "leasehold.cli.config", "config", "Settings in the store, which running workers follow."
     ),
-    "serve": Entry(
+    "serve": LazyCommand(
         "leasehold.cli.serve",
         "serve",
-        "Serve the store over HTTP, and gRPC if told so, until Ctrl-C or SIGTERM.",
+        "Serve the store over HTTP, and gRPC with --grpc, until Ctrl-C or SIGTERM.",
     ),
-    "deploy": Entry(
-        "leasehold.cli.deploy", "deploy", "Deploy marks: since when a version is there."
+    "deploy": LazyCommand(
+        "leasehold.cli.deploy", "deploy", "Deploy marks: when versions were deployed."
     ),
-    "token": Entry("leasehold.cli.token", "token", "Tokens: who may do what over the network."),
-    "stats": Entry(
-        "leasehold.cli.stats", "stats", "How queues do: depth, throughput, errors, times."
+    "token": LazyCommand(
+        "leasehold.cli.token", "token", "Tokens: who may do what over the network."
     ),
-    "metrics": Entry(
+    "stats": LazyCommand(
+        "leasehold.cli.stats", "stats", "Show figures of queues: depth, throughput, errors, times."
+    ),
+    "metrics": LazyCommand(
         "leasehold.cli.metrics", "metrics", "Print the store's figures as Prometheus reads them."
     ),
-    "audit": Entry("leasehold.cli.audit", "audit", "What people did, the latest first."),
-    "top": Entry("leasehold.cli.top", "top", "Watch queues, workers and running jobs live."),
-    "sweep": Entry(
-        "leasehold.cli.sweep", "sweep", "Take back jobs from workers that were lost, now."
-    ),
-    "stuck": Entry(
+    "audit": LazyCommand("leasehold.cli.audit", "audit", "Show the audit log, latest first."),
+    "top": LazyCommand("leasehold.cli.top", "top", "Watch queues, workers and running jobs live."),
+    "sweep": LazyCommand("leasehold.cli.sweep", "sweep", "Take jobs back from lost workers, now."),
+    "stuck": LazyCommand(
         "leasehold.cli.stuck",
         "stuck",
-        "Running jobs that show no sign of life, or run for too long.",
+        "List running jobs without a heartbeat, or that run for too long.",
     ),
-    "prune": Entry(
+    "prune": LazyCommand(
         "leasehold.cli.prune",
         "prune",
         "Archive and delete jobs that ended longer ago than they are kept.",
     ),
-    "backup": Entry(
+    "backup": LazyCommand(
         "leasehold.cli.backup",
         "backup",
         "Write a consistent copy of the store to PATH while it is in use.",
     ),
-    "migrate-store": Entry(
+    "migrate-store": LazyCommand(
         "leasehold.cli.migrate_store",
         "migrate_store",
         "Move everything from SOURCE to TARGET: from SQLite to PostgreSQL, and back.",
     ),
-    "check": Entry(
+    "check": LazyCommand(
         "leasehold.cli.check", "check", "Look for damage and broken invariants in the store."
     ),
-    "doctor": Entry("leasehold.cli.doctor", "doctor", "Look for everything that needs attention."),
-    "bench": Entry("leasehold.cli.bench", "bench", "Measure what this machine can do."),
-    "demo": Entry("leasehold.cli.demo", "demo", "See every feature at work, each step checked."),
-    "completion": Entry(
-        "leasehold.cli.completion", "completion", "Print what makes a shell complete commands."
+    "doctor": LazyCommand(
+        "leasehold.cli.doctor", "doctor", "Check for everything that needs attention."
+    ),
+    "bench": LazyCommand("leasehold.cli.bench", "bench", "Measure the throughput of this machine."),
+    "demo": LazyCommand(
+        "leasehold.cli.demo", "demo", "See every feature at work, each step checked."
+    ),
+    "completion": LazyCommand(
+        "leasehold.cli.completion",
+        "completion",
+        "Print the script that makes a shell complete commands.",
     ),
 }

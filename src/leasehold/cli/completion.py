@@ -16,7 +16,7 @@ PROGRAMS: Final = ("queuectl", "leasehold")
 @command()
 @click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
 def completion(session: Session, shell: str) -> None:
-    """Print what makes a shell complete commands.
+    """Print the script that makes a shell complete commands.
 
     It completes commands, options, their choices, and the names of queues and schedules, for both
     names of the program.

@@ -51,7 +51,7 @@ def list_settings(session: Session) -> None:
 def get(session: Session, name: str) -> None:
     """Print the value of one setting.
 
-    With -o json also its default, what it may be, where it acts and what it means.
+    -o json adds its default, its allowed values, where it applies and its meaning.
 
     \b
     Example: queuectl config get max_retries
@@ -64,10 +64,10 @@ def get(session: Session, name: str) -> None:
 @_name
 @click.argument("value")
 def set_setting(session: Session, name: str, value: str) -> None:
-    """Set it for everybody who uses this store.
+    """Set a value for all processes of this store.
 
-    A job, a queue or a worker that names its own keeps it. Running workers follow by themselves.
-    A value that makes no sense is refused, and nothing is changed.
+    A job, queue or worker with its own value keeps that. Running workers follow the change. An
+    invalid value is refused, and nothing is changed.
 
     \b
     Examples: queuectl config set max_retries 5
@@ -80,7 +80,7 @@ def set_setting(session: Session, name: str, value: str) -> None:
 @command(of=config)
 @_name
 def unset(session: Session, name: str) -> None:
-    """Let the default count again.
+    """Remove a value, so that the default applies.
 
     \b
     Example: queuectl config unset max_retries

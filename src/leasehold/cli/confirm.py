@@ -17,8 +17,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def destructive(function: F) -> F:
     """Add --yes and --dry-run, to be handed to `agreed`."""
-    yes = click.option("--yes", "-y", is_flag=True, help="Do it without asking.")
-    dry = click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+    yes = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+    dry = click.option("--dry-run", is_flag=True, help="Only show what would be done.")
     return yes(dry(function))
 
 
@@ -34,8 +34,8 @@ def agreed(session: Session, what: str, *, yes: bool, dry_run: bool | None = Non
     if yes:
         return True
     if not is_interactive():
-        look = "" if dry_run is None else ", or --dry-run to only look"
-        raise click.UsageError(f"this would {safe(what)}: say --yes{look}")
+        look = "" if dry_run is None else ", or --dry-run to preview"
+        raise click.UsageError(f"this would {safe(what)}: pass --yes{look}")
     try:
         if is_agreed(f"Really {safe(what)}?"):
             return True

@@ -18,13 +18,13 @@ from leasehold.env import SYSTEM
 
 
 @command()
-@click.option("--keep", is_flag=True, help="Keep the store, to look at it afterwards.")
-@click.option("--only", metavar="STEP", help="One step by its name.")
+@click.option("--keep", is_flag=True, help="Keep the store.")
+@click.option("--only", metavar="STEP", help="Run only this step.")
 def demo(session: Session, keep: bool, only: str | None) -> None:
     """See every feature at work, each step checked.
 
-    It plays on a throw-away store in a folder of its own, takes a few seconds, and exits with 1 if
-    a step did not come out as promised.
+    It uses a temporary store in a separate folder, takes a few seconds, and exits with 1 if a step
+    fails.
 
     \b
     Examples: queuectl demo
@@ -59,9 +59,9 @@ def demo(session: Session, keep: bool, only: str | None) -> None:
 
 
 def _play(folder: str, steps: Any) -> Iterator[dict[str, Any]]:
-    from leasehold.cli.showcase.stage import Stage
+    from leasehold.cli.showcase.stage import ShowcaseStage
 
-    stage = Stage(folder)
+    stage = ShowcaseStage(folder)
     try:
         for step in steps:
             started = SYSTEM.clock.monotonic()

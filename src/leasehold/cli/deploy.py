@@ -22,12 +22,12 @@ COLUMNS: Final = (
 
 @group
 def deploy() -> None:
-    """Deploy marks: since when a version is there."""
+    """Deploy marks: when versions were deployed."""
 
 
 @command(of=deploy)
 @click.argument("version")
-@click.option("--text", default="", help="What it brings, in a few words.")
+@click.option("--text", default="", help="A short description.")
 def mark(session: Session, version: str, text: str) -> None:
     """Mark that VERSION was deployed now. The same again changes nothing.
 
@@ -55,7 +55,7 @@ def list_marks(session: Session) -> None:
 @command(of=deploy)
 @click.argument("version")
 def forget(session: Session, version: str) -> None:
-    """Take a mark away.
+    """Remove a mark.
 
     \b
     Example: queuectl deploy forget v1.2

@@ -14,7 +14,7 @@ from leasehold.cli.documents import full_document
 from leasehold.cli.filters import filter_options, is_everything
 from leasehold.cli.jobref import job_id_of
 from leasehold.cli.listing import LIMIT, error_line, with_command
-from leasehold.cli.orders import Answer, Chosen, Order, give, takes_jobs
+from leasehold.cli.orders import Answer, Chosen, JobOrder, give, takes_jobs
 from leasehold.cli.output import Column, cell, emit, emit_one, print_fields
 from leasehold.cli.safe import safe
 from leasehold.cli.session import Session
@@ -49,7 +49,7 @@ _takes_letters = partial(takes_jobs, status=False)
 
 @group
 def dlq() -> None:
-    """Dead letters: look at them, retry them, purge them."""
+    """Dead letters: list, show, retry and purge them."""
 
 
 @command("list", of=dlq)
@@ -60,7 +60,7 @@ def dlq() -> None:
     type=click.IntRange(min=0),
     default=LIMIT,
     show_default=True,
-    help="How many at most; 0 for all.",
+    help="The limit; 0 for all.",
 )
 def list_letters(session: Session, *, where: JobFilter, limit: int) -> None:
     """List dead letters, the last submitted first.
@@ -86,7 +86,7 @@ def list_letters(session: Session, *, where: JobFilter, limit: int) -> None:
 def show(session: Session, job_id: str) -> None:
     """Show a dead letter: the job, its error with traceback, every attempt.
 
-    JOB is a job's id, or enough of its end to be the only one.
+    JOB is a job's id, or an unambiguous end of it.
 
     \b
     Example: queuectl dlq show job1
@@ -109,19 +109,18 @@ def show(session: Session, job_id: str) -> None:
 
 @command(of=dlq)
 @_takes_letters
-@click.option("--reset-attempts", is_flag=True, help="With all attempts again, not one more.")
+@click.option("--reset-attempts", is_flag=True, help="Restore all attempts, not only one.")
 def retry(session: Session, *, chosen: Chosen, reset_attempts: bool) -> None:
-    """Replay dead letters: one, several, those that fit a filter, or all.
+    """Replay dead letters: one, several, those that match a filter, or all.
 
-    Each is pending again, with one attempt more, or with all of them after --reset-attempts. Name
-    them by their ids, or enough of their beginnings; or describe them by a filter: then their
-    number is shown, and you are asked.
+    Each is pending again, with one more attempt, or with all of them after --reset-attempts. Name
+    jobs by their ids, or unambiguous ends of them; or use a filter, which shows the plan and asks.
 
     \b
     Examples: queuectl dlq retry job1 job2
               queuectl dlq retry --task send_email --error Timeout --yes
     """
-    order = Order(
+    order = JobOrder(
         verb="replay",
         done="replayed",
         statuses=frozenset({Status.DEAD}),
@@ -134,16 +133,16 @@ def retry(session: Session, *, chosen: Chosen, reset_attempts: bool) -> None:
 @command(of=dlq)
 @_takes_letters
 def purge(session: Session, *, chosen: Chosen) -> None:
-    """Delete dead letters for good, with their attempts and history.
+    """Delete dead letters, with their attempts and history.
 
-    Their number is shown, and you are asked.
+    It shows their number and asks.
 
     \b
     Examples: queuectl dlq purge job1
               queuectl dlq purge --created-before -30d
               queuectl dlq purge --all --yes
     """
-    order = Order(
+    order = JobOrder(
         verb="delete",
         done="deleted",
         statuses=frozenset({Status.DEAD}),

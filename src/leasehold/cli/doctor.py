@@ -25,13 +25,13 @@ _MARKS: Final = {
 
 
 @command()
-@click.option("--verbose", "-v", is_flag=True, help="Show also what is in order.")
+@click.option("--verbose", "-v", is_flag=True, help="Also show checks that are ok.")
 def doctor(session: Session, *, verbose: bool) -> None:
-    """Look for everything that needs attention.
+    """Check for everything that needs attention.
 
-    The file and its disk, the clock, workers, leases that nobody holds any more, tasks that no
-    worker knows, and the alert rules for every queue: each with what it means and what to do. It
-    exits with 1 if something is critical. It does not read every job: that is `check`.
+    It checks the file and its disk, the clock, workers, leases without a holder, tasks that no
+    worker knows, and the alert rules for every queue, and prints a meaning and a remedy for each
+    finding. It exits with 1 if something is critical. It does not read every job: use `check`.
 
     \b
     Examples: queuectl doctor

@@ -39,29 +39,29 @@ LINE_COLUMNS = (
 @click.option("--payload", type=JSON, help="Any JSON for the task, in place of arguments.")
 @click.option("--file", "-f", type=click.File("rb"), help="JSON lines, a job in each; - for stdin.")
 @click.option("--partial", is_flag=True, help="With --file: store the good lines, report the bad.")
-@click.option("--id", help="The job's id, which nothing else may have.")
+@click.option("--id", help="The job's id, which must be unique.")
 @click.option("--queue", "-q", help="The queue.  [default: default]")
 @click.option("--priority", "-p", type=PRIORITY, help="0-100, low, medium, high or critical.")
 @click.option("--max-retries", type=int, help="Retries after the first attempt.  [default: 3]")
 @click.option("--timeout", type=DURATION, help="How long one attempt may take.")
-@click.option("--delay", type=DURATION, help="Run it so much later.")
-@click.option("--run-at", help="Run it at this time: 2026-01-31T12:00, or +10m.")
-@click.option("--deadline", help="When it should be done.")
+@click.option("--delay", type=DURATION, help="How long to wait before the first attempt.")
+@click.option("--run-at", help="The earliest start: 2026-01-31T12:00, or +10m.")
+@click.option("--deadline", help="When the job should be done.")
 @click.option("--start-within", type=DURATION, help="Cancel it if it has not started by then.")
 @click.option("--result-ttl", type=DURATION, help="How long its result is kept.")
-@click.option("--key", "idempotency_key", help="An idempotency key: the same key, the same job.")
-@click.option("--depends-on", multiple=True, metavar="JOB", help="Wait for it; may be repeated.")
+@click.option("--key", "idempotency_key", help="An idempotency key: one key, one job.")
+@click.option("--depends-on", multiple=True, metavar="JOB", help="A dependency; may be repeated.")
 @click.option("--on-dependency-failure", type=click.Choice(["cancel", "fail", "ignore"]),
-              help="What a dependency's bad end means.  [default: cancel]")  # fmt: skip
+              help="If a dependency fails.  [default: cancel]")  # fmt: skip
 @click.option("--meta", type=TAG, multiple=True, help="A tag; may be repeated.")
 @click.option("--parent", "parent_id", metavar="JOB", help="The job it belongs to.")
-@click.option("--limit-key", metavar="KEY", help="Whose it is, in a queue with limits per key.")
-@click.option("--cwd", type=click.Path(), help="Where a command runs.  [default: the worker's]")
+@click.option("--limit-key", metavar="KEY", help="The tenant, for limits per key.")
+@click.option("--cwd", type=click.Path(), help="The folder of a command.  [default: the worker's]")
 @click.option("--env", multiple=True, metavar="NAME=VALUE",
               help="A variable for a command; may be repeated.")  # fmt: skip
-@click.option("--stdin", help="Text for a command to read.")
-@click.option("--wait", "-w", is_flag=True, help="Wait for its end; exit with 7 if it failed.")
-@click.option("--wait-timeout", type=DURATION, help="Wait at most so long; then exit with 124.")
+@click.option("--stdin", help="Standard input of a command.")
+@click.option("--wait", "-w", is_flag=True, help="Wait for the job; exit with 7 if it failed.")
+@click.option("--wait-timeout", type=DURATION, help="Stop waiting after this; exit with 124.")
 def enqueue(
     session: Session,
     /,
@@ -75,18 +75,17 @@ def enqueue(
 ) -> None:
     """Submit jobs: commands, tasks, files.
 
-    --command is for the shell. What stands after -- is run as it is, without a shell: values from
-    outside belong there, or in --env and --stdin. Only workers started with --allow-commands run
-    either.
+    --command runs in a shell. The words after -- run without one: pass untrusted values there, or
+    in --env and --stdin. Only workers started with --allow-commands run commands.
 
     A JSON document has fields named like the options: id, command (text for the shell, or a list),
     task, args, kwargs, payload, queue, priority, max_retries, timeout, delay, run_at, deadline,
     start_within, result_ttl, idempotency_key, depends_on, on_dependency_failure, metadata,
-    parent_id, limit_key, cwd, env, stdin. Options fill in what it does not say.
+    parent_id, limit_key, cwd, env, stdin. Options are defaults for missing fields.
 
-    With --file, everything is stored in one write, or nothing is: one bad line is enough. All of it
-    is held in memory, and other writers wait for about two seconds per 100,000 jobs. --partial
-    stores the good lines in batches of 1000 and exits with 8 if some were bad.
+    With --file, all lines are stored in one write; if one is bad, none is. All jobs are held in
+    memory, and other writers wait for about two seconds per 100,000 jobs. --partial stores the good
+    lines in batches of 1000 and exits with 8 if some were bad.
 
     \b
     Example:
@@ -168,7 +167,7 @@ def _document(words: tuple[str, ...], fields: Mapping[str, Any]) -> JobDocument:
         return document
     if len(words) == 1 and " " in words[0]:
         raise click.UsageError(
-            f"is {words[0]!r} for the shell? Then say --command; a program stands alone: -- ls -l"
+            f"is {words[0]!r} for the shell? Then use --command; a program has no quotes: -- ls -l"
         )
     if not words and "command" not in fields and "task" not in fields:
         raise click.UsageError("nothing to run: give --command, -- PROGRAM, --task, JSON or --file")
@@ -189,14 +188,14 @@ def _refuse_with_file(words: tuple[str, ...], fields: Mapping[str, Any], *, wait
 def _take_file(
     session: Session, file: IO[bytes], defaults: Mapping[str, Any], *, partial: bool
 ) -> None:
-    from leasehold.cli.intake import Taken, counting, read_lines, submit_all, submit_each
+    from leasehold.cli.intake import TakenLine, counting, read_lines, submit_all, submit_each
 
     # A hundred thousand jobs in memory are no garbage, and looking through them takes longer than
     # reading them.
     gc.disable()
     stored = duplicates = failed = 0
 
-    def noted(taken: Taken) -> dict[str, Any]:
+    def noted(taken: TakenLine) -> dict[str, Any]:
         nonlocal stored, duplicates, failed
         if taken.error is not None:
             failed += 1

@@ -53,6 +53,7 @@ _CODES: Final[tuple[tuple[type[errors.LeaseholdError], Exit], ...]] = (
     (errors.QueueExistsError, Exit.CONFLICT),
     (errors.QueueNotEmptyError, Exit.CONFLICT),
     (errors.TokenExistsError, Exit.CONFLICT),
+    (errors.BackupExistsError, Exit.CONFLICT),
     (errors.UnsupportedError, Exit.USAGE),
 )
 

@@ -23,7 +23,7 @@ _ENDED = (
         "--since",
         "finished_from",
         type=MOMENT,
-        help="Ended (completed, cancelled, dead) since then.",
+        help="Ended (completed, cancelled, dead) since this time.",
     ),
     click.option("--until", "finished_before", type=MOMENT, help="Ended before this time."),
 )
@@ -35,10 +35,10 @@ _OPTIONS = (
     click.option("--created-before", type=MOMENT, help="Submitted before this time."),
     click.option("--meta", type=TAG, multiple=True, help="With this tag; may be repeated."),
     click.option("--key", "idempotency_key", help="With this idempotency key."),
-    click.option("--parent", "parent_id", help="Children of this job."),
+    click.option("--parent", "parent_id", help="With this parent: a job or a workflow."),
     click.option("--limit-key", help="With this limit key."),
-    click.option("--error", "error_text", help="With this in the latest error."),
-    click.option("--search", "text", help="With this in the payload or the latest error."),
+    click.option("--error", "error_text", help="With this text in the latest error."),
+    click.option("--search", "text", help="With this text in the payload or the latest error."),
 )
 
 

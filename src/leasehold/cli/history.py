@@ -30,10 +30,10 @@ COLUMNS: Final = (
 @click.argument("job")
 @page_options(0, shown="all")
 def history(session: Session, job: str, *, limit: int, cursor: str | None) -> None:
-    """What happened to a job, oldest first.
+    """Show the events of a job, oldest first.
 
-    JOB is a job's id, or enough of its end to be the only one. A cursor is the number (NO) of
-    an event: what came after it is shown.
+    JOB is a job's id, or an unambiguous end of it. A cursor is the number (NO) of an event: later
+    events are shown.
 
     \b
     Examples: queuectl history 0192ab

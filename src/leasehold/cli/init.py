@@ -9,10 +9,10 @@ from leasehold.cli.session import Session
 
 @command()
 def init(session: Session) -> None:
-    """Make a store, or bring one up to date.
+    """Create a store, or upgrade one.
 
-    Every command that queues or runs jobs makes it too; this is for a look at it first. A store
-    that is there already keeps all its jobs.
+    Commands that queue or run jobs also create a missing store. An existing store keeps all its
+    jobs.
     """
     document = dict(session.new_queue.describe())
     session.tell(f"the store {session.shown_store} is ready")

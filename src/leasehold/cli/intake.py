@@ -27,14 +27,14 @@ LINE_BYTES_MAX: Final = DOCUMENT_BYTES_MAX
 """A file without line ends must not fill the memory."""
 
 
-class Line(NamedTuple):
+class InputLine(NamedTuple):
     """A line that says something: the job in it, or why there is none."""
 
     number: int
     job: NewJob | LeaseholdError
 
 
-class Taken(msgspec.Struct, frozen=True, kw_only=True):
+class TakenLine(msgspec.Struct, frozen=True, kw_only=True):
     """What became of one line."""
 
     line: int
@@ -43,18 +43,20 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
 
 
-def read_lines(file: IO[bytes], queue: TaskQueue, defaults: Mapping[str, Any]) -> Iterator[Line]:
+def read_lines(
+    file: IO[bytes], queue: TaskQueue, defaults: Mapping[str, Any]
+) -> Iterator[InputLine]:
     """The jobs in a file, one by one; empty lines are passed over."""
     seen: dict[str, int] = {}
     number = 0
     while text := file.readline(LINE_BYTES_MAX):
         number += 1
         if len(text) == LINE_BYTES_MAX and not text.endswith(b"\n"):
-            yield Line(number, InvalidJobError(f"a line has at most {LINE_BYTES_MAX:,} bytes"))
+            yield InputLine(number, InvalidJobError(f"a line has at most {LINE_BYTES_MAX:,} bytes"))
             while len(text) == LINE_BYTES_MAX and not text.endswith(b"\n"):
                 text = file.readline(LINE_BYTES_MAX)
         elif text.strip():
-            yield Line(number, _job(text, number, queue, defaults, seen))
+            yield InputLine(number, _job(text, number, queue, defaults, seen))
 
 
 def _job(
@@ -76,17 +78,17 @@ def _job(
     return job
 
 
-def submit_all(queue: TaskQueue, lines: Iterable[Line]) -> list[Taken]:
+def submit_all(queue: TaskQueue, lines: Iterable[InputLine]) -> list[TakenLine]:
     """All or nothing: store every job in one write, if every line is good.
 
     If one is not, nothing is stored, and the answer names only those that are not.
     """
     numbers: list[int] = []
     jobs: list[NewJob] = []
-    bad: list[Taken] = []
+    bad: list[TakenLine] = []
     for line in lines:
         if isinstance(line.job, LeaseholdError):
-            bad.append(Taken(line=line.number, error=str(line.job)))
+            bad.append(TakenLine(line=line.number, error=str(line.job)))
         elif not bad:
             numbers.append(line.number)
             jobs.append(line.job)
@@ -99,7 +101,7 @@ def submit_all(queue: TaskQueue, lines: Iterable[Line]) -> list[Taken]:
     return [_taken(number, handle) for number, handle in zip(numbers, handles, strict=True)]
 
 
-def submit_each(queue: TaskQueue, lines: Iterable[Line]) -> Iterator[Taken]:
+def submit_each(queue: TaskQueue, lines: Iterable[InputLine]) -> Iterator[TakenLine]:
     """Store what is good, in batches, and say what became of every line."""
     remaining = iter(lines)
     while batch := list(islice(remaining, BATCH)):
@@ -110,10 +112,10 @@ def submit_each(queue: TaskQueue, lines: Iterable[Line]) -> Iterator[Taken]:
             yield _taken(line.number, line.job if bad else next(answers))
 
 
-def _taken(number: int, answer: Any) -> Taken:
+def _taken(number: int, answer: Any) -> TakenLine:
     if isinstance(answer, JobHandle):
-        return Taken(line=number, id=answer.id, is_duplicate=answer.is_duplicate)
-    return Taken(line=number, error=str(answer))
+        return TakenLine(line=number, id=answer.id, is_duplicate=answer.is_duplicate)
+    return TakenLine(line=number, error=str(answer))
 
 
 @contextmanager

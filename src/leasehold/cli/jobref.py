@@ -9,6 +9,7 @@ from leasehold.cli.layout import ELLIPSIS
 from leasehold.cli.session import Session
 from leasehold.cli.times import MINUTES, time_text
 from leasehold.core.model.refusals import no_job
+from leasehold.core.model.search import HeavyField
 from leasehold.errors import JobNotFoundError, LeaseholdError
 
 NEAR_MAX: Final = 3
@@ -20,6 +21,7 @@ TAIL_LENGTH_MIN: Final = 4
 TAIL_LOOKED_THROUGH: Final = 5000
 """Among how many of the latest jobs an id is looked for by its end."""
 PAGE: Final = 500
+HEAVY: Final[tuple[HeavyField, ...]] = ("payload", "result", "metadata")
 
 
 class AmbiguousIdError(LeaseholdError, ValueError):
@@ -36,9 +38,9 @@ def job_id_of(session: Session, text: str) -> str:
     if found and (found[0] == text or len(found) == 1):
         return found[0]
     if found:
-        raise AmbiguousIdError(
-            f"several jobs begin with {text!r}: {_listed(found)}; type the end of the one you mean"
-        )
+        is_workflow = all(job_id.startswith(f"{text}:") for job_id in found)
+        what = f"{text!r} is a workflow" if is_workflow else f"several jobs begin with {text!r}"
+        raise AmbiguousIdError(f"{what}: {_listed(found)}; type the end of the one you mean")
     # Ids begin with the time, so those of one minute are alike; their ends are random.
     ending = _ending(session, text)
     if len(ending) == 1:
@@ -48,6 +50,18 @@ def job_id_of(session: Session, text: str) -> str:
             f"several jobs end with {text!r}: {_listed(ending)}; type more of the one you mean"
         )
     raise JobNotFoundError(_unknown(session, text))
+
+
+def job_ids_of(session: Session, text: str) -> list[str]:
+    """The id of the job that is meant, or the ids of all jobs of the workflow that is."""
+    try:
+        return [job_id_of(session, text)]
+    except (AmbiguousIdError, JobNotFoundError):
+        of_workflow = session.queue.search(parent_id=text, without=HEAVY)
+        job_ids = [job.id for job in of_workflow] if text else []
+        if not job_ids:
+            raise
+        return job_ids
 
 
 def _last(session: Session) -> str:
@@ -65,9 +79,7 @@ def _ending(session: Session, text: str) -> list[str]:
     found: list[str] = []
     cursor: str | None = None
     for _ in range(TAIL_LOOKED_THROUGH // PAGE if len(text) >= TAIL_LENGTH_MIN else 0):
-        page = session.queue.search_page(
-            limit=PAGE, cursor=cursor, without=("payload", "result", "metadata")
-        )
+        page = session.queue.search_page(limit=PAGE, cursor=cursor, without=HEAVY)
         found += [job.id for job in page.jobs if job.id.endswith(text)]
         cursor = page.next_cursor
         if cursor is None or len(found) > NEAR_MAX:
@@ -83,7 +95,7 @@ def _unknown(session: Session, text: str) -> str:
         return str(no_job(text)) + (f"; near it: {_listed(near)}" if near else "")
     return (
         f"job {text!r} was {old.status.value} and is in the archive since "
-        f"{time_text(old.archived_at, MINUTES)}: `show` tells what is remembered of it"
+        f"{time_text(old.archived_at, MINUTES)}: `show` has its summary"
     )
 
 

@@ -10,8 +10,9 @@ GAP: Final = 3
 CUT_WIDTH_MIN: Final = 8
 WRAP_WIDTH_MIN: Final = 20
 
-Fit = Literal["wrap", "cut", "keep", "id"]
-"""On a narrow terminal texts take several lines, are cut, or stay whole; ids show their ends."""
+Fit = Literal["wrap", "cut", "middle", "keep", "id"]
+"""On a narrow terminal texts take several lines, are cut at their end or in their middle, or stay
+whole; ids show their ends."""
 ELLIPSIS: Final = "…"
 TAIL_LENGTH: Final = 8
 ID_LENGTH_MAX: Final = 20
@@ -32,7 +33,7 @@ class Breadth(NamedTuple):
         """The width below which it is of no use."""
         if self.fit in ("keep", "id"):
             return self.natural
-        useful = CUT_WIDTH_MIN if self.fit == "cut" else WRAP_WIDTH_MIN
+        useful = WRAP_WIDTH_MIN if self.fit == "wrap" else CUT_WIDTH_MIN
         return min(self.natural, max(self.heading, useful))
 
 
@@ -85,6 +86,18 @@ def by_their_ends(ids: Sequence[str]) -> list[str]:
         ELLIPSIS + each[-length:] if len(each) > length + 1 and each in long else each
         for each in ids
     ]
+
+
+def cut_in_the_middle(text: str, width: int) -> str:
+    """A name of which the beginning says most, and the end tells it from others.
+
+    >>> cut_in_the_middle("web-1-4711-a1b2c3d4e5f6", 16), cut_in_the_middle("mailer", 16)
+    ('web-1-4…c3d4e5f6', 'mailer')
+    """
+    if len(text) <= width:
+        return text
+    tail = max(min(TAIL_LENGTH, width - 1), (width - 1) // 2)
+    return text[: width - 1 - tail] + ELLIPSIS + text[len(text) - tail :]
 
 
 def _total(widths: Collection[int]) -> int:

@@ -69,13 +69,13 @@ def columns(now: datetime, *, archived: bool = False, only_running: bool = False
     type=click.IntRange(min=0),
     default=LIMIT,
     show_default=True,
-    help="How many at most; 0 for all.",
+    help="The limit; 0 for all.",
 )
-@click.option("--count", is_flag=True, help="Only say how many there are.")
-@click.option("--archived", is_flag=True, help="Jobs that were pruned, as the archive knows them.")
-@click.option("--slowest", is_flag=True, help="With --archived: those that ran longest first.")
-@click.option("--ran-min", type=DURATION, help="With --archived: ran for so long or longer.")
-@click.option("--ran-max", type=DURATION, help="With --archived: ran for so long at most.")
+@click.option("--count", is_flag=True, help="Print only the number of jobs.")
+@click.option("--archived", is_flag=True, help="List pruned jobs, from the archive.")
+@click.option("--slowest", is_flag=True, help="With --archived: the longest run first.")
+@click.option("--ran-min", type=DURATION, help="With --archived: ran at least this long.")
+@click.option("--ran-max", type=DURATION, help="With --archived: ran at most this long.")
 @click.option("--ended-from", type=DAY, help="With --archived: ended on this day (UTC) or later.")
 @click.option("--ended-until", type=DAY, help="With --archived: ended on this day at the latest.")
 def list_jobs(
@@ -90,8 +90,8 @@ def list_jobs(
 ) -> None:
     """List jobs, the last submitted first.
 
-    Everything given must hold. For programs, -o jsonl prints job by job, however many there are.
-    --count is exact up to 10,000, and beyond that where only queues and statuses are named.
+    A job must match all options. For programs, -o jsonl prints any number of jobs one by one.
+    --count is exact up to 10,000, and beyond that if you filter only by queue and status.
 
     \b
     Examples: queuectl list --status dead,failed --queue mail

@@ -42,11 +42,11 @@ class OutputLine(msgspec.Struct, frozen=True):
 
 @command()
 @click.argument("job")
-@click.option("--follow", "-f", is_flag=True, help="Go on until the job has ended.")
-@click.option("--stdout", "streams", flag_value="stdout", help="Only a command's output.")
-@click.option("--stderr", "streams", flag_value="stderr", help="Only a command's error output.")
-@click.option("--attempt", type=click.IntRange(1), help="Of this attempt, not the latest.")
-@click.option("--timestamps", "-t", is_flag=True, help="When a task logged each line.")
+@click.option("--follow", "-f", is_flag=True, help="Follow the log until the job has ended.")
+@click.option("--stdout", "streams", flag_value="stdout", help="Only standard output of a command.")
+@click.option("--stderr", "streams", flag_value="stderr", help="Only standard error of a command.")
+@click.option("--attempt", type=click.IntRange(1), help="The attempt, if not the latest.")
+@click.option("--timestamps", "-t", is_flag=True, help="Show the time of each line of a task.")
 def logs(
     session: Session,
     /,
@@ -57,12 +57,12 @@ def logs(
     attempt: int | None,
     timestamps: bool,
 ) -> None:
-    """What a job printed or logged.
+    """Show the output and the log of a job.
 
-    For a command job that is its output, of its latest attempt; lines of its error output begin
-    with `err| ` if both are shown. For a task it is what it printed and logged, the last 1000
-    lines. Control characters are spelled out; lines of more than 16 KiB are cut. JOB is a job's id,
-    or enough of its end to be the only one.
+    For a command job it shows the output of the latest attempt; lines of standard error begin with
+    `err| ` if both are shown. For a task it shows the last 1000 lines that the task printed or
+    logged. Control characters are escaped; lines of more than 16 KiB are cut. JOB is a job's id, or
+    an unambiguous end of it.
 
     \b
     Examples: queuectl logs 0199c0de --follow

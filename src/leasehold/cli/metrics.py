@@ -15,9 +15,9 @@ from leasehold.env import SYSTEM
 def metrics(session: Session, *, rules: bool, dashboard: bool) -> None:
     """Print the store's figures as Prometheus reads them.
 
-    `serve` has the same at /metrics, and `worker start --metrics-port` on a port of its own. This
-    is for neither: let it write a file for the node exporter's text-file collector. For people,
-    there are `stats` and `top`; `doctor` judges by the same rules without Prometheus.
+    `serve` has the same at /metrics, and `worker start --metrics-port` on a separate port. Without
+    either, write a file for the node exporter's text-file collector. For people there are `stats`
+    and `top`; `doctor` checks the alert rules without Prometheus.
 
     \b
     Examples: queuectl metrics > jobs.prom.new && mv jobs.prom.new jobs.prom

@@ -35,9 +35,7 @@ COLUMNS: Final = (
     default="refuse",
     help="With live workers or running jobs in SOURCE: refuse, or move these jobs as they are.",
 )
-@click.option(
-    "--reopen", is_flag=True, help="Give up the move of SOURCE: let it be written to again."
-)
+@click.option("--reopen", is_flag=True, help="Give up the move: SOURCE accepts writes again.")
 @click.option("--force", is_flag=True, help="Reopen SOURCE even though TARGET has taken its place.")
 @click.option("--yes", "-y", is_flag=True, help="Reopen without asking.")
 def migrate_store(
@@ -52,23 +50,22 @@ def migrate_store(
 ) -> None:
     """Move everything from SOURCE to TARGET: from SQLite to PostgreSQL, and back.
 
-    Stop the workers, run this, then change the store's URL everywhere. From the first moment
-    SOURCE takes no more writes: whoever submits to it, or works on it, is told where it went. It
-    keeps all its data, and can still be read. TARGET must be empty; it takes writes when all of
-    it was copied, read again, and found to be the same.
+    Stop the workers, run this, then change the store's URL everywhere. From the start SOURCE
+    accepts no writes: programs that submit to it or work on it get an error that says where it
+    went. It keeps all its data, and can still be read. TARGET must be empty; it accepts writes when
+    everything was copied and verified.
 
-    Large payloads and results go with it, from the place that is SOURCE's own (the folder beside a
-    SQLite file, the database of PostgreSQL) to the place that is TARGET's. What is kept in a place
-    that you name (blobs=...) stays there: go on naming it.
+    Large payloads and results are copied from SOURCE's default place (the folder beside a SQLite
+    file, the PostgreSQL database) to TARGET's. Those in a place that you name (blobs=...) stay
+    there: keep naming it.
 
-    If this is killed, run it again: it goes on where it was.
+    If this is killed, run it again: it continues.
 
-    Jobs that run when their workers are stopped the hard way are refused; with --running copy
-    they are moved as they are, and run again when their leases end.
+    A SOURCE with running jobs, for example of killed workers, is refused; with --running copy they
+    are moved as they are, and run again when their leases end.
 
-    A move that was begun can be given up with --reopen. When it is complete, TARGET goes on by
-    itself: to go back, move it into a new store. --reopen --force is for a TARGET that nobody will
-    use any more, and what was done there is lost.
+    --reopen gives up an unfinished move. After a complete move, go back by moving TARGET into a new
+    store. --reopen --force is for a TARGET that will not be used any more: its new jobs are lost.
 
     \b
     Examples: queuectl migrate-store jobs.db postgresql://me@db/jobs

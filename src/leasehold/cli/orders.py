@@ -29,7 +29,7 @@ Answer = Job | LeaseholdError
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Order(NamedTuple):
+class JobOrder(NamedTuple):
     """What is to be done with jobs, and how to speak of it."""
 
     verb: str
@@ -64,26 +64,26 @@ def takes_jobs(function: F, *, status: bool = True) -> F:
         return function(*args, chosen=choice, **given)
 
     decorated: Any = destructive(filter_options(status=status)(with_choice))
-    every = click.option("--all", "everything", is_flag=True, help="Every job that can take it.")
+    every = click.option("--all", "everything", is_flag=True, help="Every job that allows it.")
     return cast("F", click.argument("jobs", nargs=-1, metavar="[JOB]...")(every(decorated)))
 
 
-def give(session: Session, order: Order, chosen: Chosen) -> None:
+def give(session: Session, order: JobOrder, chosen: Chosen) -> None:
     """Carry out an order, say what became of each job, and exit accordingly."""
     by_filter = chosen.everything or not is_everything(chosen.where)
     if chosen.jobs and by_filter:
-        raise click.UsageError("name jobs, or describe them by a filter, not both")
+        raise click.UsageError("name jobs or use a filter, not both")
     if chosen.jobs:
         _give_to_named(session, order, chosen)
     elif by_filter:
         _give_to_found(session, order, chosen)
     else:
         raise click.UsageError(
-            f"say which jobs to {order.verb}: name them, describe them by a filter, or --all"
+            f"which jobs to {order.verb}? Name them, use a filter, or pass --all"
         )
 
 
-def _give_to_named(session: Session, order: Order, chosen: Chosen) -> None:
+def _give_to_named(session: Session, order: JobOrder, chosen: Chosen) -> None:
     meant: dict[str, str | LeaseholdError] = {}
     for name in chosen.jobs:
         try:
@@ -109,7 +109,7 @@ def _give_to_named(session: Session, order: Order, chosen: Chosen) -> None:
     _exit(answers.values())
 
 
-def _give_to_found(session: Session, order: Order, chosen: Chosen) -> None:
+def _give_to_found(session: Session, order: JobOrder, chosen: Chosen) -> None:
     where = _able(order, chosen.where)
     operations = session.queue.operations
     plan = operations.plan(order.by_filter, where)
@@ -142,7 +142,7 @@ def _planned(session: Session, plan: Plan) -> list[Document]:
     return [_document(job.id, job, done=False) for job in jobs]
 
 
-def _able(order: Order, where: JobFilter) -> JobFilter:
+def _able(order: JobOrder, where: JobFilter) -> JobFilter:
     """The filter, for jobs that are meant; refuses statuses that can never take the order."""
     if where.statuses is None:
         meant = order.unless_said or order.statuses
@@ -166,13 +166,13 @@ def _print(session: Session, documents: Sequence[Document]) -> None:
         emit(session, documents, ())
 
 
-def _outcome(order: Order, job: Job) -> str:
+def _outcome(order: JobOrder, job: Job) -> str:
     if _is_stopping(order, job):
         return f"{job.id} is running: its worker was asked to stop it"
     return f"{job.id} {order.done}"
 
 
-def _is_stopping(order: Order, job: Job | OrderedJob) -> bool:
+def _is_stopping(order: JobOrder, job: Job | OrderedJob) -> bool:
     return order.verb == "cancel" and job.status is Status.RUNNING
 
 

@@ -11,7 +11,14 @@ from typing import Any, Final, NamedTuple
 import click
 import msgspec
 
-from leasehold.cli.layout import Breadth, Fit, by_their_ends, fits, laid_out
+from leasehold.cli.layout import (
+    Breadth,
+    Fit,
+    by_their_ends,
+    cut_in_the_middle,
+    fits,
+    laid_out,
+)
 from leasehold.cli.safe import safe, safe_json
 from leasehold.cli.session import Session
 from leasehold.cli.times import time_text
@@ -166,9 +173,12 @@ def print_table(
             column.heading,
             justify="right" if column.right else "left",
             width=width,
-            no_wrap=column.fit == "cut",
-            overflow="ellipsis" if column.fit == "cut" else "fold",
+            no_wrap=column.fit in ("cut", "middle"),
+            overflow="ellipsis" if column.fit in ("cut", "middle") else "fold",
         )
+        if column.fit == "middle":
+            for row in rows:
+                row[place] = Text(cut_in_the_middle(row[place].plain, width))
     for row in rows:
         table.add_row(*(row[place] for place in shown))
     terminal.print(table)

@@ -48,6 +48,11 @@ class Overview(NamedTuple):
     seal: str | None = None
     """Why the store takes no writes, if it does not."""
 
+    @property
+    def no_worker(self) -> str:
+        """What is said where there is no worker."""
+        return "no worker is running" + ("" if self.seal else ": `worker start`")
+
     def document(self) -> dict[str, Any]:
         """For programs."""
         lately = {
@@ -70,20 +75,17 @@ class Overview(NamedTuple):
 def look(session: Session, *, window_seconds: float | None = None) -> Overview:
     """Look at everything once; with a window also at what happened in it, and at what runs.
 
-    Nothing of it counts jobs one by one, and all queues are read at once but for the latter.
+    Nothing of it counts jobs one by one, and all queues are read at once.
     """
     queue = session.queue
     now = queue.now()
+    lately = {} if window_seconds is None else _lately(queue, window_seconds)
     back = timedelta(days=1) if window_seconds is None else timedelta(seconds=window_seconds)
     return Overview(
         at=now,
         store=session.shown_store,
         total=queue.get_queue_stats(),
-        queues=[
-            queue_figures(info)
-            | ({} if window_seconds is None else _lately(queue, info.name, window_seconds))
-            for info in queue.list_queues()
-        ],
+        queues=[queue_figures(info) | lately.get(info.name, {}) for info in queue.list_queues()],
         workers=[
             document_of(worker) for worker in at_work(queue.workers(), queue.lost_workers(), now)
         ],
@@ -120,19 +122,23 @@ def _running(queue: TaskQueue, now: datetime) -> list[dict[str, Any]]:
     return sorted(found, key=lambda job: -job["running_seconds"])
 
 
-def _lately(queue: TaskQueue, name: str, window_seconds: float) -> dict[str, Any]:
-    metrics = queue.metrics(name, window_seconds=window_seconds)
+def _lately(queue: TaskQueue, window_seconds: float) -> dict[str | None, dict[str, Any]]:
     return {
-        **{field: getattr(metrics, field) for field in LATELY},
-        "wait_p95_seconds": metrics.wait.p95_seconds,
-        "run_p95_seconds": metrics.run.p95_seconds,
+        metrics.queue: {
+            **{field: getattr(metrics, field) for field in LATELY},
+            "wait_p95_seconds": metrics.wait.p95_seconds,
+            "run_p95_seconds": metrics.run.p95_seconds,
+        }
+        for metrics in queue.metrics_by_queue(window_seconds)
     }
 
 
 def warnings_of(overview: Overview) -> Iterator[str]:
     """What a person should know of without having asked."""
     if overview.seal is not None:
+        # No other advice: nobody can act on a store that takes no writes.
         yield overview.seal
+        return
     served = {name for worker in overview.workers for name in worker["queues"]}
     for queue in overview.queues:
         name, pending = queue["queue"], queue[Status.PENDING]

@@ -21,7 +21,7 @@ def page_options(default: int, *, shown: str) -> Callable[[F], F]:
 
     def add(function: F) -> F:
         cursor = click.option(
-            "--cursor", metavar="CURSOR", help="Go on where an earlier page ended: it said so."
+            "--cursor", metavar="CURSOR", help="Continue after an earlier page, which printed this."
         )
         limit = click.option(
             "--limit",

@@ -19,18 +19,18 @@ from leasehold.documents.spans import took
 
 
 @command()
-@click.option("--force", is_flag=True, help="Now, whether it is due and worth it or not.")
-@click.option("--emergency", is_flag=True, help="Completed and cancelled jobs whatever their age.")
-@click.option("--dead", is_flag=True, help="With --emergency: dead letters too.")
+@click.option("--force", is_flag=True, help="Clean up now, even if it is not due.")
+@click.option("--emergency", is_flag=True, help="Delete completed and cancelled jobs of any age.")
+@click.option("--dead", is_flag=True, help="With --emergency: also delete dead letters.")
 @destructive
 def prune(
     session: Session, force: bool, emergency: bool, dead: bool, yes: bool, dry_run: bool
 ) -> None:
     """Archive and delete jobs that ended longer ago than they are kept.
 
-    Workers do it once a day, and without an option this does what they would do: nothing, if the
-    last clean-up is not a day old. --force does it now. --emergency takes every completed and
-    cancelled job whatever its age, and --dead the dead letters too; then you are asked first.
+    Workers do this once a day. Without an option it does nothing if the last clean-up is less than
+    a day old; --force does it now. --emergency deletes every completed and cancelled job of any
+    age, and --dead the dead letters too; both ask first.
 
     \b
     Examples: queuectl prune --force
@@ -74,7 +74,7 @@ def _progress(session: Session) -> Iterator[Callable[[CleanUp], None] | None]:
     if session.format != "table" or not sys.stderr.isatty():
         yield None
         return
-    with console(stderr=True).status("looking for what is old") as line:
+    with console(stderr=True).status("looking for old jobs") as line:
         yield lambda record: line.update(str(record))
 
 

@@ -99,14 +99,14 @@ def show(session: Session, name: str) -> None:
 @command(of=queue)
 @click.argument("name")
 @click.option("--if-exists", type=click.Choice(["error", "keep", "update"]), default="error",
-              show_default=True, help="What to do if it has other rules already.")  # fmt: skip
+              show_default=True, help="If the queue already has other rules.")  # fmt: skip
 @rule_options
 def create(session: Session, name: str, if_exists: IfExists, rules: dict[str, Any]) -> None:
-    """Give a new queue its rules.
+    """Create a queue with rules.
 
-    A queue needs no creating to hold jobs; this is for one with rules of its own. Doing it again
-    with the same rules changes nothing. With others it is refused, unless --if-exists says to keep
-    the rules it has, or to update them to these.
+    A queue without rules need not be created. Creating it again with the same rules changes
+    nothing. With other rules it is refused, unless --if-exists is keep (the stored rules stay) or
+    update (these replace them).
 
     \b
     Example: queuectl queue create mail --max-concurrency 5 --rate-per-second 20 --lease-seconds 2m
@@ -122,8 +122,7 @@ def create(session: Session, name: str, if_exists: IfExists, rules: dict[str, An
 def update(session: Session, name: str, rules: dict[str, Any]) -> None:
     """Change some of a queue's rules.
 
-    Those that are not named stay as they are; `none` takes one away. Running workers follow at
-    once.
+    Other rules do not change; `none` removes a rule. Running workers follow at once.
 
     \b
     Examples: queuectl queue update mail --max-depth 10000 --max-concurrency none
@@ -143,7 +142,7 @@ def update(session: Session, name: str, rules: dict[str, Any]) -> None:
 @command(of=queue)
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 def pause(session: Session, names: tuple[str, ...]) -> None:
-    """Let nothing of a queue be leased; it accepts jobs, and what runs goes on.
+    """Pause a queue: no job is leased; running jobs continue, and new ones are accepted.
 
     \b
     Example: queuectl queue pause mail reports
@@ -154,7 +153,7 @@ def pause(session: Session, names: tuple[str, ...]) -> None:
 @command(of=queue)
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 def resume(session: Session, names: tuple[str, ...]) -> None:
-    """Let a paused queue be leased, and a draining one accept jobs, again.
+    """Resume a paused or draining queue.
 
     \b
     Example: queuectl queue resume mail
@@ -165,7 +164,7 @@ def resume(session: Session, names: tuple[str, ...]) -> None:
 @command(of=queue)
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 def drain(session: Session, names: tuple[str, ...]) -> None:
-    """Let a queue accept no more jobs; what it has finishes.
+    """Drain a queue: new jobs are refused, and the others run.
 
     \b
     Example: queuectl queue drain mail
@@ -181,12 +180,11 @@ def drain(session: Session, names: tuple[str, ...]) -> None:
 @filter_options(status=WAITING, queue=False)
 @destructive
 def purge(session: Session, name: str, where: JobFilter, yes: bool, dry_run: bool) -> None:
-    """Delete the waiting jobs of a queue, or those that fit.
+    """Delete the waiting jobs of a queue, or those that match.
 
-    They are deleted with all their records. What runs, and what has ended, stays: `dlq purge`
-    deletes dead letters, and `prune` what is completed or cancelled. Jobs of other queues, or that
-    do not fit, are told if they wait for a deleted one, as if it had been cancelled; --dry-run
-    counts them.
+    They are deleted with all their records. Running and ended jobs stay: `dlq purge` deletes dead
+    letters, and `prune` completed and cancelled jobs. To jobs that depend on a deleted one it
+    counts as cancelled; --dry-run counts them.
 
     \b
     Examples: queuectl queue purge mail --dry-run
@@ -210,13 +208,13 @@ def purge(session: Session, name: str, where: JobFilter, yes: bool, dry_run: boo
 
 @command(of=queue)
 @click.argument("name")
-@click.option("--force", is_flag=True, help="Also if jobs wait or run in it.")
+@click.option("--force", is_flag=True, help="Even if jobs wait or run in it.")
 @destructive
 def delete(session: Session, name: str, force: bool, yes: bool, dry_run: bool) -> None:
-    """Forget a queue's rules and state.
+    """Delete a queue's rules and state.
 
-    It is refused while jobs wait or run in it. With --force those that wait become dead letters,
-    and those that run may finish. Jobs that have ended stay where they are.
+    It is refused while jobs wait or run in the queue. With --force waiting jobs become dead
+    letters, and running jobs may finish. Ended jobs stay.
 
     \b
     Example: queuectl queue delete mail --force
@@ -226,7 +224,7 @@ def delete(session: Session, name: str, force: bool, yes: bool, dry_run: bool) -
     if (waiting or running) and not force:
         raise QueueNotEmptyError(
             f"{jobs_counted(waiting)} wait and {running:,} run in queue {name!r}: let them finish "
-            "(`queue drain`), purge them, or say --force to make dead letters of those that wait"
+            "(`queue drain`), purge them, or pass --force to make waiting jobs dead letters"
         )
     letters = f" and make dead letters of {jobs_counted(waiting)}" if waiting else ""
     if not agreed(session, f"delete queue {name!r}{letters}", yes=yes, dry_run=dry_run):

@@ -19,15 +19,16 @@ PROGRAM = "queuectl"
 HEAD = """\
 # Command line reference
 
-Every command and option, made from the program itself (`python -m leasehold.cli.reference`).
-[The command line](cli.md) explains how they work together.
+This page covers every command and option, made from the program itself (`python -m
+leasehold.cli.reference`). [The command line](cli.md) explains how they work together.
 
 """
+END = "Next: [the service](service.md)."
 
 
 def page() -> str:
     """The whole page, in Markdown."""
-    parts = [HEAD, _common(), *(_section(path, made) for path, made in _commands())]
+    parts = [HEAD, _common(), *(_section(path, made) for path, made in _commands()), END]
     return "\n".join(part.rstrip() + "\n" for part in parts)
 
 
@@ -41,8 +42,9 @@ def _commands() -> Iterator[tuple[str, click.Command]]:
 
 
 def _common() -> str:
-    return "## Options of every command\n\nBefore the command's name or after it.\n\n" + _table(
-        root, [each for each in root.params if _is_common(each)]
+    return (
+        "## Options of every command\n\nThey go before the command's name or after it.\n\n"
+        + _table(root, [each for each in root.params if _is_common(each)])
     )
 
 

@@ -6,7 +6,7 @@ import click
 
 from leasehold.cli.command import command
 from leasehold.cli.options import PRIORITY
-from leasehold.cli.orders import Chosen, Order, give, takes_jobs
+from leasehold.cli.orders import Chosen, JobOrder, give, takes_jobs
 from leasehold.cli.session import Session
 from leasehold.core.model.status import WAITING
 from leasehold.core.rules.filter_orders import ReprioritizeAll
@@ -20,15 +20,14 @@ from leasehold.core.rules.filter_orders import ReprioritizeAll
 def reprioritize(session: Session, *, chosen: Chosen, priority: int) -> None:
     """Change the priority of waiting jobs.
 
-    They keep their place in time among those of the same priority. Several jobs may be named, each
-    by its id or enough of its end; or describe them by a filter: then their number is shown,
-    and you are asked.
+    They keep their age among jobs of the same priority. Name jobs by their ids, or unambiguous ends
+    of them; or use a filter, which shows the plan and asks.
 
     \b
     Examples: queuectl reprioritize 0192ab --priority critical
               queuectl reprioritize --queue mail --meta tenant=acme --priority 80 --yes
     """
-    order = Order(
+    order = JobOrder(
         verb="reprioritize",
         done="reprioritized",
         statuses=WAITING,

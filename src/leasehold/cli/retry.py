@@ -5,25 +5,26 @@ from __future__ import annotations
 import click
 
 from leasehold.cli.command import command
-from leasehold.cli.jobref import job_id_of
-from leasehold.cli.orders import Chosen, Order, give, takes_jobs
+from leasehold.cli.jobref import job_ids_of
+from leasehold.cli.orders import Chosen, JobOrder, give, takes_jobs
 from leasehold.cli.session import Session
+from leasehold.core.model.refusals import nothing_to_replay
 from leasehold.core.model.status import Status
 from leasehold.core.rules.filter_orders import ReplayAll
 
 
 @command()
 @takes_jobs
-@click.option("--reset-attempts", is_flag=True, help="With all attempts again, not one more.")
+@click.option("--reset-attempts", is_flag=True, help="Restore all attempts, not only one.")
 @click.option("--graph", is_flag=True,
-              help="Of a workflow: also the job with which the trouble began, and all that ended "
-              "because of it.")  # fmt: skip
+              help="Also the job with which the trouble began, and all jobs that ended because of "
+              "it. JOB may be the id of a workflow.")  # fmt: skip
 def retry(session: Session, *, chosen: Chosen, reset_attempts: bool, graph: bool) -> None:
-    """Give dead or cancelled jobs another chance.
+    """Replay dead or cancelled jobs.
 
-    Each is pending again, with one attempt more. Several jobs may be named, each by its id or
-    enough of its end; or describe them by a filter: then their number is shown, and you are
-    asked. A filter means dead letters only, unless it says --status cancelled.
+    Each is pending again, with one more attempt. Name jobs by their ids, or unambiguous ends of
+    them; or use a filter, which shows the plan and asks. A filter replays only dead letters, unless
+    you add --status cancelled.
 
     \b
     Examples: queuectl retry 0192ab
@@ -32,7 +33,7 @@ def retry(session: Session, *, chosen: Chosen, reset_attempts: bool, graph: bool
     """
     if graph:
         chosen = chosen._replace(jobs=_with_graph(session, chosen.jobs))
-    order = Order(
+    order = JobOrder(
         verb="replay",
         done="replayed",
         statuses=frozenset({Status.DEAD, Status.CANCELLED}),
@@ -45,9 +46,12 @@ def retry(session: Session, *, chosen: Chosen, reset_attempts: bool, graph: bool
 
 
 def _with_graph(session: Session, named: tuple[str, ...]) -> tuple[str, ...]:
-    """These jobs and those that a replay from them concerns, dependencies first."""
+    """The jobs that a replay from these jobs and workflows concerns, dependencies first."""
     if not named:
-        raise click.UsageError("--graph goes with jobs that you name")
-    job_ids = [job_id_of(session, each) for each in named]
-    concerned = session.queue.graph(*job_ids).to_replay(job_ids)
-    return tuple(dict.fromkeys((*concerned, *job_ids)))
+        raise click.UsageError("--graph goes with jobs or workflows that you name")
+    job_ids = [job_id for each in named for job_id in job_ids_of(session, each)]
+    graph = session.queue.graph(*job_ids)
+    concerned = graph.to_replay(job_ids)
+    if not concerned:
+        raise nothing_to_replay({each: graph.nodes[each].status for each in job_ids})
+    return tuple(concerned)

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from leasehold.cli.command import CONTEXT
-from leasehold.cli.commands import COMMANDS, SECTIONS, Entry
+from leasehold.cli.commands import COMMANDS, SECTIONS, LazyCommand
 from leasehold.cli.session import Session, common_options
 
 
@@ -58,7 +58,7 @@ class Lazy(click.Group):
                     formatter.write_dl(rows)
 
 
-def load(entry: Entry) -> click.Command:
+def load(entry: LazyCommand) -> click.Command:
     """Import one command."""
     command: click.Command = getattr(import_module(entry.module), entry.attribute)
     return command

@@ -38,15 +38,15 @@ _name = click.argument("name", shell_complete=schedule_names)
 
 @group
 def schedule() -> None:
-    """Schedules: jobs that come again and again."""
+    """Schedules: recurring jobs."""
 
 
 @command("list", of=schedule)
 def list_schedules(session: Session) -> None:
     """List schedules, with their next run; `schedule show` has more of them.
 
-    One is overdue if its tick is past and no worker has fired it yet. It is orphaned if it was
-    declared in code that declares it no more: see `schedule prune`.
+    A schedule is overdue if its tick has passed and no worker has fired it. It is orphaned if the
+    code that declared it no longer does: see `schedule prune`.
 
     \b
     Example: queuectl schedule list
@@ -79,7 +79,7 @@ def _job_options(function: F) -> F:
     """The options of `add` that are about each tick's job."""
     for option in reversed(
         (
-            click.option("--task", help="The task that runs, by name: reports.tasks:nightly."),
+            click.option("--task", help="The name of the task: reports.tasks:nightly."),
             click.option("--args", "args", type=JSON, help="Its arguments, as a JSON list."),
             click.option("--kwargs", "kwargs", type=JSON, help="Its keywords, as a JSON object."),
             click.option("--command", "shell", help="A command for the shell, in place of a task."),
@@ -98,20 +98,20 @@ def _job_options(function: F) -> F:
 @click.argument("name")
 @click.argument("argv", nargs=-1, type=click.UNPROCESSED)
 @click.option("--cron", help='A cron expression: "0 3 * * *", or @hourly, @daily, ...')
-@click.option("--zone", help="The time zone of the cron expression; UTC unless told otherwise.")
+@click.option("--zone", help="The time zone of the cron expression; UTC by default.")
 @click.option("--every", type=DURATION, help="An interval: 90s, 15m, 1d.")
 @click.option("--starting", type=MOMENT, help="The first tick of the interval.")
 @click.option(
     "--misfire",
     type=click.Choice(get_args(Misfire)),
-    help="What becomes of ticks while no worker was there.  [default: run_once]",
+    help="What to do with missed ticks.  [default: run_once]",
 )
-@click.option("--catch-up-max", type=int, help="With catch_up: at most so many of them.")
-@click.option("--grace", type=DURATION, help="With skip: how late a tick may still be run.")
+@click.option("--catch-up-max", type=int, help="With catch_up: how many at most.")
+@click.option("--grace", type=DURATION, help="With skip: how late a tick may still run.")
 @click.option(
     "--overlap",
     type=click.Choice(get_args(Overlap)),
-    help="Whether a tick is run while the job before has not ended.  [default: allow]",
+    help="Whether a tick runs while the job before it has not ended.  [default: allow]",
 )
 @_job_options
 def add(
@@ -154,7 +154,7 @@ def add(
 @_name
 @destructive
 def remove(session: Session, name: str, yes: bool, dry_run: bool) -> None:
-    """Remove a schedule; the jobs that it has submitted stay.
+    """Remove a schedule; its submitted jobs stay.
 
     \b
     Example: queuectl schedule remove nightly --yes
@@ -169,8 +169,8 @@ def remove(session: Session, name: str, yes: bool, dry_run: bool) -> None:
 def prune(session: Session, yes: bool, dry_run: bool) -> None:
     """Remove the orphaned schedules.
 
-    Those are schedules that were declared in code, by a decorator say, and that the code declares
-    no more. They go on ticking until they are removed; the jobs that they have submitted stay.
+    These were declared in code, for example by a decorator, which no longer declares them. They
+    keep ticking until they are removed; their submitted jobs stay.
 
     \b
     Example: queuectl schedule prune --dry-run
@@ -244,7 +244,7 @@ def _check_job(
 ) -> str | Sequence[str]:
     if sum((task is not None, shell is not None, bool(argv))) != 1:
         raise click.UsageError(
-            "say what runs: a --task, a --command, or a program and its arguments after --"
+            "give a --task, a --command, or a program and its arguments after --"
         )
     if task is None and (args is not None or kwargs is not None):
         raise click.UsageError("--args and --kwargs go with --task")

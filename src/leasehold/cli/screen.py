@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
-from rich.cells import set_cell_size
+from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from leasehold.cli.layout import by_their_ends
+from leasehold.cli.layout import ELLIPSIS, by_their_ends, cut_in_the_middle
 from leasehold.cli.overview import Overview
 from leasehold.cli.safe import safe
 from leasehold.cli.times import time_text
@@ -160,7 +160,7 @@ class View:
             Text(),
             Text(_worker_heading(width), style="bold"),
             *workers[:worker_room],
-            *([] if workers else [Text(_fitted("  no worker is running: `worker start`", width))]),
+            *([] if workers else [Text(_fitted(f"  {now.no_worker}", width))]),
             *([Text(), Text(_job_heading(width), style="bold"), *jobs[:job_room]] if jobs else []),
             *_failure_lines(now, width),
         ]
@@ -238,6 +238,7 @@ def _worker_cells(cells: Sequence[str], width: int) -> str:
     name, queues, *numbers = cells
     right = "".join(number.rjust(9) for number in numbers)
     left = max(2, width - len(right))
+    name = cut_in_the_middle(name, left * 2 // 3)
     names = _fitted(name, left * 2 // 3) + " " + _fitted(queues, left - left * 2 // 3 - 1)
     return _fitted(names + right, width)
 
@@ -291,5 +292,7 @@ def _cell(figure: Figure, value: float | None) -> str:
 
 
 def _fitted(text: str, width: int) -> str:
-    """Text of exactly this width on a terminal, cut or filled up."""
+    """Text of exactly this width on a terminal, filled up, or cut where an ellipsis says so."""
+    if 1 < width < cell_len(text):
+        return set_cell_size(text, width - 1) + ELLIPSIS
     return set_cell_size(text, max(0, width))

@@ -25,15 +25,15 @@ PORT: Final = 8700
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="0 for any."
 )
-@click.option("--grpc", "grpc_place", metavar="HOST:PORT", help="Serve gRPC there, too.")
-@click.option("--insecure", is_flag=True, help="Let this machine in without a token.")
-@click.option("--allow-host", multiple=True, help="A name it goes by, in the Host header, too.")
+@click.option("--grpc", "grpc_place", metavar="HOST:PORT", help="Also serve gRPC there.")
+@click.option("--insecure", is_flag=True, help="Accept this machine without a token.")
+@click.option("--allow-host", multiple=True, help="Another name of the server, in the Host header.")
 @click.option("--tls-cert", type=click.Path(exists=True, dir_okay=False), help="PEM; for https.")
 @click.option("--tls-key", type=click.Path(exists=True, dir_okay=False), help="PEM; its key.")
 @click.option(
     "--tls-client-ca",
     type=click.Path(exists=True, dir_okay=False),
-    help="PEM; only clients with a certificate of this authority are let in.",
+    help="PEM; accept only clients with a certificate of this authority.",
 )
 @click.option(
     "--blobs",
@@ -47,7 +47,7 @@ PORT: Final = 8700
     help="Let admins write backups of a SQLite store into this folder.",
 )
 @click.option("--log-format", type=click.Choice(["plain", "json"]), default="plain",
-              show_default=True, help="Log lines for people, or JSON.")  # fmt: skip
+              show_default=True, help="Log lines as text, or as JSON.")  # fmt: skip
 def serve(
     session: Session,
     host: str,
@@ -63,7 +63,7 @@ def serve(
     *,
     insecure: bool,
 ) -> None:
-    """Serve the store over HTTP, and gRPC if told so, until Ctrl-C or SIGTERM.
+    """Serve the store over HTTP, and gRPC with --grpc, until Ctrl-C or SIGTERM.
 
     Programs use the API below /api/v1, people the dashboard at the address that is printed.
     Whoever calls needs a token (`token create`); only health and readiness are open. With

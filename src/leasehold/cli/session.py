@@ -104,7 +104,7 @@ def check_there(url: str) -> None:
     path = sqlite_path(url)
     if path is not None and not os.path.exists(path):
         raise StoreUnavailableError(
-            f"there is no store at {path}: make one with `init`, or name another with --store"
+            f"there is no store at {path}: create one with `init`, or name another with --store"
             + _others_here(path)
         )
 
@@ -139,7 +139,7 @@ def common_options(command: F) -> F:
         type=click.Choice(FORMATS),
         expose_value=False,
         callback=_keep("format"),
-        help="How to print: for people, or for programs.",
+        help="The output format.",
     )
     utc = click.option(
         "--utc",

@@ -50,9 +50,9 @@ APART: Final = ("payload", "result", "error", "progress")
 def show(session: Session, job: str) -> None:
     """Show everything about one job.
 
-    Its fields, attempts, history, the jobs it waits for and those that wait for it, what it logged,
-    the end of its output, and its latest error with the traceback; of a job that was pruned, what
-    the archive remembers. JOB is a job's id, or enough of its end to be the only one.
+    It prints the job's fields, attempts, history, dependencies and dependents, log, the end of its
+    output, and its latest error with the traceback; for a pruned job, its summary in the archive.
+    JOB is a job's id, or an unambiguous end of it.
 
     \b
     Examples: queuectl show 0192ab

@@ -93,14 +93,16 @@ TOTAL_COLUMNS: Final = (
 @command()
 @click.argument("queues", nargs=-1, metavar="[QUEUE]...", shell_complete=queue_names)
 @click.option("--window", type=DURATION, help="The time before now, up to 48h.  [default: 1h]")
-@click.option("--by", type=click.Choice(get_args(By)), help="One row for each.")
+@click.option("--by", type=click.Choice(get_args(By)), help="What a row stands for.")
 @click.option("--last", type=click.IntRange(1), metavar="N",
-              help="How many of them.  [default: 60 minutes, 30 days, 20 others]")  # fmt: skip
+              help="The number of rows.  [default: 60 minutes, 30 days, 20 others]")  # fmt: skip
 @click.option("--metric", "metrics", type=NAMES, multiple=True, metavar="NAMES",
               help="These figures, by minute or day.")  # fmt: skip
 @click.option("--since", type=MOMENT, help="From when, for --metric.  [default: -1h]")
 @click.option("--until", type=MOMENT, help="Up to when, for --metric.  [default: now]")
-@click.option("--totals", is_flag=True, help="What was ever counted, in place of a window.")
+@click.option(
+    "--totals", is_flag=True, help="The totals since the store was created, not a window."
+)
 def stats(
     session: Session,
     *,
@@ -113,22 +115,21 @@ def stats(
     until: datetime | None,
     totals: bool,
 ) -> None:
-    """How queues do: depth, throughput, errors, times.
+    """Show figures of queues: depth, throughput, errors, times.
 
-    DONE is how many jobs were completed, DONE/S how many per second, FAILED % the share of attempts
-    that failed, OLDEST the age of the job that waits longest. WAIT is from when a job may run to
-    its lease, RUN from there to its end; P95 is what 95 of 100 did not exceed. Days are those
-    of UTC; the last minute and the last day are not over.
+    DONE is the number of completed jobs, DONE/S the same per second, FAILED % the share of failed
+    attempts, OLDEST the age of the job that waits longest. WAIT is the time from when a job may run
+    to its lease, RUN from there to its end; P95 is the 95th percentile. Days are in UTC; the last
+    minute and the last day are not over.
 
-    Without a name all queues are listed, and last the whole store, whose queue is `null` for
-    programs and which remembers deleted queues, too; --by then has the rows of the whole store.
+    Without a name all queues are listed, and last the whole store, including deleted queues; its
+    queue is `null` for programs. --by then has the rows of the whole store.
 
-    --by priority tells how long jobs of each band waited, --by attempt which attempts failed and
-    were retried, --by task how long the jobs of each task ran and how often they failed (of at most
-    10,000 jobs that ended), all over --window. --by worker tells what each worker ever did, --by
-    error which errors come how often and since when. Errors that differ only in numbers, ids and
-    addresses are one. --metric has any figure that -o json shows, for each minute (48 hours) or day
-    (400 days); `-` is what is not known.
+    Over --window, --by priority has the waits of each priority band, --by attempt the attempts that
+    failed and were retried, --by task the run times and failures of each task (of at most 10,000
+    ended jobs). --by worker has the totals of each worker, --by error the number and time of each
+    error; errors that differ only in numbers, ids and addresses are one. --metric has any figure of
+    -o json, for each minute (48 hours) or day (400 days); `-` is unknown.
 
     \b
     Examples: queuectl stats --window 15m

@@ -17,7 +17,7 @@ from leasehold.worker.emptiness import Emptiness
 
 ALWAYS_SHOWN = (Status.PENDING, Status.RUNNING)
 WORKER_COLUMNS = (
-    Column("id", "WORKER", fit="cut"),
+    Column("id", "WORKER", fit="middle", least=16),
     Column("host", "HOST", fit="cut", spare=2),
     Column("pid", "PID", right=True),
     Column("queues", "QUEUES", ",".join, fit="cut", spare=1),
@@ -29,11 +29,11 @@ WORKER_COLUMNS = (
 
 @command()
 def status(session: Session) -> None:
-    """What there is: queues, jobs and workers.
+    """Show queues, jobs and workers.
 
-    If anything failed within a day, the most frequent errors follow; `stats --by error` has all.
-    Counts are kept by the store, never counted: it is as fast with millions of jobs. On standard
-    error it warns of what looks wrong, such as a queue that nobody serves.
+    If jobs failed within a day, the most frequent errors follow; `stats --by error` has all. The
+    store keeps the counts, so this is as fast with millions of jobs. Warnings, such as a queue
+    without a worker, go to standard error.
 
     \b
     Examples: queuectl status
@@ -47,7 +47,7 @@ def status(session: Session) -> None:
         click.echo(f"store {cell(seen.store)}: {jobs_counted(jobs)}\n")
         emit(session, seen.queues, queue_columns(seen.queues), nothing="there is no queue yet")
         click.echo()
-        emit(session, seen.workers, WORKER_COLUMNS, nothing="no worker is running: `worker start`")
+        emit(session, seen.workers, WORKER_COLUMNS, nothing=seen.no_worker)
         if seen.failures:
             click.echo()
             emit(session, map(error_line, seen.failures), ERRORS_AT_A_GLANCE)

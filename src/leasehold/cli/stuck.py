@@ -35,13 +35,13 @@ REQUEUED_COLUMNS: Final = (
     "--silent",
     type=DURATION,
     default=SILENT_SECONDS,
-    help="Those whose worker gave no sign of life for so long; 2m unless told.",
+    help="Jobs whose worker has sent no heartbeat for this long; 2m by default.",
 )
 @click.option(
-    "--running", type=DURATION, help="Also those that run for so long though the heart beats."
+    "--running", type=DURATION, help="Also jobs that have run for this long, with heartbeats."
 )
-@click.option("--requeue", is_flag=True, help="Take them from their workers, to be run again.")
-@click.option("--reset-attempts", is_flag=True, help="With all attempts again (with --requeue).")
+@click.option("--requeue", is_flag=True, help="Take them from their workers, to run again.")
+@click.option("--reset-attempts", is_flag=True, help="With --requeue: restore all attempts.")
 @destructive
 def stuck(
     session: Session,
@@ -53,11 +53,11 @@ def stuck(
     yes: bool,
     dry_run: bool,
 ) -> None:
-    """Running jobs that show no sign of life, or run for too long.
+    """List running jobs without a heartbeat, or that run for too long.
 
-    A worker that hangs or is cut off keeps its jobs until their leases end; with --requeue they are
-    taken from it now. What it says of them afterwards is refused. A job without attempts left
-    becomes a dead letter, unless --reset-attempts.
+    A worker that hangs or has lost its connection keeps its jobs until their leases end; --requeue
+    takes them from it now, and refuses its outcomes. A job without attempts left becomes a dead
+    letter, unless you add --reset-attempts.
 
     \b
     Examples: queuectl stuck --silent 30s

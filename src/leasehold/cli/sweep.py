@@ -14,10 +14,10 @@ from leasehold.documents.records import document_of
 
 @command()
 def sweep(session: Session) -> None:
-    """Take back jobs from workers that were lost, now.
+    """Take jobs back from lost workers, now.
 
-    Running workers do it by themselves all the time; this is for when there are none. It finds
-    leases that expired, and those of workers that are proved dead.
+    Running workers do this all the time; use it when there are none. It finds expired leases, and
+    leases of workers that are proved dead.
 
     \b
     Example: queuectl sweep

@@ -41,13 +41,13 @@ def token() -> None:
     type=click.Choice(ROLE_NAMES),
     multiple=True,
     required=True,
-    help="What it is for; may be repeated. An admin may do everything.",
+    help="Its role; may be repeated. An admin may do everything.",
 )
 @click.option(
-    "--queue", "-q", "queues", multiple=True, help="Good for this queue only; may be repeated."
+    "--queue", "-q", "queues", multiple=True, help="Only for this queue; may be repeated."
 )
-@click.option("--commands", is_flag=True, help="It may submit command jobs, too.")
-@click.option("--expires", type=DURATION, help="How long it is good: 12h, 90d. Else until revoked.")
+@click.option("--commands", is_flag=True, help="Allow it to submit command jobs.")
+@click.option("--expires", type=DURATION, help="Its lifetime: 12h, 90d. Else until revoked.")
 def create(
     session: Session,
     name: str,
@@ -59,7 +59,7 @@ def create(
 ) -> None:
     """Create a token, and print its secret: it is not kept and cannot be shown again.
 
-    Whoever has the secret may do what the token allows. What is done is audited under its name.
+    Anybody with the secret may do what the token allows. Its actions are audited under its name.
 
     \b
     Examples: queuectl token create ci --role producer --queue builds --expires 90d

@@ -25,22 +25,27 @@ INTERVAL_MIN: Final = 0.1
 
 @command()
 @click.option(
-    "--interval", "-i", type=DURATION, default=1.0, show_default=True, help="Between two looks."
+    "--interval",
+    "-i",
+    type=DURATION,
+    default=1.0,
+    show_default=True,
+    help="The time between updates.",
 )
 @click.option(
     "--window", type=DURATION, default=LATELY_SECONDS, show_default="5m",
-    help="How far back all figures go, up to 48h.",
+    help="The period of all figures, up to 48h.",
 )  # fmt: skip
-@click.option("--once", is_flag=True, help="Print what there is now, and leave.")
+@click.option("--once", is_flag=True, help="Print once, and exit.")
 def top(session: Session, *, interval: float, window: float, once: bool) -> None:
     """Watch queues, workers and running jobs live.
 
-    Whatever happened (DONE/S, FAIL%, P95, the rates, what failed) is that of the last 5 minutes,
-    or of --window; whatever stands (PENDING, RUNNING, OLDEST) is that of the moment.
+    Rates, percentiles and failures (DONE/S, FAIL%, P95, ...) are of the last 5 minutes, or of
+    --window; counts (PENDING, RUNNING, OLDEST) are of now.
 
-    Keys: q leaves, p holds the view, s sorts by the next column, j and k (or the arrows) select a
-    queue, space pauses or resumes it after asking. Off a terminal, for programs (-o) and with
-    --once it prints what there is, once.
+    Keys: q quits, p holds the view, s sorts by the next column, j and k (or the arrows) select a
+    queue, space pauses or resumes it after asking. Without a terminal, for programs (-o) and with
+    --once it prints once.
 
     \b
     Examples: queuectl top --interval 5s

@@ -36,12 +36,12 @@ LOOK_AGAIN_SECONDS: Final = 2.0
 
 @command()
 @click.argument("jobs", nargs=-1, required=True, metavar="JOB...")
-@click.option("--timeout", type=DURATION, help="Wait at most so long; then exit with 124.")
+@click.option("--timeout", type=DURATION, help="Stop waiting after this; exit with 124.")
 def wait(session: Session, /, *, jobs: tuple[str, ...], timeout: float | None) -> None:
     """Wait until jobs have ended.
 
-    Exits with 0 if all are completed, 7 if one is dead or cancelled, 124 if the time is up. To see
-    their results: -o json. JOB is a job's id, or enough of its end to be the only one.
+    It exits with 0 if all are completed, 7 if one is dead or cancelled, 124 after --timeout. -o
+    json prints their results. JOB is a job's id, or an unambiguous end of it.
 
     \b
     Example: queuectl wait 0199c0de --timeout 5m

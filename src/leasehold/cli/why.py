@@ -15,10 +15,9 @@ from leasehold.documents.records import document_of
 @command()
 @click.argument("job")
 def why(session: Session, job: str) -> None:
-    """Why a job is not running.
+    """Say why a job does not run.
 
-    It says the first thing that stands in the way. JOB is a job's id, or enough of its end
-    to be the only one.
+    It prints the first reason. JOB is a job's id, or an unambiguous end of it.
 
     \b
     Example: queuectl why 0192ab

@@ -14,12 +14,13 @@ from leasehold.cli.options import DURATION, NAMES, LeaseLength
 from leasehold.cli.output import Column, Document, cell, emit, emit_one
 from leasehold.cli.safe import safe
 from leasehold.cli.session import Session
+from leasehold.cli.workers.naming import Meant, meant
 from leasehold.cli.workers.pidfile import PidFile, pid_files
 from leasehold.cli.workers.plan import (
     GRACE_SECONDS,
     METRICS_HOST,
     SLOTS,
-    Plan,
+    CrewPlan,
     default_log,
     store_name,
     workers_folder,
@@ -34,7 +35,7 @@ def _jobs(current: Sequence[Document]) -> str:
 
 LOG_LINES = 20
 STATUS_COLUMNS = (
-    Column("id", "WORKER", fit="cut", least=16),
+    Column("id", "WORKER", fit="middle", least=16),
     Column("kind", "KIND", fit="keep", spare=4),
     Column("state", "STATE", fit="keep"),
     Column("pid", "PID", right=True),
@@ -60,14 +61,14 @@ STOP_COLUMNS = (
 
 @group
 def worker() -> None:
-    """Run jobs: start, stop and look at worker processes."""
+    """Run jobs: start, stop and inspect worker processes."""
 
 
 @command(of=worker)
 @click.option("--count", "-n", type=click.IntRange(1, 1000), default=1, show_default=True,
               help="Worker processes.")  # fmt: skip
 @click.option("--slots", type=click.IntRange(1, 10_000), default=SLOTS, show_default=True,
-              help="Jobs at once in each process.")  # fmt: skip
+              help="Jobs that each process runs at once.")  # fmt: skip
 @click.option("--queues", "-q", type=NAMES,
               help="The queues to serve, with commas between them; * for all. Else those of the "
               "module's queue and tasks, and default.")  # fmt: skip
@@ -75,33 +76,35 @@ def worker() -> None:
 @click.option("--import", "-i", "modules", type=NAMES, multiple=True, metavar="MODULE",
               help="A module with tasks, or its queue (shop:queue). May be repeated.")  # fmt: skip
 @click.option("--executor", type=click.Choice(["threads", "processes"]), default="threads",
-              show_default=True, help="Where plain functions run, if their task does not say.",
+              show_default=True, help="Where plain functions run, unless their task says.",
               )  # fmt: skip
-@click.option("--allow-commands", is_flag=True, help="Run command jobs too: they may be anything.")
+@click.option(
+    "--allow-commands", is_flag=True, help="Also run command jobs, which may be any program."
+)
 @click.option("--grace", type=DURATION, default=GRACE_SECONDS, show_default=True,
               help="How long running jobs may take to finish when it stops.")  # fmt: skip
 @click.option("--lease-seconds", type=LeaseLength(),
-              help="The lease of jobs that name none; auto: by their measured run times.",
+              help="The lease of jobs without their own; auto: by measured run times.",
               )  # fmt: skip
-@click.option("--max-jobs", type=click.IntRange(1), help="Replace a process after so many jobs.")
+@click.option("--max-jobs", type=click.IntRange(1), help="Replace a process after this many jobs.")
 @click.option("--max-memory", type=click.FloatRange(1), metavar="MB",
-              help="Replace a process that has grown beyond this.")  # fmt: skip
+              help="Replace a process that is larger than this.")  # fmt: skip
 @click.option("--until-empty", "--burst", is_flag=True,
               help="Stop when no job is pending, running or to be retried.")  # fmt: skip
-@click.option("--background", is_flag=True, help="Return when the workers work.")
+@click.option("--background", is_flag=True, help="Return when the workers are ready.")
 @click.option("--log", "log_path", type=click.Path(dir_okay=False),
-              help="The log file of workers in the background.")  # fmt: skip
+              help="The log file of background workers.")  # fmt: skip
 @click.option("--reload", is_flag=True,
-              help="For development: start anew when a Python file here changes.")  # fmt: skip
-@click.option("--quiet", is_flag=True, help="Log only what goes wrong.")
+              help="For development: restart when a Python file here changes.")  # fmt: skip
+@click.option("--quiet", is_flag=True, help="Log only problems.")
 @click.option("--log-format", type=click.Choice(["plain", "json"]), default="plain",
-              show_default=True, help="Log lines for people, or JSON.")  # fmt: skip
+              show_default=True, help="Log lines as text, or as JSON.")  # fmt: skip
 @click.option("--app-version", envvar="LEASEHOLD_APP_VERSION", metavar="VERSION",
               help="The version of your code: its first worker marks the deploy.")  # fmt: skip
 @click.option("--metrics-port", type=click.IntRange(0, 65535),
-              help="Let Prometheus read the store's figures there; 0 for any.")  # fmt: skip
+              help="Serve the store's figures to Prometheus there; 0 for any port.")  # fmt: skip
 @click.option("--metrics-host", default=METRICS_HOST, show_default=True,
-              help="The address of that port; no token is asked for.")  # fmt: skip
+              help="The address of that port, which needs no token.")  # fmt: skip
 def start(
     session: Session,
     /,
@@ -116,17 +119,17 @@ def start(
 ) -> None:
     """Start workers, here or in the background.
 
-    One parent looks after COUNT worker processes: it replaces those that are worn out or have
-    crashed. The first Ctrl-C (or SIGTERM) lets running jobs finish within the grace; a second one
-    hands them back at once, with no attempt spent.
+    A parent process runs COUNT worker processes, and replaces those that crash or reach --max-jobs
+    or --max-memory. The first Ctrl-C (or SIGTERM) lets running jobs finish within --grace; a second
+    one hands them back at once, with no attempt spent.
 
-    With --import and no --store, it serves the store of the module's own TaskQueue. A module whose
+    With --import and without --store, it serves the store of the module's TaskQueue. A module whose
     queue is in another store is refused.
 
-    With --reload the workers start anew, with the new code, when a Python file below this folder
-    changes; if it cannot be imported, the old ones go on until the next change.
+    With --reload the workers restart with the new code when a Python file below this folder
+    changes; if it cannot be imported, the old workers continue until the next change.
 
-    Commands run only with --allow-commands; whoever can submit jobs can then run programs here.
+    Commands run only with --allow-commands: anybody who can submit jobs can then run programs here.
 
     \b
     Example:
@@ -139,7 +142,7 @@ def start(
         raise click.UsageError("--reload is for the foreground; in the background: worker restart")
     if log_path is not None and not background:
         raise click.UsageError("--log is for --background; here the log goes to standard error")
-    plan = Plan(
+    plan = CrewPlan(
         store_url=session.store_url,
         modules=tuple(name for names in modules for name in names),
         executor="process" if executor == "processes" else "thread",
@@ -164,7 +167,7 @@ def start(
         raise click.exceptions.Exit(Crew(plan).run())
 
 
-def _start_in_background(session: Session, plan: Plan, log_path: str | None) -> None:
+def _start_in_background(session: Session, plan: CrewPlan, log_path: str | None) -> None:
     from leasehold.cli.workers.background import DidNotBeginError, begin
 
     try:
@@ -192,21 +195,23 @@ def _start_in_background(session: Session, plan: Plan, log_path: str | None) -> 
 
 @command(of=worker)
 @click.argument("ids", nargs=-1, metavar="[ID]...")
-@click.option("--all", "everything", is_flag=True, help="All of this store; so it is without ID.")
+@click.option("--all", "everything", is_flag=True, help="All of this store, as without ID.")
 @click.option("--timeout", type=DURATION, default=60.0, show_default=True,
-              help="How long to wait for the end of what runs.")  # fmt: skip
-@click.option("--force", is_flag=True, help="Then kill what still runs; its jobs are run again.")
+              help="How long to wait for running jobs.")  # fmt: skip
+@click.option("--force", is_flag=True, help="Then kill the rest; their jobs run again.")
 def stop(
     session: Session, /, *, ids: tuple[str, ...], everything: bool, timeout: float, force: bool
 ) -> None:
     """Stop workers.
 
-    Without ID, all that were started on this machine. A worker elsewhere is named by its id: it is
-    asked through the store, and hears of it when it next speaks to it; nobody waits for its end.
+    Without ID, it stops all workers of this store that were started on this machine. A worker on
+    another machine must be named by its id: it is stopped through the store, at its next exchange,
+    and the command does not wait for its end.
 
-    They finish what they run within their grace, and hand back the rest; stopped a second time,
-    they hand it back at once, with no attempt spent. ID is the pid that `worker start` printed, or
-    a worker's id or pid as `worker status` shows it.
+    Workers finish their jobs within their grace, and hand back the rest; stopped a second time,
+    they hand back all jobs at once, with no attempt spent. ID is the pid that `worker start`
+    printed, or a worker's pid or id as `worker status` shows it, or an unambiguous beginning or end
+    of the id.
 
     \b
     Example:
@@ -216,7 +221,7 @@ def stop(
     from leasehold.cli.workers.stopping import stop as stop_processes
 
     if ids and everything:
-        raise click.UsageError("name workers, or say --all, not both")
+        raise click.UsageError("name workers or pass --all, not both")
     files = pid_files(workers_folder(session.store_url))
     live = [file for file in files if not file.is_stale]
     here, elsewhere = _named(session, live, ids)
@@ -242,14 +247,14 @@ def stop(
 @command(of=worker)
 @click.argument("ids", nargs=-1, metavar="[ID]...")
 @click.option("--timeout", type=DURATION, default=60.0, show_default=True,
-              help="How long to wait for the end of what runs.")  # fmt: skip
+              help="How long to wait for running jobs.")  # fmt: skip
 def restart(session: Session, /, *, ids: tuple[str, ...], timeout: float) -> None:
-    """Replace workers that were started on this machine, with the code as it is now.
+    """Restart the workers of this machine with the current code.
 
-    New processes start first. When they work, the old ones finish what they run within their grace;
-    so there are always some at work. If the new code cannot be imported, the old workers stay, and
-    the exit code is 1. ID is the pid that `worker start` printed; without one, all of this store
-    are restarted. After an upgrade of Leasehold itself, stop and start them instead.
+    New processes start first. When they are ready, the old ones finish their jobs within their
+    grace, so there are always workers running. If the new code cannot be imported, the old workers
+    stay, and the exit code is 1. ID is the pid that `worker start` printed; without ID, all workers
+    of this store are restarted. After an upgrade of Leasehold itself, stop and start them instead.
 
     \b
     Example:
@@ -261,7 +266,7 @@ def restart(session: Session, /, *, ids: tuple[str, ...], timeout: float) -> Non
     live = [file for file in pid_files(folder) if not file.is_stale]
     crews = [file for file in live if file.record.role == "crew"]
     if ids:
-        pids = {file.record.crew_pid for file in _named(session, live, ids)[0]}
+        pids = {file.record.crew_pid for file in _named(session, live, ids).here}
         crews = [file for file in crews if file.record.pid in pids]
     if not crews:
         session.tell("no worker of this store was started here")
@@ -273,34 +278,28 @@ def restart(session: Session, /, *, ids: tuple[str, ...], timeout: float) -> Non
         session.tell("old workers still finish what they run; they go when it is done")
         raise click.exceptions.Exit(Exit.TIMEOUT)
     if reasons:
-        session.tell("the new workers did not start, and the old ones stay: see `worker logs`")
+        in_front = [file.record.pid for file in crews if file.record.log_path is None]
+        where = _terminals(in_front) if in_front else "`worker logs`"
+        session.tell(f"the new workers did not start, and the old ones stay: see {where}")
         raise click.exceptions.Exit(Exit.FAILURE)
 
 
-def _named(
-    session: Session, live: list[PidFile], ids: tuple[str, ...]
-) -> tuple[list[PidFile], list[str]]:
-    """The processes of this machine that are meant, and the workers elsewhere."""
-    here: list[PidFile] = []
-    elsewhere: list[str] = []
-    registered = {each.id for each in session.queue.workers()} if ids else set()
-    for wanted in dict.fromkeys(ids):
-        matching = [f for f in live if wanted in (str(f.record.pid), f.record.worker_id)]
-        if not matching and wanted not in registered:
-            session.tell(f"no worker {wanted} of this store is known: see `worker status`")
-            raise click.exceptions.Exit(Exit.NOT_FOUND)
-        here += matching
-        if not matching:
-            elsewhere.append(wanted)
-    return here, elsewhere
+def _named(session: Session, live: list[PidFile], ids: tuple[str, ...]) -> Meant:
+    """The workers that are meant, on this machine and elsewhere."""
+    return meant(ids, live, [each.id for each in session.queue.workers()] if ids else [])
+
+
+def _terminals(pids: Sequence[int]) -> str:
+    """Where workers in the foreground say what they do."""
+    return "the terminal of pid " + ", ".join(map(str, pids))
 
 
 @command(of=worker)
-@click.option("--follow", "-f", is_flag=True, help="Go on until Ctrl-C.")
+@click.option("--follow", "-f", is_flag=True, help="Follow the log until Ctrl-C.")
 @click.option("--lines", "-n", type=click.IntRange(0), default=LOG_LINES, show_default=True,
-              help="How many of the last lines to begin with.")  # fmt: skip
+              help="The number of lines to begin with.")  # fmt: skip
 def logs(session: Session, /, *, follow: bool, lines: int) -> None:
-    """Show what workers in the background have logged.
+    """Show the log of background workers.
 
     \b
     Example:
@@ -309,10 +308,15 @@ def logs(session: Session, /, *, follow: bool, lines: int) -> None:
     from leasehold.cli.workers.logfile import followed, last_lines
 
     folder = workers_folder(session.store_url)
-    crews = [file.record.log_path for file in pid_files(folder) if not file.is_stale]
-    paths = [path for path in dict.fromkeys(crews) if path is not None] or [default_log(folder)]
+    live = [file for file in pid_files(folder) if not file.is_stale]
+    named = dict.fromkeys(file.record.log_path for file in live)
+    paths = [path for path in named if path is not None] or [default_log(folder)]
     if not any(os.path.exists(path) for path in paths):
-        session.tell("no worker of this store was started in the background here")
+        in_front = [file.record.pid for file in live if file.record.role == "crew"]
+        session.tell(
+            "no worker of this store was started in the background here"
+            + (f": see {_terminals(in_front)}" if in_front else "")
+        )
         raise click.exceptions.Exit(Exit.NOT_FOUND)
     for path in paths:
         for line in last_lines(path, lines):
@@ -324,12 +328,12 @@ def logs(session: Session, /, *, follow: bool, lines: int) -> None:
 
 @command(of=worker)
 def status(session: Session) -> None:
-    """Which workers there are, alive or not, and what they run.
+    """List workers, alive or not, and the jobs they run.
 
-    A worker is `alive`, `dead` (that is proved; its jobs are run again by the next worker that
-    looks) or `silent` (no heartbeat for two minutes). A consumer, a program that leases in a loop
-    of its own, is `gone` when its process is: its jobs wait for their leases to end. Pid files of
-    processes that are gone are removed.
+    A worker is `alive`, `dead` (proved; the next worker takes its jobs back) or `silent` (no
+    heartbeat for two minutes). A consumer, a program that leases jobs itself, is `gone` when its
+    process has ended; its jobs wait for their leases to end. Pid files of ended processes are
+    removed.
 
     \b
     Example:

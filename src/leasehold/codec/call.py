@@ -28,6 +28,11 @@ Passes = Literal["result", "results"]
 """What a call is given before its own arguments: what the one job that it comes after returned, or
 a list of what all of those returned."""
 _PASSING: Final = b'{"passes":'
+_PASSED: Final[dict[Passes, str]] = {
+    "result": ". Its first argument is the result that is passed on (pass_result=True)",
+    "results": ". Its first argument is the list of results that is passed on (pass_result=True)",
+}
+"""What a refusal adds to the arguments that the caller has counted."""
 
 
 class _Call(msgspec.Struct, forbid_unknown_fields=True):
@@ -111,7 +116,7 @@ class CallCodec:
             first = 1
             document = {"passes": passes, **document}
         if not plan.accepts((None, *args) if first else args, kwargs):
-            plan.refuse((None, *args) if first else args, kwargs)
+            plan.refuse((None, *args) if first else args, kwargs, passes)
         if self._key is not None:
             data = signed.dumps((tuple(args), dict(kwargs)), self._key, "call", self._task)
             check_size(data, f"the call of {plan.title}", bytes_max)
@@ -178,7 +183,7 @@ class CallCodec:
             data = encode_value(value, "the result")
             # msgspec writes NaN as null, which the caller would take for None.
             if b"null" in data and holds_nan(value):
-                raise PayloadError("the result holds NaN or infinity, which JSON cannot say")
+                raise PayloadError("the result holds NaN or infinity, which JSON cannot represent")
         check_size(data, "the result", bytes_max)
         return data
 
@@ -279,14 +284,15 @@ class _Plan:
                 return False
         return True
 
-    def refuse(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    def refuse(self, args: Sequence[Any], kwargs: Mapping[str, Any], passes: Passes | None) -> None:
         """Raise the InvalidJobError that says why the function does not take these arguments."""
         assert self._signature is not None
         try:
             self._signature.bind(*args, **kwargs)
         except TypeError as error:
+            counted = "" if passes is None else _PASSED[passes]
             raise InvalidJobError(
-                f"{self.title}{self._signature} cannot be called like this: {error}"
+                f"{self.title}{self._signature} cannot be called like this: {error}{counted}"
             ) from None
 
     def convert(self, call: _Call, first: int = 0) -> None:

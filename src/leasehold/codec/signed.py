@@ -1,4 +1,4 @@
-"""Signed pickle: for whoever must send what JSON cannot say, and holds a key.
+"""Signed pickle: for whoever must send what JSON cannot represent, and holds a key.
 
 Unpickling runs code, so nothing is unpickled before its signature is checked.
 """

@@ -64,7 +64,7 @@ def why_changed(sent: Any, received: Any, *, rebuilt: bool, where: str = "") -> 
     if sent == received:
         return None
     if isinstance(sent, float) and not math.isfinite(sent):
-        return f"{where or 'it'} is {sent!r}, which JSON cannot say"
+        return f"{where or 'it'} is {sent!r}, which JSON cannot represent"
     if isinstance(sent, list | tuple) and isinstance(received, list | tuple):
         pairs = list(zip(range(len(sent)), sent, received, strict=True))
     elif isinstance(sent, dict) and isinstance(received, dict):

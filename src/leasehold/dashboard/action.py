@@ -9,7 +9,7 @@ from typing import Final
 from leasehold.core.model.job import Job
 from leasehold.core.model.tokens import Role
 from leasehold.core.rules.operations import Operation, Plan
-from leasehold.dashboard.visit import Desk, Page
+from leasehold.dashboard.visit import Desk, FilledPage
 from leasehold.errors import InvalidRequestError
 from leasehold.service.api import OPERATIONS
 from leasehold.service.caller import Caller
@@ -50,7 +50,7 @@ class Action:
     """Where to go afterwards."""
     ask: Callable[[Desk, Fields], Question] | None = None
     """None for what needs no question: it can be taken back, and concerns one thing."""
-    again: Callable[[Desk, Fields, str], Page] | None = None
+    again: Callable[[Desk, Fields, str], FilledPage] | None = None
     """Of an order that a person fills in: its page once more, with what was wrong."""
 
 

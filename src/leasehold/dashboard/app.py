@@ -42,7 +42,7 @@ from leasehold.dashboard.searching import SearchError
 from leasehold.dashboard.session import COOKIE, Sessions, forget, keep
 from leasehold.dashboard.shown import link, templates
 from leasehold.dashboard.theme import THEMES, keep_theme, page_before, theme_of
-from leasehold.dashboard.visit import Desk, Page, Visit
+from leasehold.dashboard.visit import Desk, FilledPage, Visit
 from leasehold.env import SYSTEM
 from leasehold.errors import (
     CodedError,
@@ -61,8 +61,10 @@ from leasehold.service.http_events import follow
 from leasehold.service.http_request import read_body
 from leasehold.service.problems import status_of
 
-View = Callable[[Desk, Visit], Page]
+View = Callable[[Desk, Visit], FilledPage]
 FOLDER: Final = "/dashboard"
+AGAIN: Final = "X-Leasehold-Again"
+"""What a page sends that is open and looks again by itself, because something has changed."""
 FORM_BYTES_MAX: Final = 16 * 1024
 OVERSEERS: Final[tuple[Role, ...]] = ("operator", "observer")
 """Who may see everything but the audit; an observer may do nothing else."""
@@ -177,7 +179,16 @@ class _Face:
         if view is overview.overview and not visit.may_any(OVERSEERS):
             return _see("queues")
         caller.check_role(roles)
-        response = self._render(visit, self.api.guarded(lambda: view(self.desk, visit)))
+
+        def draw() -> Response:
+            return self._render(visit, self.api.guarded(lambda: view(self.desk, visit)))
+
+        if request.headers.get(AGAIN) is None:
+            response = draw()
+        else:
+            seen_by = (caller.name, caller.roles, visit.theme)
+            shared = self.desk.pages.get((request.url.path, request.url.query, seen_by), draw)
+            response = Response(shared.body, shared.status_code, HEADERS, shared.media_type)
         cookie = request.cookies.get(COOKIE)
         if cookie is not None and (renewed := self.sessions.renewed(cookie)) is not None:
             keep(response, renewed, request)
@@ -261,19 +272,20 @@ class _Face:
     # -- orders ----------------------------------------------------------------------------------
 
     async def confirm(self, request: Request) -> Response:
-        def ask(desk: Desk, _: Visit) -> Page:
+        def ask(desk: Desk, visit: Visit) -> FilledPage:
             fields = fields_of(request.query_params.multi_items())
             question = action.ask(desk, fields) if action.ask else None
             if question is None:
                 raise InvalidRequestError("this order is not asked about")
-            agreed = {"agreed": agreement(question.plan)} if question.plan else {}
+            if question.plan is not None:
+                fields["agreed"] = agreement(desk, visit.caller, fields, question.plan)
             values = {
                 "question": question,
-                "fields": {**fields, **agreed},
+                "fields": fields,
                 "back": action.back(fields),
                 "now": desk.queue.now(),
             }
-            return Page("confirm.html", {"title": question.title, "page": "", **values})
+            return FilledPage("confirm.html", {"title": question.title, "page": "", **values})
 
         action = order_named(request.query_params.get("order", ""))
         return await self.api.on_thread(lambda: self._show(request, ask, action.roles))
@@ -289,6 +301,8 @@ class _Face:
             fields = fields_of(pairs)
             try:
                 count = self.api.guarded(lambda: action.do(self.desk, caller, fields))
+                # Whoever gave the order is to see what it did.
+                self.desk.pages.forget()
             except (InvalidQueueError, InvalidSettingError) as error:
                 if action.again is None:
                     raise
@@ -313,7 +327,7 @@ class _Face:
 
     # -- answers ---------------------------------------------------------------------------------
 
-    def _render(self, visit: Visit, page: Page) -> Response:
+    def _render(self, visit: Visit, page: FilledPage) -> Response:
         may = [
             (path or ".", name, title)
             for path, name, title, _, roles in PAGES

@@ -20,7 +20,7 @@ Kind = Literal["waiting", "running", "completed", "failed", "lost", "idle"]
 
 
 @dataclass(frozen=True)
-class Part:
+class Stretch:
     """A stretch of the strip."""
 
     kind: Kind
@@ -36,9 +36,9 @@ class Part:
         return (self.end - self.start).total_seconds()
 
 
-def strip(job: Job, attempts: Sequence[Attempt], now: datetime) -> list[Part]:
+def strip(job: Job, attempts: Sequence[Attempt], now: datetime) -> list[Stretch]:
     """What happened when, from the moment the job could run."""
-    parts: list[Part] = []
+    parts: list[Stretch] = []
     reached = min(max(job.created_at, min(job.run_at, now)), now)
     if attempts:
         reached = min(job.created_at, attempts[0].started_at)
@@ -46,15 +46,17 @@ def strip(job: Job, attempts: Sequence[Attempt], now: datetime) -> list[Part]:
         if attempt.started_at > reached:
             kind: Kind = "waiting" if not parts else "idle"
             label = "waited for its first start" if not parts else "waited to be tried again"
-            parts.append(Part(kind, reached, attempt.started_at, label))
+            parts.append(Stretch(kind, reached, attempt.started_at, label))
         end = attempt.ended_at or now
         outcome = "is running" if attempt.outcome is None else attempt.outcome.value
         parts.append(
-            Part(_kind_of(attempt), attempt.started_at, end, f"attempt {attempt.number} {outcome}")
+            Stretch(
+                _kind_of(attempt), attempt.started_at, end, f"attempt {attempt.number} {outcome}"
+            )
         )
         reached = end
     if not job.is_terminal and (not attempts or attempts[-1].ended_at is not None):
-        parts.append(Part("waiting", reached, max(now, reached), "waits"))
+        parts.append(Stretch("waiting", reached, max(now, reached), "waits"))
     return _to_scale(parts)
 
 
@@ -66,7 +68,7 @@ def _kind_of(attempt: Attempt) -> Kind:
     return "lost" if attempt.outcome.value in ("recovered", "released", "snoozed") else "failed"
 
 
-def _to_scale(parts: Sequence[Part]) -> list[Part]:
+def _to_scale(parts: Sequence[Stretch]) -> list[Stretch]:
     ran = sum(part.seconds for part in parts if part.kind not in ("waiting", "idle"))
     longest = FOLDED_SHARE * ran
     folded = [
@@ -79,12 +81,12 @@ def _to_scale(parts: Sequence[Part]) -> list[Part]:
     whole = sum(room) or 1.0
     widths = [max(NARROWEST, WIDTH * each / whole) for each in room]
     shrink = WIDTH / sum(widths) if widths else 1.0
-    placed: list[Part] = []
+    placed: list[Stretch] = []
     x = 0.0
     for part, width, fold in zip(parts, widths, folded, strict=True):
         wide = width * shrink
         placed.append(
-            Part(part.kind, part.start, part.end, part.label, round(x, 2), round(wide, 2), fold)
+            Stretch(part.kind, part.start, part.end, part.label, round(x, 2), round(wide, 2), fold)
         )
         x += wide
     return placed

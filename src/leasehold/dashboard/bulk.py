@@ -1,15 +1,16 @@
 """Orders to many jobs from a page: what is planned, and how an agreed plan begins.
 
 The question that a person answers was asked at one moment. The form brings that moment and the
-numbers back, so that exactly what was announced is done.
+numbers back, under a seal, so that exactly what was announced is done and recorded. It also brings
+the operation's id: a form that is sent twice is one operation.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
-from typing import cast
+from datetime import datetime, timedelta
+from typing import Final, cast
 
 import msgspec
 
@@ -34,11 +35,16 @@ from leasehold.service.caller import Caller
 
 Fields = Mapping[str, str]
 DEFAULT_PRIORITY = 50
+AGREED_SECONDS: Final = 3600.0
+"""How long a plan may be agreed to: for longer than that operations are remembered."""
+_WHICH: Final = ("order", "queue", "task", "fingerprint", "q")
+"""The fields that say which jobs are meant. The others are filled in by whoever agrees."""
 
 
 class Agreed(msgspec.Struct, frozen=True):
     """What a person was told, and said yes to."""
 
+    operation_id: str
     at: datetime
     fitting: dict[Status, int]
 
@@ -59,27 +65,40 @@ class Bulk:
 
     def begin(self, desk: Desk, caller: Caller, fields: Fields) -> Operation:
         """Let the operation begin that was agreed to, and carry it out in the background."""
-        plan = self._agreed(desk, fields) or self.plan(desk, fields)
-        draft = OperationDraft(id=desk.env.new_id(), plan=plan)
+        plan = self._agreed(desk, caller, fields)
+        draft = OperationDraft(id=plan.operation_id, plan=plan)
         operation = desk.store.begin_operation(draft, actor=caller.actor)
         desk.runner.start(operation)
         return operation
 
-    def _agreed(self, desk: Desk, fields: Fields) -> Plan | None:
-        told = fields.get("agreed")
-        if not told:
-            return None
-        try:
-            agreed = msgspec.json.decode(told, type=Agreed)
-        except msgspec.DecodeError as error:
-            raise InvalidRequestError(f"the form brings no plan: {error}") from None
-        where = self.where(desk, fields, agreed.at)
-        return operations.plan(self.order(fields), where, agreed.at, agreed.fitting)
+    def _agreed(self, desk: Desk, caller: Caller, fields: Fields) -> Plan:
+        text, _, seal = _given(fields, "agreed").rpartition(".")
+        desk.api.plans.check(seal, _announced(caller, fields, text))
+        agreed = msgspec.json.decode(text, type=Agreed)
+        if desk.queue.now() - agreed.at > timedelta(seconds=AGREED_SECONDS):
+            raise InvalidRequestError(
+                f"this plan was made at {agreed.at:%Y-%m-%d %H:%M:%S}, which is too long ago: have "
+                "it made again, and agree to that"
+            )
+        return operations.plan(
+            agreed.operation_id,
+            self.order(fields),
+            self.where(desk, fields, agreed.at),
+            agreed.at,
+            agreed.fitting,
+        )
 
 
-def agreement(plan: Plan) -> str:
+def agreement(desk: Desk, caller: Caller, fields: Fields, plan: Plan) -> str:
     """What the form of a question brings back."""
-    return msgspec.json.encode(Agreed(plan.at, {**plan.counts, **plan.skipped})).decode()
+    agreed = Agreed(plan.operation_id, plan.at, {**plan.counts, **plan.skipped})
+    text = msgspec.json.encode(agreed).decode()
+    return f"{text}.{desk.api.plans.of(_announced(caller, fields, text))}"
+
+
+def _announced(caller: Caller, fields: Fields, text: str) -> list[str | None]:
+    """What was announced: to whom, about which jobs, with which numbers."""
+    return [caller.actor, *(fields.get(name) for name in _WHICH), text]
 
 
 # -- which jobs ------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ Value = float | None
 
 
 @dataclass(frozen=True)
-class Line:
+class ChartLine:
     """One line of a chart."""
 
     name: str
@@ -49,7 +49,7 @@ class Chart:
 
     title: str
     note: str
-    lines: Sequence[Line]
+    lines: Sequence[ChartLine]
     at: Sequence[datetime]
     top: float
     show: Callable[[Value], str]
@@ -73,7 +73,7 @@ class Chart:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ChartShape:
     """What a chart shows: metrics of a timeline, and how several minutes become one step."""
 
     title: str
@@ -93,28 +93,28 @@ def _seconds(value: Value) -> str:
 
 
 WANTED: Final = (
-    Wanted(
+    ChartShape(
         "Throughput",
         "jobs that came in, and jobs that were completed",
         {"submitted": ("submitted", "c-in"), "completed": ("completed", "c-completed")},
         sum,
         _count,
     ),
-    Wanted(
+    ChartShape(
         "Failures",
         "attempts that failed, and jobs that became dead letters",
         {"failed": ("failed attempts", "c-failed"), "dead": ("dead letters", "c-dead")},
         sum,
         _count,
     ),
-    Wanted(
+    ChartShape(
         "Waiting jobs",
         "pending jobs at the end of each step",
         {"pending": ("pending", "c-pending")},
         lambda values: values[-1],
         _count,
     ),
-    Wanted(
+    ChartShape(
         "Wait and run time",
         "95 of 100 waited, and ran, no longer; of several minutes, the worst counts",
         {"wait_p95_seconds": ("wait p95", "c-wait"), "run_p95_seconds": ("run p95", "c-running")},
@@ -139,7 +139,7 @@ def charts(queue: TaskQueue, over: Range, name: str | None = None) -> list[Chart
 
 
 def _chart(
-    wanted: Wanted, timeline: Timeline, step: int, marks: Sequence[Pin], *, by_day: bool
+    wanted: ChartShape, timeline: Timeline, step: int, marks: Sequence[Pin], *, by_day: bool
 ) -> Chart:
     at = [part[0] for part in _parts(timeline.at, step)]
     values = {
@@ -148,7 +148,7 @@ def _chart(
     }
     top = nice_top(max((value or 0 for each in values.values() for value in each), default=0))
     lines = [
-        Line(name, colour, values[metric], *_paths(values[metric], top))
+        ChartLine(name, colour, values[metric], *_paths(values[metric], top))
         for metric, (name, colour) in wanted.metrics.items()
     ]
     return Chart(wanted.title, wanted.note, lines, at, top, wanted.show, by_day, places(marks, at))

@@ -20,7 +20,7 @@ from leasehold.dashboard.pin_orders import PIN_ORDERS
 from leasehold.dashboard.shown import link
 from leasehold.dashboard.visit import Desk
 from leasehold.documents.operations import done_of, undo_of, verb_of, why_skipped
-from leasehold.errors import InvalidRequestError
+from leasehold.errors import InvalidRequestError, InvalidTransitionError
 from leasehold.service.caller import Caller
 
 # -- one job ---------------------------------------------------------------------------------------
@@ -118,7 +118,14 @@ def _ask_undo(desk: Desk, fields: Fields) -> Question:
 
 def _undo(desk: Desk, caller: Caller, fields: Fields) -> Operation:
     draft = OperationDraft(id=desk.env.new_id(), undoes=given(fields, "operation"))
-    operation = desk.store.begin_operation(draft, actor=caller.actor)
+    try:
+        operation = desk.store.begin_operation(draft, actor=caller.actor)
+    except InvalidTransitionError:
+        # A form that is sent twice has begun it already: then this is about the same undo.
+        undone_by = _known(desk, fields).undone_by
+        if undone_by is None:
+            raise
+        return desk.queue.operations.get(undone_by)
     desk.runner.start(operation)
     return operation
 

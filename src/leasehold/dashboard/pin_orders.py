@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from leasehold.dashboard.action import OPERATOR, Action, Fields, Question, given
 from leasehold.dashboard.job_columns import chosen_columns, in_address
+from leasehold.dashboard.searching import parse
 from leasehold.dashboard.shown import link
 from leasehold.dashboard.visit import Desk
 from leasehold.queue.upkeep import Upkeep
@@ -12,6 +13,8 @@ from leasehold.service.caller import Caller
 
 def _keep_view(desk: Desk, caller: Caller, fields: Fields) -> int:
     show = in_address(chosen_columns([fields.get("show", "")]))
+    # A search that means nothing is explained to who made it, and kept for nobody.
+    parse(fields.get("q", ""), desk.queue.now())
     # Only what follows the page's name is kept: a view never leads anywhere else.
     query = link("jobs", q=fields.get("q"), show=show).partition("?")[2]
     desk.store.pin("view", given(fields, "name").strip(), query, actor=caller.actor)

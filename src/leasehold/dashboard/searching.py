@@ -41,6 +41,7 @@ QUALIFIERS: Final = {
     "parent": "parent:0192ab…",
     "priority": "priority>50",
     "created": "created>-1h",
+    "ended": "ended>-1h",
     "meta.": "meta.tenant:acme",
 }
 """Every qualifier, with an example; the help below the box and the completion show them."""
@@ -90,7 +91,7 @@ def parse(query: str, now: datetime) -> Search:
     if words:
         fields["text"] = " ".join(words)
     since = None
-    if "text" in fields and "created_from" not in fields and "ids" not in fields:
+    if "text" in fields and not fields.keys() & {"created_from", "finished_from", "ids"}:
         since = fields["created_from"] = now - timedelta(seconds=TEXT_SECONDS)
     return Search(JobFilter(**fields), since)
 
@@ -125,8 +126,8 @@ def _take(
         fields[_ONE[name]] = value
     elif name == "priority":
         _take_priority(fields, sign, value)
-    elif name == "created":
-        _take_created(fields, sign, value, now)
+    elif name in _MOMENTS:
+        _take_moment(fields, name, sign, value, now)
     else:
         near = get_close_matches(name, [each for each in QUALIFIERS if each != "meta."], n=1)
         meant = f"did you mean “{near[0]}”?" if near else f"there are {', '.join(QUALIFIERS)}"
@@ -144,11 +145,11 @@ def _take_priority(fields: dict[str, Any], sign: str, value: str) -> None:
         fields["priority_max"] = bound - (sign == "<")
 
 
-def _take_created(fields: dict[str, Any], sign: str, value: str, now: datetime) -> None:
+def _take_moment(fields: dict[str, Any], name: str, sign: str, value: str, now: datetime) -> None:
     if sign == ":":
-        raise SearchError("say created>… or created<…, such as created>-1h")
-    bound = "created_from" if sign in (">", ">=") else "created_before"
-    fields[bound] = _moment(value, now)
+        raise SearchError(f"say {name}>… or {name}<…, such as {name}>-1h")
+    bound = "from" if sign in (">", ">=") else "before"
+    fields[f"{_MOMENTS[name]}_{bound}"] = _moment(value, now)
 
 
 def _moment(value: str, now: datetime) -> datetime:
@@ -202,6 +203,7 @@ _MANY: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     "status": ("statuses", _status),
     "id": ("ids", str),
 }
+_MOMENTS: Final = {"created": "created", "ended": "finished"}
 _ONE: Final = {
     "error": "error_text",
     "key": "idempotency_key",

@@ -11,14 +11,14 @@ FILLED_SHARE: Final = 0.9
 """A Redis that has evicted keys, and is filled to this share of its memory, goes on evicting."""
 
 
-class StoreFacts(Protocol):
+class RedisFacts(Protocol):
     """What a check is given of `leasehold.observe.health.Facts`."""
 
     @property
     def store(self) -> Mapping[str, Any]: ...
 
 
-def redis(facts: StoreFacts) -> Finding | None:
+def redis(facts: RedisFacts) -> Finding | None:
     """Redis only makes a store faster, and may be away; but it must not forget while it counts."""
     known = facts.store.get("redis")
     if known is None:

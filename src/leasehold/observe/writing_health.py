@@ -12,7 +12,7 @@ WRITE_SECONDS_WARNING: Final = 5.0
 WRITE_SECONDS_CRITICAL: Final = 30.0
 
 
-class StoreFacts(Protocol):
+class WritingFacts(Protocol):
     """What a check is given of `leasehold.observe.health.Facts`."""
 
     @property
@@ -22,7 +22,7 @@ class StoreFacts(Protocol):
     def wall_clock(self) -> datetime: ...
 
 
-def seal(facts: StoreFacts) -> Finding | None:
+def seal(facts: WritingFacts) -> Finding | None:
     """A store that was moved, or is one end of a move that was cut short, takes no writes."""
     if "seal" not in facts.store:
         return None
@@ -39,7 +39,7 @@ def seal(facts: StoreFacts) -> Finding | None:
     )
 
 
-def write_lock(facts: StoreFacts) -> Finding | None:
+def write_lock(facts: WritingFacts) -> Finding | None:
     """A write takes milliseconds: whoever keeps the others waiting for seconds is stuck."""
     if "writing" not in facts.store:
         return None

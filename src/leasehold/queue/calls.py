@@ -560,7 +560,8 @@ class QueueCalls:
     def dependency_results(self, job: JobRef) -> dict[str, Any]:
         """What the jobs that this one depends on returned, by id, in the order of `depends_on`.
 
-        Those that have not completed are not among them.
+        Those that have not completed are not among them. Raises ResultExpiredError if the time to
+        live of a result is over.
         """
         return self._results.dependency_results(job)
 
@@ -898,7 +899,7 @@ class QueueCalls:
     def peek(self, queue: str | None = None, limit: int = 1) -> list[Job]:
         """The jobs that would be leased next, without leasing them.
 
-        It looks through all that is pending: for people and tests, not for loops.
+        Jobs that wait for a slot of their key are not among them.
         """
         return self._consuming.peek(queue, limit)
 
@@ -1010,6 +1011,10 @@ class QueueCalls:
         nobody ever heard of. No job is scanned for it.
         """
         return self._metrics.metrics(queue, window_seconds)
+
+    def metrics_by_queue(self, window_seconds: Seconds = WINDOW_SECONDS) -> list[QueueMetrics]:
+        """The same for every queue, by name: one call, however many there are."""
+        return self._metrics.metrics_by_queue(window_seconds)
 
     def series(self, queue: str | None = None, minutes: int = 60) -> list[MinutePoint]:
         """What happened in each of the latest minutes, oldest first; the last is not over yet."""

@@ -242,7 +242,7 @@ class Consuming:
     def peek(self, queue: str | None = None, limit: int = 1) -> list[Job]:
         """The jobs that would be leased next, without leasing them.
 
-        It looks through all that is pending: for people and tests, not for loops.
+        Jobs that wait for a slot of their key are not among them.
         """
         queues = self._queues if queue is None else (queue,)
         return next_jobs(self.store, queues, limit)

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from leasehold.core.model.queue_config import QueueInfo, QueueState
-from leasehold.core.model.records import WorkerInfo, serves
+from leasehold.core.model.records import WorkerInfo, who_serves
+from leasehold.core.rules.metrics import QueueMetrics
 from leasehold.env import SYSTEM
 from leasehold.errors import StoreError
 from leasehold.observe.alerts import QueueFigures, alerts
@@ -33,8 +34,13 @@ def findings_of(queue: TaskQueue, stale_pids: Sequence[int] = ()) -> list[Findin
         findings = examine(gather(queue, stale_pids))
         lost = set(queue.lost_workers())
         workers = [each for each in queue.workers() if each.id not in lost]
-        for info in queue.list_queues():
-            findings += alerts(figures_of(info, workers, queue))
+        infos = queue.list_queues()
+        serving = who_serves(workers, (info.name for info in infos))
+        lately = {each.queue: each for each in queue.metrics_by_queue(ALERT_SECONDS)}
+        for info in infos:
+            # A queue that came in between is judged the next time.
+            if info.name in lately:
+                findings += alerts(figures_of(info, len(serving[info.name]), lately[info.name]))
     except StoreError as error:
         return [unreadable(error)]
     return findings
@@ -78,17 +84,16 @@ def gather(queue: TaskQueue, stale_pids: Sequence[int]) -> Facts:
     )
 
 
-def figures_of(info: QueueInfo, workers: Sequence[WorkerInfo], queue: TaskQueue) -> QueueFigures:
+def figures_of(info: QueueInfo, workers: int, lately: QueueMetrics) -> QueueFigures:
     """The figures of one queue that the alert rules judge: as it stands, and of the time before.
 
-    `workers` are those that are not proved dead.
+    `workers` is how many serve it that are not proved dead.
     """
-    lately = queue.metrics(info.name, window_seconds=ALERT_SECONDS)
     minutes = (lately.at - lately.since).total_seconds() / 60
     return QueueFigures(
         queue=info.name,
         pending=info.pending,
-        workers=sum(serves(worker.queues, info.name) for worker in workers),
+        workers=workers,
         paused=info.state is QueueState.PAUSED,
         max_depth=info.config.max_depth,
         oldest_pending_seconds=lately.oldest_pending_age_seconds,

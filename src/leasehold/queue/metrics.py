@@ -56,6 +56,11 @@ class Metrics:
         seconds = given_seconds("window_seconds", window_seconds)
         return looking(self.store).metrics(queue, window_seconds=seconds)
 
+    def metrics_by_queue(self, window_seconds: Seconds = WINDOW_SECONDS) -> list[QueueMetrics]:
+        """The same for every queue, by name: one call, however many there are."""
+        seconds = given_seconds("window_seconds", window_seconds)
+        return looking(self.store).metrics_by_queue(window_seconds=seconds)
+
     def series(self, queue: str | None = None, minutes: int = 60) -> list[MinutePoint]:
         """What happened in each of the latest minutes, oldest first; the last is not over yet."""
         check_queue(self.store, queue)

@@ -31,5 +31,5 @@ def not_found(store: Store, job_id: str) -> JobNotFoundError:
     return JobNotFoundError(
         f"job {job_id} is not in the store any more: it was {old.status.value} at "
         f"{old.completed_at.isoformat()} and archived at {old.archived_at.isoformat()}; "
-        "queue.archive.get() tells what is remembered of it"
+        "queue.archive.get() has its summary"
     )

@@ -57,7 +57,8 @@ class Operations:
     ) -> Plan:
         """Count the jobs that an order would be given to, by status; nothing is changed.
 
-        The plan is of this moment: jobs that come to fit later are not meant.
+        The plan is of this moment: jobs that come to fit later are not meant. It waits for
+        transactions of applications that have submitted jobs and are still open.
         """
         return self._store.plan_operation(order, filter_of(where, fields))
 
@@ -68,8 +69,11 @@ class Operations:
         return list(islice(found.jobs, limit))
 
     def begin(self, plan: Plan) -> Operation:
-        """Let an operation begin; no job is changed until somebody carries it out."""
-        draft = OperationDraft(id=self._env.new_id(), plan=plan)
+        """Let an operation begin; no job is changed until somebody carries it out.
+
+        One plan is one operation: if the answer was lost, begin it again.
+        """
+        draft = OperationDraft(id=plan.operation_id, plan=plan)
         return self._store.begin_operation(draft, actor=self._actor)
 
     def undo(self, operation_id: str) -> Operation:

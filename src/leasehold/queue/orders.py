@@ -64,7 +64,7 @@ class Orders:
         if wanted == JobFilter() and not everything:
             raise InvalidJobError(
                 "cancel_many was called without a filter, which means every job of the store: "
-                "describe the jobs to stop, or say everything=True"
+                "give a filter for the jobs to cancel, or pass everything=True"
             )
         return order_all(self.store, CancelAll(reason), wanted, self._actor)
 

@@ -89,7 +89,8 @@ class Results:
     def dependency_results(self, job: JobRef) -> dict[str, Any]:
         """What the jobs that this one depends on returned, by id, in the order of `depends_on`.
 
-        Those that have not completed are not among them.
+        Those that have not completed are not among them. Raises ResultExpiredError if the time to
+        live of a result is over.
         """
         return decode_results(
             fetch_results(self._looking.store, id_of(job), self.blobs), self._codecs.codec_for

@@ -14,7 +14,7 @@ from leasehold.core.model.durations import Seconds
 from leasehold.core.model.job import DependencyPolicy, MetadataValue, PriorityLike
 from leasehold.core.model.schedule import Misfire, Overlap, Schedule, ScheduleDraft
 from leasehold.core.model.timing import Cron, Every, Timing
-from leasehold.errors import InvalidScheduleError, LeaseholdError
+from leasehold.errors import ForbiddenError, InvalidScheduleError, LeaseholdError
 from leasehold.queue.commands import command_job
 from leasehold.queue.drafting import Drafting
 from leasehold.queue.large import has_large
@@ -211,7 +211,16 @@ class Scheduling:
             if not is_child_process():
                 where = ScheduleOptions(declared_in=module_of(task.definition.func))
                 call = NewJob(task, args, kwargs)
-                self._declare(name or task.name, timing, call, {**where, **options})
+                schedule = name or task.name
+                try:
+                    self._declare(schedule, timing, call, {**where, **options})
+                except ForbiddenError as refused:
+                    # Who only runs jobs, with a token for that, need not be let change schedules.
+                    logger.warning(
+                        "schedule %r was not declared from here, and stays as the store has it: %s",
+                        schedule,
+                        refused,
+                    )
             return task
 
         return Decorator(make)

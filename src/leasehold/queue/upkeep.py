@@ -143,7 +143,11 @@ class Upkeep:
 
     def backup(self, path: str | os.PathLike[str]) -> None:
         """Write a consistent copy of the store while it is in use."""
-        local_part(self.store, "a backup").backup(os.fspath(path))
+        instead = (
+            "run it where the store lives, or let the service write one there, by POST "
+            "/api/v1/backups with the token of an admin, if it was started with --backup-dir"
+        )
+        local_part(self.store, "a backup", instead).backup(os.fspath(path))
 
     def describe(self) -> Mapping[str, Any]:
         """What the store is: kind, place, durability, versions."""

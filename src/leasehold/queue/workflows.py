@@ -11,13 +11,9 @@ from leasehold.core.contract.store import Store
 from leasehold.core.contract.transactions import OwnConnection
 from leasehold.core.model.graph import Graph
 from leasehold.core.model.job import Draft, Job
-from leasehold.core.model.refusals import no_job
+from leasehold.core.model.refusals import no_job, nothing_to_replay
 from leasehold.env import Env
-from leasehold.errors import (
-    InvalidJobError,
-    InvalidTransitionError,
-    LeaseholdError,
-)
+from leasehold.errors import InvalidJobError, LeaseholdError
 from leasehold.queue.handle import JobHandle
 from leasehold.queue.lifecycle import Lifecycle
 from leasehold.queue.options import JobRef, id_of
@@ -154,12 +150,10 @@ class Workflows:
         InvalidTransitionError if none of these jobs is dead or cancelled.
         """
         graph = self.graph(*jobs)
-        job_ids = graph.to_replay(id_of(job) for job in jobs)
+        named = [id_of(job) for job in jobs]
+        job_ids = graph.to_replay(named)
         if not job_ids:
-            first = graph.nodes[id_of(jobs[0])]
-            raise InvalidTransitionError(
-                f"job {first.id} is {first.status}: only what is dead or cancelled can be replayed"
-            )
+            raise nothing_to_replay({each: graph.nodes[each].status for each in named})
 
         def replay(job_ids: Sequence[str]) -> Sequence[Job | LeaseholdError]:
             return self.store.replay(job_ids, reset_attempts=reset_attempts, actor=self._actor)

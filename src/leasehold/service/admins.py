@@ -9,7 +9,7 @@ from msgspec import Meta
 from leasehold.core.model.limits import SECONDS_MAX
 from leasehold.core.model.records import AuditRecord
 from leasehold.core.model.tokens import Role, Token, TokenDraft, digest_of, new_token_secret
-from leasehold.service.base import Part
+from leasehold.service.base import ApiPart
 from leasehold.service.caller import Caller
 from leasehold.service.new_job import Name
 from leasehold.service.operation import Answer, Request, operation
@@ -68,7 +68,7 @@ class Audit(Answer):
     next_cursor: str | None = None
 
 
-class Admins(Part):
+class Admins(ApiPart):
     """Operations for whoever says who may do what."""
 
     @operation("GET", "/tokens", "admin")

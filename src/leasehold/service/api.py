@@ -26,18 +26,22 @@ from leasehold.service.backups import Backups
 from leasehold.service.base import token_has_ended
 from leasehold.service.caller import ANYBODY, Caller
 from leasehold.service.consumers import Consumers
+from leasehold.service.following import SharedLooks
 from leasehold.service.hints import HintLine
 from leasehold.service.lease_lines import LeaseLines
 from leasehold.service.lease_secret import LeaseSecrets
 from leasehold.service.measures import Measures
-from leasehold.service.operation import Operation, Request, operations_of
+from leasehold.service.operation import ApiOperation, Request, operations_of
 from leasehold.service.operators import Operators
 from leasehold.service.peeking import Peeking
+from leasehold.service.pinning import Pinning
+from leasehold.service.plan_seal import PlanSeals
 from leasehold.service.producers import Producers
 from leasehold.service.queue_operators import QueueOperators
 from leasehold.service.request_figures import RequestFigures
 from leasehold.service.store_breaker import StoreBreaker
 from leasehold.service.store_calls import StoreCalls
+from leasehold.service.submit_line import SubmitLine
 
 T = TypeVar("T")
 
@@ -45,7 +49,9 @@ THREADS: Final = 32
 """Calls of the store at the same time: those that write share their syncs."""
 
 
-class Api(Producers, Consumers, Peeking, Operators, Backups, Measures, QueueOperators, Admins):
+class Api(
+    Producers, Consumers, Peeking, Operators, Pinning, Backups, Measures, QueueOperators, Admins
+):
     """Every operation, on one store."""
 
     def __init__(
@@ -64,14 +70,17 @@ class Api(Producers, Consumers, Peeking, Operators, Backups, Measures, QueueOper
         self.figures = Metrics(store, Looking(store, blobs, _nothing))
         self.breaker = StoreBreaker(env)
         self.hint_line = HintLine(store, env)
-        self.store_calls = StoreCalls(store, self.secrets, self.hint_line, blobs)
+        self.plans = PlanSeals(store.signing_key())
+        self.store_calls = StoreCalls(store, self.secrets, self.plans, self.hint_line, blobs)
         """For remote stores, beside the operations."""
+        self.submit_line = SubmitLine(self)
         self.requests = RequestFigures(env.clock)
         self.insecure = insecure
         self.stopping = asyncio.Event()
         """Set when the service is about to end."""
         self.followers: set[object] = set()
         """Who follows what changes, over whichever face."""
+        self.shared_looks = SharedLooks(self)
         self._calls = 0
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="leasehold-api")
 
@@ -96,13 +105,13 @@ class Api(Producers, Consumers, Peeking, Operators, Backups, Measures, QueueOper
             raise token_has_ended()
         return Caller.of(token, digest)
 
-    def call(self, operation: Operation, caller: Caller, request: Request) -> Any:
+    def call(self, operation: ApiOperation, caller: Caller, request: Request) -> Any:
         """Carry out an operation that does not wait."""
         assert not operation.waits
         caller.check_role(operation.roles)
         return self.guarded(lambda: getattr(self, operation.name)(caller, request))
 
-    async def call_waiting(self, operation: Operation, caller: Caller, request: Request) -> Any:
+    async def call_waiting(self, operation: ApiOperation, caller: Caller, request: Request) -> Any:
         """Carry out an operation that may wait."""
         caller.check_role(operation.roles)
         return await getattr(self, operation.name)(caller, request)
@@ -124,11 +133,17 @@ class Api(Producers, Consumers, Peeking, Operators, Backups, Measures, QueueOper
 
     async def on_thread(self, function: Callable[[], T]) -> T:
         """Do something short that blocks on another thread."""
+        return await self.begin_on_thread(function)
+
+    def begin_on_thread(self, function: Callable[[], T]) -> asyncio.Future[T]:
+        """The same, for who does not wait for it here."""
         self._calls += 1
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, function)
-        finally:
-            self._calls -= 1
+        begun = asyncio.get_running_loop().run_in_executor(self._threads, function)
+        begun.add_done_callback(self._has_ended)
+        return begun
+
+    def _has_ended(self, _: asyncio.Future[Any]) -> None:
+        self._calls -= 1
 
     def exposition(self, caller: Caller) -> bytes:
         """The store's figures and this process's own, for Prometheus."""
@@ -161,7 +176,7 @@ def _nothing() -> None:
 
 
 _PARTS: Final = (
-    *(Producers, Consumers, Peeking, Operators, Backups, Measures, QueueOperators, Admins),
+    *(Producers, Consumers, Peeking, Operators, Pinning, Backups, Measures, QueueOperators, Admins),
 )
 OPERATIONS: Final = tuple(each for part in _PARTS for each in operations_of(part))
 """Every operation, in the order of the table in the documentation."""

@@ -8,12 +8,19 @@ from typing import Annotated
 from msgspec import Meta
 
 from leasehold.core.contract.local_store import local_part
-from leasehold.errors import UnsupportedError
-from leasehold.service.base import Part
+from leasehold.errors import BackupExistsError, UnsupportedError
+from leasehold.service.base import ApiPart
 from leasehold.service.caller import Caller
 from leasehold.service.operation import Answer, Request, operation
 
-BackupName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
+BackupName = Annotated[
+    str,
+    Meta(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$",
+        description="a file's name such as monday.db: letters, digits, dots, dashes and "
+        "underscores, 100 at most, of which the first is a letter or a digit",
+    ),
+]
 """A file's name and no path: whoever calls chooses none outside of the folder."""
 
 
@@ -30,7 +37,7 @@ class Backup(Answer):
     size_bytes: int
 
 
-class Backups(Part):
+class Backups(ApiPart):
     """The operation for copies."""
 
     backup_folder: Path | None = None
@@ -51,6 +58,9 @@ class Backups(Part):
             )
         target = self.backup_folder / request.name
         if target.exists():
-            raise UnsupportedError(f"there is a backup {request.name!r} already: choose a new name")
+            raise BackupExistsError(
+                f"there is a backup {request.name!r} already, and none is ever replaced: choose "
+                "another name"
+            )
         local_part(self.store, "a backup").backup(str(target))
         return Backup(name=request.name, size_bytes=target.stat().st_size)

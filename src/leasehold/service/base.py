@@ -27,7 +27,7 @@ class CallStore(Protocol):
     def __call__(self, function: Callable[[], T], /) -> Awaitable[T]: ...
 
 
-class Part:
+class ApiPart:
     """A part of the API: some operations on one store."""
 
     def __init__(

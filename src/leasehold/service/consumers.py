@@ -25,7 +25,7 @@ from leasehold.core.model.outcome import Cancel, Complete, Fail, JobError, Outco
 from leasehold.errors import LeaseholdError, PayloadError, PermanentError
 from leasehold.queue.large import inline
 from leasehold.service.answers import Done, Problem
-from leasehold.service.base import Part, encoded
+from leasehold.service.base import ApiPart, encoded
 from leasehold.service.caller import Caller
 from leasehold.service.consumer_messages import (
     CompleteJob,
@@ -69,7 +69,7 @@ class _Grant(NamedTuple):
     seconds: float
 
 
-class Consumers(Part):
+class Consumers(ApiPart):
     """Operations for whoever runs jobs."""
 
     @operation("POST", "/leases", "consumer")

@@ -13,6 +13,7 @@ from leasehold.errors import InvalidJobError
 _PATH: Final = re.compile(r" - at `(?:key in )?\$([^`]*)`$")
 _STEP: Final = re.compile(r"\.([^.\[]+)|\[(\.\.\.|\d+)\]")
 _UNKNOWN_FIELD: Final = "Object contains unknown field"
+_WRONG_PATTERN: Final = "Expected `str` matching regex"
 
 
 def refusal(error: msgspec.ValidationError, request: type[msgspec.Struct]) -> InvalidJobError:
@@ -20,6 +21,10 @@ def refusal(error: msgspec.ValidationError, request: type[msgspec.Struct]) -> In
     told = str(error)
     found = _PATH.search(told)
     kinds = _at(types.type_info(request), _STEP.findall(found[1]) if found else [])
+    if found and told.startswith(_WRONG_PATTERN):
+        for words in (_in_words(kind) for kind in kinds):
+            if words is not None:
+                return InvalidJobError(f"{found[1].lstrip('.')} must be {words}")
     if told.startswith(_UNKNOWN_FIELD):
         known = [field.encode_name for kind in kinds for field in getattr(kind, "fields", ())]
         return InvalidJobError(f"{told}; known are {', '.join(known)}" if known else told)
@@ -30,6 +35,8 @@ def refusal(error: msgspec.ValidationError, request: type[msgspec.Struct]) -> In
 def _at(kind: types.Type, steps: list[tuple[str, str]]) -> list[types.Type]:
     """The types that a value at this place may have."""
     while isinstance(kind, types.Metadata):
+        if not steps and _in_words(kind) is not None:
+            return [kind]
         kind = kind.type
     if isinstance(kind, types.UnionType):
         return [found for each in kind.types for found in _at(each, steps)]
@@ -45,6 +52,12 @@ def _at(kind: types.Type, steps: list[tuple[str, str]]) -> list[types.Type]:
         ]  # fmt: skip
     inner = getattr(kind, "item_type", None) or getattr(kind, "value_type", None)
     return [] if inner is None else _at(inner, rest)
+
+
+def _in_words(kind: types.Type) -> str | None:
+    """What people are told of a type that has a pattern."""
+    described = kind.extra_json_schema if isinstance(kind, types.Metadata) else None
+    return None if described is None else described.get("description")
 
 
 def _values(kind: Any) -> list[str]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Final, NamedTuple
 
 from leasehold.core.contract.store import Store
-from leasehold.core.contract.wire import Hints
+from leasehold.core.contract.wire import HintsSince
 from leasehold.env import Env
 
 WAIT_SECONDS_MAX: Final = 60.0
@@ -49,29 +49,29 @@ class HintLine:
         self._unsubscribe: Callable[[], None] | None = None
         self._closed = False
 
-    async def after(self, cursor: str | None, wait_seconds: float) -> Hints:
+    async def after(self, cursor: str | None, wait_seconds: float) -> HintsSince:
         """What there is after a cursor, waiting for it; without one, where to begin."""
         self._listen()
         hints = self._after(cursor)
         if hints is None and wait_seconds > 0 and not self._closed:
             await self._wait(min(wait_seconds, WAIT_SECONDS_MAX), cursor)
             hints = self._after(cursor)
-        return Hints(cursor or "") if hints is None else hints
+        return HintsSince(cursor or "") if hints is None else hints
 
-    def _after(self, cursor: str | None) -> Hints | None:
+    def _after(self, cursor: str | None) -> HintsSince | None:
         """The hints after a cursor, None if there are none."""
         with self._lock:
             here = f"{self._origin}:{self._number}"
             if cursor is None:
-                return Hints(here)
+                return HintsSince(here)
             if cursor == here:
                 return None
             origin, _, number = cursor.partition(":")
             seen = int(number) if number.isdecimal() else -1
             if origin != self._origin or seen < self._forgotten_number:
-                return Hints(here, is_ready=True, ended=None, cancel_requested=None)
+                return HintsSince(here, is_ready=True, ended=None, cancel_requested=None)
             new = [hint for hint in self._kept if hint.number > seen]
-            return Hints(
+            return HintsSince(
                 here,
                 self._ready_number > seen,
                 _all_ids(hint.job_ids for hint in new if hint.is_end),

@@ -38,8 +38,10 @@ from leasehold.service.http_request import (
 )
 from leasehold.service.http_store import store_routes
 from leasehold.service.openapi import openapi_json
-from leasehold.service.operation import Operation
+from leasehold.service.operation import ApiOperation
+from leasehold.service.producers import Submit
 from leasehold.service.request_figures import RequestMeter
+from leasehold.service.submit_line import Authenticate, Submission, may_be_grouped
 from leasehold.service.waiting import answer_unless_gone
 
 ROOT: Final = "/api/v1"
@@ -77,7 +79,7 @@ def http_app(api: Api, *, hosts: Sequence[str] = (), beside: Sequence[BaseRoute]
 
 def _operation_routes(api: Api) -> list[Route]:
     """One route per path, which knows the operation of each method."""
-    by_path: dict[str, dict[str, Operation]] = {}
+    by_path: dict[str, dict[str, ApiOperation]] = {}
     for operation in OPERATIONS:
         by_path.setdefault(operation.path, {})[operation.method] = operation
     # A path without names in it goes before one with: /jobs/batch is no job.
@@ -88,7 +90,7 @@ def _operation_routes(api: Api) -> list[Route]:
     ]
 
 
-async def _serve(api: Api, by_method: dict[str, Operation], request: Request) -> Response:
+async def _serve(api: Api, by_method: dict[str, ApiOperation], request: Request) -> Response:
     operation = by_method.get(request.method)
     if operation is None:  # HEAD, which Starlette adds to GET
         raise HTTPException(405)
@@ -103,6 +105,8 @@ async def _serve(api: Api, by_method: dict[str, Operation], request: Request) ->
         raise HTTPException(415, "send application/json")
     if operation.waits:
         return await _wait(api, operation, caller, request, body)
+    if operation.name == "submit" and is_small(request) and may_be_grouped(request.headers):
+        return json_bytes(await _submit(api, operation, caller, request, body), operation.status)
 
     def answer() -> bytes:
         known = caller or api.authenticate(secret)
@@ -113,8 +117,22 @@ async def _serve(api: Api, by_method: dict[str, Operation], request: Request) ->
     return json_bytes(await api.on_thread(answer), operation.status)
 
 
+async def _submit(
+    api: Api, operation: ApiOperation, caller: Caller | None, request: Request, body: bytes
+) -> bytes:
+    """Store a job, together with others that come at the same time."""
+    secret = bearer_of(request)
+
+    def prepare(authenticate: Authenticate) -> tuple[Caller, Submit]:
+        known = caller or authenticate(secret)
+        known.check_role(operation.roles)
+        return known, _asked(operation, request, body)
+
+    return await api.submit_line.submit(Submission(prepare, encode))
+
+
 async def _wait(
-    api: Api, operation: Operation, caller: Caller | None, request: Request, body: bytes
+    api: Api, operation: ApiOperation, caller: Caller | None, request: Request, body: bytes
 ) -> Response:
     """Carry out an operation that may wait, unless its caller hangs up meanwhile."""
     secret = bearer_of(request)
@@ -134,7 +152,7 @@ async def _hung_up(request: Request) -> None:
         pass
 
 
-def _asked(operation: Operation, request: Request, body: bytes) -> Any:
+def _asked(operation: ApiOperation, request: Request, body: bytes) -> Any:
     more = {}
     if operation.name == "submit" and (key := request.headers.get("idempotency-key")):
         more["idempotency_key"] = key

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 from msgspec import inspect as types
@@ -12,13 +12,11 @@ from starlette.datastructures import QueryParams
 from starlette.requests import ClientDisconnect, Request
 
 from leasehold.errors import InvalidRequestError, RequestTooLargeError
+from leasehold.service.durations import with_seconds
 from leasehold.service.explaining import refusal
 from leasehold.service.json_in import decode_json
-from leasehold.service.limits import BODY_BYTES_MAX, BODY_SECONDS_MAX
-from leasehold.service.operation import Operation
-
-SMALL_BODY_BYTES: Final = 64 * 1024
-"""Up to here a body is read before it is known who sends it: one change of threads less."""
+from leasehold.service.limits import BODY_BYTES_MAX, BODY_SECONDS_MAX, SMALL_BODY_BYTES
+from leasehold.service.operation import ApiOperation
 
 
 class RequestTimeoutError(InvalidRequestError):
@@ -70,7 +68,7 @@ def is_json(request: Request) -> bool:
 
 
 def request_of(
-    operation: Operation,
+    operation: ApiOperation,
     path: Mapping[str, str],
     query: QueryParams,
     body: bytes,
@@ -96,13 +94,21 @@ def request_of(
         for name, text in fields.items():
             if given.setdefault(name, text) != text or (name in path and fields is more):
                 raise InvalidRequestError(f"{name} is said twice, and not the same")
+    is_strict = operation.method != "GET"
     try:
-        return msgspec.convert(given, operation.request, strict=operation.method != "GET")
+        return msgspec.convert(given, operation.request, strict=is_strict)
+    except msgspec.ValidationError as error:
+        # Durations as text are rare: who sends numbers pays nothing for them.
+        read = with_seconds(given, types.type_info(operation.request))
+        if read == given:
+            raise refusal(error, operation.request) from None
+    try:
+        return msgspec.convert(read, operation.request, strict=is_strict)
     except msgspec.ValidationError as error:
         raise refusal(error, operation.request) from None
 
 
-def _from_query(operation: Operation, query: QueryParams) -> dict[str, Any]:
+def _from_query(operation: ApiOperation, query: QueryParams) -> dict[str, Any]:
     lists = lists_of(operation.request)
     given: dict[str, Any] = {}
     for name in query:

@@ -7,6 +7,9 @@ from typing import Final
 BODY_BYTES_MAX: Final = 16 * 1024 * 1024
 CALL_BYTES_MAX: Final = 64 * 1024 * 1024
 """Of a call of a remote store. A submit is all or nothing: it cannot be cut into several."""
+SMALL_BODY_BYTES: Final = 64 * 1024
+"""Up to here a body is read before it is known who sends it, and a job stored together with others:
+changes of threads less."""
 BODY_SECONDS_MAX: Final = 30.0
 """How long a body may take to come in."""
 HEADER_BYTES_MAX: Final = 64 * 1024

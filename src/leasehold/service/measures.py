@@ -13,7 +13,7 @@ from leasehold.core.model.tokens import LOOKING
 from leasehold.core.rules.metrics import WINDOW_SECONDS
 from leasehold.core.rules.timeline import ResolutionName, Timeline
 from leasehold.documents.metrics import metrics_document, point_document
-from leasehold.service.base import Part
+from leasehold.service.base import ApiPart
 from leasehold.service.caller import Caller
 from leasehold.service.new_job import Moment, Name
 from leasehold.service.operation import Answer, Request, operation
@@ -97,7 +97,7 @@ class SeriesAnswer(Answer):
     points: list[dict[str, Any]]
 
 
-class Measures(Part):
+class Measures(ApiPart):
     """Operations for whoever wants figures; none of them scans jobs."""
 
     @operation("GET", "/metrics", *LOOKING)

@@ -14,11 +14,14 @@ import msgspec
 
 from leasehold.service.answers import Problem
 from leasehold.service.api import OPERATIONS
-from leasehold.service.operation import Operation
+from leasehold.service.durations import ENDING, SCHEMA
+from leasehold.service.operation import ApiOperation
 
 ROOT: Final = "/api/v1"
 _NAMES: Final = re.compile(r"\{(\w+)\}")
 _REF: Final = "#/components/schemas/{name}"
+_ABOUT: Final = frozenset({"default", "description", "title"})
+"""What a schema says of a field, beside which values it may have."""
 
 
 class ProblemDocument(msgspec.Struct, kw_only=True, rename={"kind": "type"}):
@@ -86,6 +89,9 @@ def openapi_document() -> dict[str, Any]:
         [*kinds, ProblemDocument, Problem], ref_template=_REF
     )
     known = dict(zip([*map(id, kinds), "problem", "error"], schemas, strict=True))
+    for body in bodies.values():
+        if body is not None:
+            _let_durations_be_texts(known[id(body)], components, set())
     paths: dict[str, dict[str, Any]] = {}
     for operation in OPERATIONS:
         body = bodies[operation.name]
@@ -124,7 +130,7 @@ def openapi_json() -> bytes:
     return msgspec.json.format(msgspec.json.encode(openapi_document(), order="sorted"), indent=1)
 
 
-def body_type(operation: Operation) -> type[msgspec.Struct] | None:
+def body_type(operation: ApiOperation) -> type[msgspec.Struct] | None:
     """What stands in the body: the request without what stands in the path."""
     if operation.method in ("GET", "DELETE"):
         return None
@@ -157,7 +163,7 @@ def _field(info: msgspec.structs.FieldInfo) -> Any:
     return msgspec.field()
 
 
-def _described(operation: Operation, body: Any, answer: Any) -> dict[str, Any]:
+def _described(operation: ApiOperation, body: Any, answer: Any) -> dict[str, Any]:
     described: dict[str, Any] = {
         "operationId": operation.name,
         "summary": operation.summary,
@@ -186,7 +192,7 @@ def _described(operation: Operation, body: Any, answer: Any) -> dict[str, Any]:
     return described
 
 
-def _parameters(operation: Operation) -> list[dict[str, Any]]:
+def _parameters(operation: ApiOperation) -> list[dict[str, Any]]:
     in_path = _NAMES.findall(operation.path)
     in_query = operation.method in ("GET", "DELETE")
     found: list[dict[str, Any]] = [
@@ -194,7 +200,7 @@ def _parameters(operation: Operation) -> list[dict[str, Any]]:
             "name": field.name,
             "in": "path" if field.name in in_path else "query",
             "required": field.name in in_path or field.required,
-            "schema": _inline_schema(field.type),
+            "schema": _duration(field.name, _inline_schema(field.type)),
         }
         for field in msgspec.structs.fields(operation.request)
         if field.name in in_path or in_query
@@ -209,6 +215,34 @@ def _parameters(operation: Operation) -> list[dict[str, Any]]:
             }
         )
     return found
+
+
+def _let_durations_be_texts(schema: Any, components: dict[str, Any], seen: set[str]) -> None:
+    """Say it of every duration in a body, and in what it refers to."""
+    if isinstance(schema, list):
+        for each in schema:
+            _let_durations_be_texts(each, components, seen)
+    if not isinstance(schema, dict):
+        return
+    name = str(schema.get("$ref", "")).rpartition("/")[2]
+    if name and name not in seen:
+        seen.add(name)
+        _let_durations_be_texts(components[name], components, seen)
+    fields = schema.get("properties", {})
+    fields.update({key: _duration(key, value) for key, value in fields.items()})
+    for value in (*fields.values(), schema.get("items"), schema.get("anyOf")):
+        _let_durations_be_texts(value, components, seen)
+
+
+def _duration(name: str, schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema of a field, which may be text with units if it is a duration."""
+    if not name.endswith(ENDING):
+        return schema
+    about = {key: value for key, value in schema.items() if key in _ABOUT}
+    number = {key: value for key, value in schema.items() if key not in _ABOUT}
+    choices = number.get("anyOf", [number])
+    # A body may refer to what another has referred to before.
+    return schema if SCHEMA in choices else {**about, "anyOf": [*choices, SCHEMA]}
 
 
 def _inline_schema(kind: Any) -> Any:

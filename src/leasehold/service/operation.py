@@ -24,7 +24,7 @@ class Answer(msgspec.Struct, kw_only=True):
     """What it is answered."""
 
 
-class Operation(NamedTuple):
+class ApiOperation(NamedTuple):
     """One operation, for whoever offers it to others."""
 
     name: str
@@ -52,7 +52,7 @@ def operation(method: Method, path: str, *roles: Role, status: int = 200) -> Cal
     return mark
 
 
-def operations_of(part: type) -> Iterator[Operation]:
+def operations_of(part: type) -> Iterator[ApiOperation]:
     """The operations of a part of the API, in the order in which they are written."""
     for name, function in vars(part).items():
         if (marked := getattr(function, _MARK, None)) is None:
@@ -60,7 +60,7 @@ def operations_of(part: type) -> Iterator[Operation]:
         method, path, roles, status = marked
         hints = get_type_hints(function)
         summary, _, description = inspect.cleandoc(function.__doc__ or "").partition("\n")
-        yield Operation(
+        yield ApiOperation(
             name=name,
             method=method,
             path=path,

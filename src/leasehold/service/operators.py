@@ -20,7 +20,7 @@ from leasehold.core.rules.filter_orders import ORDERED_AT_ONCE, Order, narrowed
 from leasehold.documents.jobs import job_document, letter_document
 from leasehold.queue.orders import only
 from leasehold.service.answers import JobPage, LetterDocument
-from leasehold.service.base import Part
+from leasehold.service.base import ApiPart
 from leasehold.service.caller import Caller
 from leasehold.service.new_job import Moment, Name
 from leasehold.service.operation import Answer, Request, operation
@@ -37,6 +37,9 @@ class ListJobs(Request):
     priority_max: int | None = None
     created_from: Moment | None = None
     created_before: Moment | None = None
+    finished_from: Moment | None = None
+    """Only jobs that ended then or later."""
+    finished_before: Moment | None = None
     idempotency_key: str | None = None
     parent_id: str | None = None
     error_text: str | None = None
@@ -58,6 +61,9 @@ class GivenFilter(Request):
     priority_max: int | None = None
     created_from: Moment | None = None
     created_before: Moment | None = None
+    finished_from: Moment | None = None
+    """Only jobs that ended then or later."""
+    finished_before: Moment | None = None
     metadata: dict[str, MetadataValue] | None = None
     idempotency_key: str | None = None
     parent_id: str | None = None
@@ -169,7 +175,7 @@ class Prune(Request):
     scope: Scope = Scope()
 
 
-class Operators(Part):
+class Operators(ApiPart):
     """Operations for whoever looks after jobs and the store."""
 
     @operation("GET", "/jobs", *LOOKING)

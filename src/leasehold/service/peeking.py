@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated
 
 from msgspec import Meta
 
-from leasehold.core.model.search import JobFilter
-from leasehold.core.model.status import Status
+from leasehold.core.model.refusals import no_queue
 from leasehold.core.model.tokens import LOOKING
 from leasehold.documents.jobs import job_document
-from leasehold.errors import UnsupportedError
-from leasehold.queue.peeking import next_jobs
 from leasehold.service.answers import JobDocument
-from leasehold.service.base import Part
+from leasehold.service.base import ApiPart
 from leasehold.service.caller import Caller
 from leasehold.service.new_job import Name
 from leasehold.service.operation import Answer, Request, operation
-
-PENDING_MAX: Final = 10_000
-"""All pending jobs are looked through: a request that takes seconds would hinder others."""
 
 
 class Peek(Request):
@@ -35,24 +29,18 @@ class NextJobs(Answer):
     jobs: list[JobDocument]
 
 
-class Peeking(Part):
+class Peeking(ApiPart):
     """The operation that only looks."""
 
     @operation("GET", "/queues/{queue}/next", *LOOKING)
     def peek(self, caller: Caller, request: Peek) -> NextJobs:
         """Tell which pending jobs of a queue would be leased next, without leasing them.
 
-        It looks through all that is pending, up to 10,000 jobs: for people and tests, not for
-        loops. Jobs that a limit of the queue or of their key holds back are among them.
+        They are told in the order in which they would be leased. Jobs that wait for a slot of their
+        key are not among them; those of a paused queue, or of one whose slots are taken, are.
         """
         caller.check_queue(request.queue)
-        where = JobFilter(queues=(request.queue,), statuses=(Status.PENDING,))
-        pending = self.store.count(where, counted_max=PENDING_MAX)
-        if pending.jobs > PENDING_MAX or not pending.is_exact:
-            raise UnsupportedError(
-                f"more than {PENDING_MAX:,} jobs are pending in queue {request.queue!r}, too many "
-                "to look through in one request: submit with `with_position`, or list them with "
-                "GET /jobs?status=pending"
-            )
-        jobs = next_jobs(self.store, [request.queue], request.limit)
+        jobs = self.store.peek(request.queue, limit=request.limit)
+        if not jobs and self.store.queue_info(request.queue) is None:
+            raise no_queue(request.queue)
         return NextJobs(jobs=[job_document(job) for job in jobs])

@@ -22,7 +22,7 @@ from leasehold.queue.orders import only
 from leasehold.queue.results import check_completed
 from leasehold.queue.waiters import Waiters
 from leasehold.service.answers import AttemptDocument, History, JobDocument, Log, Problem
-from leasehold.service.base import Part
+from leasehold.service.base import ApiPart
 from leasehold.service.caller import Caller
 from leasehold.service.new_job import Name, NewJob, Priority
 from leasehold.service.operation import Answer, Request, operation
@@ -55,6 +55,11 @@ class SubmitAnswer(Answer):
     """How many pending jobs of its queue are served before it."""
     estimated_start_at: datetime | None = None
     """At the rate of the latest minutes; none if nothing was leased in them."""
+
+    @classmethod
+    def of(cls, stored: Submitted) -> SubmitAnswer:
+        """What is told of a job that was stored, without its place."""
+        return cls(id=stored.id, status=stored.status, is_duplicate=stored.is_duplicate)
 
 
 class SubmitBatch(Request):
@@ -157,7 +162,7 @@ class ResultAnswer(Answer):
     result: Any
 
 
-class Producers(Part):
+class Producers(ApiPart):
     """Operations for whoever submits jobs."""
 
     waiters: Waiters
@@ -174,14 +179,11 @@ class Producers(Part):
         draft = request.draft(caller, self.env, request_id)
         [answer] = self._store(caller, [draft], request_id)
         assert isinstance(answer, Submitted)
-        asked = request.with_position
-        return SubmitAnswer(
-            id=answer.id,
-            status=answer.status,
-            is_duplicate=answer.is_duplicate,
-            position=self.store.position(answer.id) if asked else None,
-            estimated_start_at=self.figures.estimated_start(answer.id) if asked else None,
-        )
+        told = SubmitAnswer.of(answer)
+        if request.with_position:
+            told.position = self.store.position(answer.id)
+            told.estimated_start_at = self.figures.estimated_start(answer.id)
+        return told
 
     @operation("POST", "/jobs/batch", "producer", status=201)
     def submit_batch(self, caller: Caller, request: SubmitBatch) -> SubmitBatchAnswer:

@@ -17,7 +17,7 @@ from leasehold.documents.jobs import job_document
 from leasehold.documents.queues import queue_document
 from leasehold.documents.schedules import schedule_document
 from leasehold.service.answers import QueueDocument
-from leasehold.service.base import Part
+from leasehold.service.base import ApiPart
 from leasehold.service.caller import Caller
 from leasehold.service.new_job import Name, NewJob
 from leasehold.service.operation import Answer, Request, operation
@@ -139,7 +139,7 @@ class Settings(Answer):
     generation: int
 
 
-class QueueOperators(Part):
+class QueueOperators(ApiPart):
     """Operations on queues, schedules and settings."""
 
     # -- queues ----------------------------------------------------------------------------------

@@ -14,11 +14,12 @@ from leasehold.service.openapi import openapi_document
 _HEAD = """\
 # HTTP API reference
 
-Every operation of [the service](service.md), made from [openapi.json](openapi.json). Below each is
-what may be sent, with its type and default, and what is answered. A field with a default may be
-left out. Errors are [problems](service.md#errors). The same operations over gRPC are in
-[the proto](../src/leasehold/service/grpc/leasehold.proto).
+This page covers every operation of [the service](service.md), made from
+[openapi.json](openapi.json): the fields of its request, with their types and defaults, and its
+answer. A field with a default may be left out. Errors are [problems](service.md#errors). The same
+operations over gRPC are in [the proto](../src/leasehold/service/grpc/leasehold.proto).
 """
+_END = "Next: [security](security.md)."
 
 
 def reference() -> str:
@@ -32,11 +33,12 @@ def reference() -> str:
             for method, told in methods.items()
             if "requestBody" in told or "parameters" in told
         ]
-    parts.append("## Types\n\nWhat is named above.")
+    parts.append("## Types\n\nThe types of the fields above.")
     parts += [
         f"### Type {name}\n\n{_said(schema)}{_table(schema) or _type(schema)}"
         for name, schema in sorted(schemas.items())
     ]
+    parts.append(_END)
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 

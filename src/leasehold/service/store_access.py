@@ -32,9 +32,9 @@ from leasehold.service.scope import check_schedule_name, refusals
 
 _ROLES: Final[dict[tuple[Role, ...], str]] = {
     LOOKING: """
-        now describe hints settings get position graph search count find_ids attempts history log
-        history_page log_page stats queues list_queues queue_info key_info metrics series daily
-        timeline archived search_archive get_blob
+        now describe hints settings get position peek graph search count find_ids attempts history
+        log history_page log_page stats queues list_queues queue_info key_info metrics series daily
+        metrics_by_queue timeline archived search_archive get_blob
     """,
     ("producer",): "submit submit_once",
     ("producer", "operator"): "cancel reprioritize",
@@ -329,6 +329,7 @@ _SCOPED: Final[dict[str, Callable[[Store, Caller, Arguments, str], None]]] = {
 _VISIBLE: Final[dict[str, Callable[[frozenset[str], Any], Any]]] = {
     "queues": lambda queues, names: [each for each in names if each in queues],
     "list_queues": lambda queues, infos: [each for each in infos if each.name in queues],
+    "metrics_by_queue": lambda queues, found: [each for each in found if each.queue in queues],
     "schedules": lambda queues, known: [each for each in known if each.queue in queues],
     "get": lambda queues, job: job if job is not None and job.queue in queues else None,
     "archived": lambda queues, job: job if job is not None and job.queue in queues else None,

@@ -6,7 +6,7 @@ import threading
 from typing import Final
 
 from leasehold.env import Env
-from leasehold.errors import StoreError, StoreUnavailableError
+from leasehold.errors import StoreError, StoreMovedError, StoreUnavailableError
 
 FAILURES_MAX: Final = 5
 """So many failures in a row, and requests are refused without asking the store."""
@@ -68,7 +68,7 @@ class StoreBreaker:
 
     def note(self, error: BaseException | None) -> None:
         """What became of a request: only errors about the store itself are its failures."""
-        if isinstance(error, StoreError):
+        if isinstance(error, StoreError) and not isinstance(error, StoreMovedError):
             self.failed()
         else:
             self.worked()

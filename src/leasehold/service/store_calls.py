@@ -15,7 +15,7 @@ from leasehold.blobs.blobs import Blobs
 from leasehold.core.contract.store import Store
 from leasehold.core.contract.wire import (
     VERBS,
-    Hints,
+    HintsSince,
     Verb,
     crossing_exchange,
     encode,
@@ -26,12 +26,14 @@ from leasehold.core.model.lease import Exchange
 from leasehold.core.model.refusals import stale_lease
 from leasehold.core.model.status import Event, Status
 from leasehold.core.rules.messages import refused_as_stale
+from leasehold.core.rules.operations import OperationDraft
 from leasehold.core.rules.replies import check_request_id
 from leasehold.errors import InvalidRequestError, LeaseholdError, LeaseLostError
 from leasehold.service.blob_calls import BLOB_VERBS, BlobCalls
 from leasehold.service.caller import Caller
 from leasehold.service.hints import HintLine
 from leasehold.service.lease_secret import LeaseSecrets
+from leasehold.service.plan_seal import PlanSeals
 from leasehold.service.store_access import ROLES_OF, allowed, told, visible
 
 
@@ -39,10 +41,16 @@ class StoreCalls:
     """Carries out calls of remote stores."""
 
     def __init__(
-        self, store: Store, secrets: LeaseSecrets, hints: HintLine, blobs: Blobs | None
+        self,
+        store: Store,
+        secrets: LeaseSecrets,
+        plans: PlanSeals,
+        hints: HintLine,
+        blobs: Blobs | None,
     ) -> None:
         self._store = store
         self._secrets = secrets
+        self._plans = plans
         self._hints = hints
         self._blobs = blobs
         self._blob_calls = BlobCalls(store, secrets, blobs)
@@ -53,7 +61,10 @@ class StoreCalls:
         secrets: list[str] = asked.pop("lease_secrets")
         if verb.name in BLOB_VERBS:
             return encode(self._blob_calls.call(verb.name, caller, asked, secrets))
+        begun: OperationDraft | None = asked["draft"] if verb.name == "begin_operation" else None
         arguments = allowed(self._store, caller, verb.name, asked)
+        if begun is not None and begun.plan is not None:
+            self._plans.check_plan(begun.plan)
         if "request_id" in arguments:
             check_request_id(arguments["request_id"])
             arguments["request_id"] = caller.request_id(arguments["request_id"])
@@ -97,6 +108,8 @@ class StoreCalls:
                 life = store.register_worker(arguments["info"], is_remote=True, is_entered=True)
                 life.close()
                 return None
+            case "plan_operation":
+                return self._plans.sealed(store.plan_operation(**arguments))
             case "describe":
                 return {name: each for name, each in store.describe().items() if name != "path"}
         for refusal in filter(None, refusals):
@@ -152,9 +165,9 @@ def arguments_of(verb: Verb, caller: Caller, body: bytes) -> dict[str, Any]:
         raise InvalidRequestError(f"this is no call of a store: {error}") from None
 
 
-def _without_ids(told: Hints) -> Hints:
+def _without_ids(told: HintsSince) -> HintsSince:
     """That there is something, not which jobs: those of other queues are not there."""
-    return Hints(
+    return HintsSince(
         told.cursor,
         told.is_ready,
         [] if told.ended == [] else None,

@@ -11,11 +11,11 @@ from leasehold.errors import CodedError
 from leasehold.service.api import Api
 from leasehold.service.caller import Caller
 from leasehold.service.consumer_messages import ExchangeAnswer, Leases
-from leasehold.service.operation import Operation
+from leasehold.service.operation import ApiOperation
 
 
 async def answer_unless_gone(
-    api: Api, operation: Operation, caller: Caller, asked: Any, gone: Awaitable[object]
+    api: Api, operation: ApiOperation, caller: Caller, asked: Any, gone: Awaitable[object]
 ) -> Any:
     """What the operation answers; None if its caller is `gone` first, or this is cancelled."""
     task = asyncio.ensure_future(api.call_waiting(operation, caller, asked))

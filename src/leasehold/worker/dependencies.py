@@ -13,6 +13,7 @@ from leasehold.core.model.blob import BLOB_CODEC
 from leasehold.core.model.refusals import no_job
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import Status
+from leasehold.errors import ResultExpiredError
 from leasehold.worker.large import LargeData, fetch
 
 READ_AT_ONCE: Final = 500
@@ -43,6 +44,13 @@ def fetch_results(
         ids = job.depends_on[start : start + READ_AT_ONCE]
         where = JobFilter(ids=ids, statuses=(Status.COMPLETED,))
         for each in store.search(where, limit=READ_AT_ONCE).jobs:
+            if each.result_expired:
+                # Nobody could tell it from a result that is None.
+                raise ResultExpiredError(
+                    f"job {job_id} depends on job {each.id} ({each.task}), whose result was kept "
+                    f"for {each.result_ttl_seconds:g} seconds only (result_ttl_seconds) and is "
+                    f"gone: replay job {each.id} first, and then this one"
+                )
             data, codec = each.result_data, each.result_codec
             if data is not None and codec == BLOB_CODEC:
                 data, codec = fetch(large, data)

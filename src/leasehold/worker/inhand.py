@@ -61,6 +61,11 @@ class InHand:
         """How many runs may wait beyond the slots. Only threads gain from that."""
         return 0 if self._elsewhere else self._prefetch.jobs_ahead
 
+    def more_came(self, *, ended: int) -> None:
+        """An exchange brought as many jobs as were wanted; so many runs ended meanwhile."""
+        if self.occupying:
+            self._prefetch.more_came(ran_dry=ended >= len(self.occupying))
+
     @property
     def stuck(self) -> int:
         """How many slots are filled by code that nobody waits for any more."""

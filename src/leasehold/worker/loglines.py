@@ -15,7 +15,7 @@ from leasehold.core.model.safe_text import safe
 LogFormat = Literal["plain", "json"]
 
 
-class LogLines(logging.Formatter):
+class LogLineFormatter(logging.Formatter):
     r"""One record, one line; a traceback follows in lines of its own.
 
     >>> record = logging.LogRecord("x", logging.INFO, "", 0, "job %s ended", ("a\x1b[31m",), None)
@@ -105,5 +105,7 @@ def shown_on_stderr(level: int | str, line_format: str | None) -> Iterator[None]
 
 def _handler(line_format: str | None) -> logging.Handler:
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(LogLines() if line_format is None else logging.Formatter(line_format))
+    handler.setFormatter(
+        LogLineFormatter() if line_format is None else logging.Formatter(line_format)
+    )
     return handler

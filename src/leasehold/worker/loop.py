@@ -12,9 +12,7 @@ from typing import Final
 from leasehold.core.model.lease import Exchange, Lease, Settlement
 from leasehold.core.model.outcome import Cancel, Outcome, Release
 from leasehold.env import Env
-from leasehold.errors import (
-    StoreError,
-)
+from leasehold.errors import StoreError
 from leasehold.observe import tracing
 from leasehold.worker.context import StopCause
 from leasehold.worker.copies import here, leave_copy
@@ -278,6 +276,8 @@ class Loop:
             return
         self.exchanges += 1
         self._trouble.is_over()
+        if look and len(answer.leases) == room:
+            self._in_hand.more_came(ended=len(self._inbox.changes))
         leases = self._traced(sent, answer, asked_at) if tracing.is_on() else answer.leases
         # The threads get their next jobs before the books are brought up to date.
         self._heartbeat.add_all(leases, asked_at)

@@ -2,7 +2,9 @@
 
 Leasing ahead keeps the threads busy while the store commits, but an urgent job then waits behind
 what was leased before it. So it is done only for jobs of a few milliseconds, and only for a few
-milliseconds' worth of them.
+milliseconds' worth of them. Of the shortest jobs that is many, and JOBS_MAX are enough; but where
+the slots run out of jobs in the time of one exchange, as with a store that is far away, more are
+leased ahead, until they do not.
 """
 
 from __future__ import annotations
@@ -14,6 +16,9 @@ RUN_SECONDS_MAX: Final = 0.003
 WORK_SECONDS: Final = 0.015
 """How much work to hold ready for each slot."""
 JOBS_MAX: Final = 256
+JOBS_MAX_OF_SLOW_STORE: Final = 1024
+EASE: Final = 0.98
+"""What is left of a raised bound after an exchange in which the slots did not run out of jobs."""
 WEIGHT: Final = 0.3
 """How much the latest measurement counts against all before it."""
 SLOW_SECONDS: Final = 0.05
@@ -38,7 +43,13 @@ class Prefetch:
         self._slots = slots
         self._run_seconds: float | None = None
         self._slow_seconds = 0.0
+        self._jobs_max = float(JOBS_MAX)
         self.jobs_ahead = 0
+
+    def more_came(self, *, ran_dry: bool) -> None:
+        """An exchange brought all that was wanted; meanwhile the slots ran out of jobs, or not."""
+        raised = self._jobs_max * (2 if ran_dry else EASE)
+        self._jobs_max = min(max(raised, JOBS_MAX), JOBS_MAX_OF_SLOW_STORE)
 
     def measured(self, total_seconds: float, runs: int, slowest_seconds: float) -> None:
         """So many runs took so long in all, and the slowest of them so long."""
@@ -58,4 +69,4 @@ class Prefetch:
     def _reckon(self, run_seconds: float) -> int:
         if run_seconds > RUN_SECONDS_MAX or self._slow_seconds > SLOW_SECONDS:
             return 0
-        return min(JOBS_MAX, int(self._slots * WORK_SECONDS / run_seconds))
+        return int(min(self._jobs_max, self._slots * WORK_SECONDS / run_seconds))

@@ -142,8 +142,8 @@ class Pruner(OwnThread):
         """Clean up if it is due; answers how long to wait before looking again."""
         try:
             record = self.prune_once()
-        except Exception as error:
-            logger.exception("a clean-up failed; the next one will do the rest")
+        except Exception as error:  # noqa: BLE001 - it is logged, and tried again.
+            logger.failed("a clean-up failed; the next one will do the rest", error)
             before = self._statistics
             self._statistics = msgspec.structs.replace(
                 before, total_errors=before.total_errors + 1, last_error=describe_error(error)

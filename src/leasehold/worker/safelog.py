@@ -11,6 +11,8 @@ from collections.abc import MutableMapping
 from threading import current_thread, main_thread
 from typing import TYPE_CHECKING, Any
 
+from leasehold.errors import StoreError
+
 if TYPE_CHECKING:
     _Adapter = logging.LoggerAdapter[logging.Logger]
 else:
@@ -54,6 +56,13 @@ class SafeLogger(_Adapter):
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt) and current_thread() is main_thread():
                 raise
+
+    def failed(self, message: str, error: Exception) -> None:
+        """Log that something failed; a store in trouble takes a line, a bug shows where it is."""
+        if isinstance(error, StoreError):
+            self.warning("%s: %s", message, error)
+        else:
+            self.error(message, exc_info=error)
 
 
 def safe_logger(name: str) -> SafeLogger:

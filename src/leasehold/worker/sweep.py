@@ -83,8 +83,8 @@ class RecoverySweep(OwnThread):
         started = self._clock.monotonic()
         try:
             report = self._store.recover()
-        except Exception as error:
-            logger.exception("a recovery sweep failed; the next one will look again")
+        except Exception as error:  # noqa: BLE001 - it is logged, and tried again.
+            logger.failed("a recovery sweep failed; the next one will look again", error)
             report = SweepReport(
                 errors=1,
                 scan_ms=(self._clock.monotonic() - started) * 1000,
@@ -176,8 +176,8 @@ class RecoverySweep(OwnThread):
             return False
         try:
             return bool(self._store.dead_workers())
-        except Exception:
-            logger.exception("looking for dead workers failed; leases still expire in time")
+        except Exception as error:  # noqa: BLE001 - it is logged, and tried again.
+            logger.failed("no dead worker can be found; leases still expire in time", error)
             return False
 
     def _count(self, report: SweepReport) -> None:

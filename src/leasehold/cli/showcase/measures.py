@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from leasehold.cli.showcase import tasks
-from leasehold.cli.showcase.stage import WAIT_SECONDS, Stage
+from leasehold.cli.showcase.stage import WAIT_SECONDS, ShowcaseStage
 from leasehold.env import SYSTEM
 from leasehold.queue.options import NewJob
 
@@ -14,7 +14,7 @@ DRAIN_SECONDS: Final = 3600.0
 """Long enough for as many jobs as anybody asks for."""
 
 
-class Measure(NamedTuple):
+class ShowcaseFigure(NamedTuple):
     """One figure, and how it was come by."""
 
     measure: str
@@ -31,18 +31,20 @@ Tell = Callable[[str], None]
 """Says what is measured now, and how far that is."""
 
 
-def measures(stage: Stage, *, jobs: int, batch: int, slots: int, tell: Tell) -> Iterator[Measure]:
+def measures(
+    stage: ShowcaseStage, *, jobs: int, batch: int, slots: int, tell: Tell
+) -> Iterator[ShowcaseFigure]:
     """Every measure, as it comes."""
     one_by_one = max(1, jobs // 10)
     tell(f"1 of 4: {one_by_one:,} jobs, submitted one by one")
-    yield Measure(
+    yield ShowcaseFigure(
         "submit_one_by_one",
         one_by_one / _seconds(lambda: _submit(stage, one_by_one, 1)),
         "jobs/s",
         one_by_one,
     )
     tell(f"2 of 4: {jobs:,} jobs, submitted in batches of {batch:,}")
-    yield Measure(
+    yield ShowcaseFigure(
         "submit_in_batches",
         jobs / _seconds(lambda: _submit(stage, jobs, batch)),
         "jobs/s",
@@ -51,7 +53,7 @@ def measures(stage: Stage, *, jobs: int, batch: int, slots: int, tell: Tell) -> 
     )
     waiting = jobs + one_by_one
     tell(f"3 of 4: {waiting:,} jobs, run by {slots} slots")
-    yield Measure(
+    yield ShowcaseFigure(
         "drain",
         waiting / _drain(stage, waiting, slots, tell),
         "jobs/s",
@@ -64,15 +66,15 @@ def measures(stage: Stage, *, jobs: int, batch: int, slots: int, tell: Tell) -> 
     waits = _pick_up(stage, samples)
     for name, share in (("pick_up_p50", 0.50), ("pick_up_p99", 0.99)):
         value = 1000 * waits[min(int(share * len(waits)), len(waits) - 1)]
-        yield Measure(name, value, "ms", len(waits), 1, 4)
+        yield ShowcaseFigure(name, value, "ms", len(waits), 1, 4)
 
 
-def _submit(stage: Stage, jobs: int, batch: int) -> None:
+def _submit(stage: ShowcaseStage, jobs: int, batch: int) -> None:
     for first in range(0, jobs, batch):
         stage.queue.submit_many([NewJob(tasks.nothing)] * min(batch, jobs - first))
 
 
-def _drain(stage: Stage, jobs: int, slots: int, tell: Tell) -> float:
+def _drain(stage: ShowcaseStage, jobs: int, slots: int, tell: Tell) -> float:
     """Seconds from the workers' start until so many jobs are completed and durable."""
 
     def is_done() -> bool:
@@ -86,7 +88,7 @@ def _drain(stage: Stage, jobs: int, slots: int, tell: Tell) -> float:
         return SYSTEM.clock.monotonic() - started
 
 
-def _pick_up(stage: Stage, samples: int) -> list[float]:
+def _pick_up(stage: ShowcaseStage, samples: int) -> list[float]:
     """Seconds from a submit here until the task's code runs in an idle worker process, sorted."""
     waits = []
     with stage.worker_process("idle"):

@@ -20,7 +20,7 @@ TASKS: Final = "leasehold.cli.showcase.tasks"
 LOGGER: Final = logging.getLogger("leasehold")
 
 
-class Stage:
+class ShowcaseStage:
     """One folder with one store in it. `queue` only submits and looks; workers come as needed."""
 
     def __init__(self, folder: str, durability: Durability = "full") -> None:

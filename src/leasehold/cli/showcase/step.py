@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from itertools import accumulate
 from typing import NamedTuple
 
-from leasehold.cli.showcase.stage import Stage
+from leasehold.cli.showcase.stage import ShowcaseStage
 from leasehold.core.model.job import Attempt
 
 
@@ -14,12 +14,12 @@ class StepFailedError(Exception):
     """Raised when something did not come out as promised."""
 
 
-class Step(NamedTuple):
+class ShowcaseStep(NamedTuple):
     """One thing that Leasehold can do."""
 
     name: str
     explanation: str
-    play: Callable[[Stage], str]
+    play: Callable[[ShowcaseStage], str]
     """Does it; answers with what was seen, or raises."""
 
 

@@ -7,8 +7,8 @@ import signal
 from typing import Final, Literal
 
 from leasehold.cli.showcase import tasks
-from leasehold.cli.showcase.stage import WAIT_SECONDS, Stage
-from leasehold.cli.showcase.step import Step, StepFailedError, expect, most_at_once
+from leasehold.cli.showcase.stage import WAIT_SECONDS, ShowcaseStage
+from leasehold.cli.showcase.step import ShowcaseStep, StepFailedError, expect, most_at_once
 from leasehold.cli.showcase.surroundings import SURROUNDINGS
 from leasehold.core.model.reason import ReasonKind
 from leasehold.core.model.retry import Exponential
@@ -21,7 +21,7 @@ from leasehold.queue.workflow import Workflow
 MANY: Final = 200
 
 
-def submit(stage: Stage) -> str:
+def submit(stage: ShowcaseStage) -> str:
     job = stage.queue.submit(tasks.add, 2, two=3)
     with stage.workers():
         result = job.result(WAIT_SECONDS)
@@ -29,7 +29,7 @@ def submit(stage: Stage) -> str:
     return f"add(2, 3) ran in a worker and returned {result}"
 
 
-def submit_many(stage: Stage) -> str:
+def submit_many(stage: ShowcaseStage) -> str:
     jobs = stage.queue.submit_many([NewJob(tasks.nothing, queue="many")] * MANY)
     with stage.workers(8, "many"):
         ended = stage.queue.wait(jobs, WAIT_SECONDS)
@@ -38,7 +38,7 @@ def submit_many(stage: Stage) -> str:
     return f"{done} jobs were stored in one write, and all are completed"
 
 
-def priorities(stage: Stage) -> str:
+def priorities(stage: ShowcaseStage) -> str:
     names: tuple[Literal["low", "medium", "high", "critical"], ...]
     names = ("low", "medium", "high", "critical")
     jobs = {name: stage.queue.submit(tasks.moment, queue="prio", priority=name) for name in names}
@@ -49,7 +49,7 @@ def priorities(stage: Stage) -> str:
     return f"submitted {', '.join(names)}; served {', '.join(served)}"
 
 
-def delay(stage: Stage) -> str:
+def delay(stage: ShowcaseStage) -> str:
     job = stage.queue.submit(tasks.nothing, delay=0.3)
     expect(job.status() is Status.SCHEDULED, f"it is {job.status()}, not scheduled")
     with stage.workers():
@@ -60,7 +60,7 @@ def delay(stage: Stage) -> str:
     return f"due in 0.3 s, it ran after {waited:.2f} s"
 
 
-def retries(stage: Stage) -> str:
+def retries(stage: ShowcaseStage) -> str:
     policy = Exponential(initial_seconds=0.1, factor=2)
     job = stage.queue.submit(tasks.flaky, 3, max_retries=5, retry=policy)
     with stage.workers():
@@ -70,7 +70,7 @@ def retries(stage: Stage) -> str:
     return f"failed twice, was tried again after 0.1 s and 0.2 s; {result}"
 
 
-def dead_letters(stage: Stage) -> str:
+def dead_letters(stage: ShowcaseStage) -> str:
     till = stage.path("till")
     job = stage.queue.submit(tasks.charge, "Ada", till)
     with stage.workers():
@@ -85,14 +85,14 @@ def dead_letters(stage: Stage) -> str:
     return f"dead: {died.error.message}; the cause mended and the job replayed: {result}"
 
 
-def idempotency(stage: Stage) -> str:
+def idempotency(stage: ShowcaseStage) -> str:
     first = stage.queue.submit(tasks.nothing, idempotency_key="order-17")
     second = stage.queue.submit(tasks.nothing, idempotency_key="order-17")
     expect(second.is_duplicate and second.id == first.id, "a second job was stored")
     return "submitted twice under one key, stored once"
 
 
-def workflow(stage: Stage) -> str:
+def workflow(stage: ShowcaseStage) -> str:
     drawn = Workflow()
     drawn.add("one", NewJob(tasks.add, (1, 2)))
     drawn.add("two", NewJob(tasks.add, (3, 4)))
@@ -105,7 +105,7 @@ def workflow(stage: Stage) -> str:
     return f"the third job waited for the other two and added their results: {result}"
 
 
-def schedule(stage: Stage) -> str:
+def schedule(stage: ShowcaseStage) -> str:
     stage.queue.schedule("often", tasks.nothing, Every(0.2))
     with stage.workers(2), stage.workers(2):
         stage.until(lambda: stage.queue.schedules.get("often").fired >= 2)
@@ -115,7 +115,7 @@ def schedule(stage: Stage) -> str:
     return f"every 0.2 s, two workers: {fired} ticks, {fired} jobs"
 
 
-def queue_rules(stage: Stage) -> str:
+def queue_rules(stage: ShowcaseStage) -> str:
     stage.queue.create_queue("ruled", max_concurrency=2, max_depth=6)
     stage.queue.pause_queue("ruled")
     jobs = [stage.queue.submit(tasks.pause, 0.05, queue="ruled") for _ in range(6)]
@@ -135,7 +135,7 @@ def queue_rules(stage: Stage) -> str:
     return f"paused, nothing ran; full, a submit was refused; resumed, {together} ran at once"
 
 
-def cancel(stage: Stage) -> str:
+def cancel(stage: ShowcaseStage) -> str:
     running = stage.queue.submit(tasks.until_stopped, queue="stop")
     waiting = stage.queue.submit(tasks.nothing, queue="stop")
     with stage.workers(1, "stop"):
@@ -148,7 +148,7 @@ def cancel(stage: Stage) -> str:
     return "one that waited and one that ran are cancelled, with the reason"
 
 
-def progress(stage: Stage) -> str:
+def progress(stage: ShowcaseStage) -> str:
     enough = stage.path("enough")
     job = stage.queue.submit(tasks.paint, enough)
     with stage.workers():
@@ -161,7 +161,7 @@ def progress(stage: Stage) -> str:
     return f"seen while it ran: {(seen or {}).get('message')}"
 
 
-def commands(stage: Stage) -> str:
+def commands(stage: ShowcaseStage) -> str:
     greeting = "it's $HOME; `date`"
     options = {"allow_commands": True, "output_dir": stage.path("output")}
     good = stage.queue.submit_command(["echo", greeting], queue="shell")
@@ -178,7 +178,7 @@ def commands(stage: Stage) -> str:
     return f"no shell touched {printed!r}; the one that took too long was killed"
 
 
-def recovery(stage: Stage) -> str:
+def recovery(stage: ShowcaseStage) -> str:
     job = stage.queue.submit(tasks.survive, 2, queue="risky")
     with stage.worker_process("risky") as doomed:
         stage.until(lambda: job.status() is Status.RUNNING)
@@ -194,7 +194,7 @@ def recovery(stage: Stage) -> str:
     return f"kill -9; the kernel proves the worker dead, attempt {attempt} completed the job"
 
 
-def statistics(stage: Stage) -> str:
+def statistics(stage: ShowcaseStage) -> str:
     before = stage.queue.get_queue_stats()["total_completed"]
     job = stage.queue.submit(tasks.nothing)
     with stage.workers():
@@ -209,7 +209,7 @@ def statistics(stage: Stage) -> str:
     )
 
 
-def upkeep(stage: Stage) -> str:
+def upkeep(stage: ShowcaseStage) -> str:
     job = stage.queue.submit(tasks.add, 1, 1)
     with stage.workers():
         job.wait(WAIT_SECONDS)
@@ -222,7 +222,7 @@ def upkeep(stage: Stage) -> str:
     return f"backed up; {done.pruned} jobs archived and deleted; the check finds no problem"
 
 
-def failures(stage: Stage) -> str:
+def failures(stage: ShowcaseStage) -> str:
     job = stage.queue.submit(tasks.charge, "Bob", stage.path("nowhere"))
     with stage.workers():
         try:
@@ -235,24 +235,30 @@ def failures(stage: Stage) -> str:
 
 
 STEPS: Final = (
-    Step("submit", "A function runs in the background, and its result comes back.", submit),
-    Step("submit many", "Many jobs are stored at once: all of them or none.", submit_many),
-    Step("priorities", "The most urgent job is served first, whatever came before.", priorities),
-    Step("delay", "A job can wait until it is due.", delay),
-    Step("retries", "A job that fails is tried again, after ever longer pauses.", retries),
-    Step("failures", "A failure reaches whoever waits.", failures),
-    Step(
+    ShowcaseStep("submit", "A function runs in the background, and its result comes back.", submit),
+    ShowcaseStep("submit many", "Many jobs are stored at once: all of them or none.", submit_many),
+    ShowcaseStep(
+        "priorities", "The most urgent job is served first, whatever came before.", priorities
+    ),
+    ShowcaseStep("delay", "A job can wait until it is due.", delay),
+    ShowcaseStep("retries", "A job that fails is tried again, after ever longer pauses.", retries),
+    ShowcaseStep("failures", "A failure reaches whoever waits.", failures),
+    ShowcaseStep(
         "dead letters", "What failed for good waits for a person, who may replay it.", dead_letters
     ),
-    Step("idempotency", "A submit that is repeated stores nothing twice.", idempotency),
-    Step("workflow", "Jobs can wait for other jobs, and read their results.", workflow),
-    Step("schedule", "A recurring job: every tick once, however many workers.", schedule),
-    Step("queue rules", "Queues can be paused, and limited in depth and at once.", queue_rules),
-    Step("cancel", "Jobs can be stopped, waiting or running.", cancel),
-    Step("progress", "A task can say how far it is, and keep a log.", progress),
-    Step("commands", "Programs are jobs too, with their output kept in files.", commands),
-    Step("recovery", "A worker is killed; its job is taken back and run again.", recovery),
-    Step("statistics", "Counts, totals, and everything that happened to a job.", statistics),
+    ShowcaseStep("idempotency", "A submit that is repeated stores nothing twice.", idempotency),
+    ShowcaseStep("workflow", "Jobs can wait for other jobs, and read their results.", workflow),
+    ShowcaseStep("schedule", "A recurring job: every tick once, however many workers.", schedule),
+    ShowcaseStep(
+        "queue rules", "Queues can be paused, and limited in depth and at once.", queue_rules
+    ),
+    ShowcaseStep("cancel", "Jobs can be stopped, waiting or running.", cancel),
+    ShowcaseStep("progress", "A task can say how far it is, and keep a log.", progress),
+    ShowcaseStep("commands", "Programs are jobs too, with their output kept in files.", commands),
+    ShowcaseStep("recovery", "A worker is killed; its job is taken back and run again.", recovery),
+    ShowcaseStep(
+        "statistics", "Counts, totals, and everything that happened to a job.", statistics
+    ),
     *SURROUNDINGS,
-    Step("upkeep", "A backup while in use, a clean-up, an integrity check.", upkeep),
+    ShowcaseStep("upkeep", "A backup while in use, a clean-up, an integrity check.", upkeep),
 )

@@ -6,14 +6,14 @@ from datetime import timedelta
 from typing import Final
 
 from leasehold.cli.showcase import tasks
-from leasehold.cli.showcase.stage import WAIT_SECONDS, Stage
-from leasehold.cli.showcase.step import Step, expect, most_at_once
+from leasehold.cli.showcase.stage import WAIT_SECONDS, ShowcaseStage
+from leasehold.cli.showcase.step import ShowcaseStep, expect, most_at_once
 from leasehold.queue.options import NewJob
 
 MEBIBYTE: Final = 1024 * 1024
 
 
-def deadlines(stage: Stage) -> str:
+def deadlines(stage: ShowcaseStage) -> str:
     soon = stage.queue.now() + timedelta(minutes=1)
     late = stage.queue.submit(tasks.moment, queue="due", priority=60)
     urgent = stage.queue.submit(tasks.moment, queue="due", priority=50, deadline=soon)
@@ -23,7 +23,7 @@ def deadlines(stage: Stage) -> str:
     return "due within a minute, a job of priority 50 went before one of 60"
 
 
-def tenants(stage: Stage) -> str:
+def tenants(stage: ShowcaseStage) -> str:
     stage.queue.create_queue("shared", key_concurrency=1)
     jobs = stage.queue.submit_many(
         [
@@ -41,7 +41,7 @@ def tenants(stage: Stage) -> str:
     return "one job per tenant at a time: the small one did not wait for the large one's four"
 
 
-def transactions(stage: Stage) -> str:
+def transactions(stage: ShowcaseStage) -> str:
     connection = stage.queue.connect()
     connection.execute("CREATE TABLE account (name TEXT PRIMARY KEY, paid INTEGER NOT NULL)")
     with connection.transaction():
@@ -55,7 +55,7 @@ def transactions(stage: Stage) -> str:
     return "row and job in one commit; what the task wrote and its completion in another"
 
 
-def large_data(stage: Stage) -> str:
+def large_data(stage: ShowcaseStage) -> str:
     job = stage.queue.submit(tasks.shout, "leasehold " * (MEBIBYTE // 10))
     with stage.workers():
         result = job.result(WAIT_SECONDS)
@@ -63,7 +63,7 @@ def large_data(stage: Stage) -> str:
     return f"{len(result) / MEBIBYTE:.1f} MiB went in and came out, kept as files beside the store"
 
 
-def settings_and_metrics(stage: Stage) -> str:
+def settings_and_metrics(stage: ShowcaseStage) -> str:
     stage.queue.settings.set("max_retries", "1")
     job = stage.queue.submit(tasks.add, 1, 2)
     with stage.workers():
@@ -79,9 +79,11 @@ def settings_and_metrics(stage: Stage) -> str:
 
 
 SURROUNDINGS: Final = (
-    Step("deadlines", "Waiting, failing and deadlines count beside priority.", deadlines),
-    Step("tenants", "Of one key, only so many jobs run at once.", tenants),
-    Step("transactions", "Your own rows and jobs commit together, or not at all.", transactions),
-    Step("large data", "Large payloads and results are put away, and fetched.", large_data),
-    Step("settings", "Defaults in the store, figures kept by it.", settings_and_metrics),
+    ShowcaseStep("deadlines", "Waiting, failing and deadlines count beside priority.", deadlines),
+    ShowcaseStep("tenants", "Of one key, only so many jobs run at once.", tenants),
+    ShowcaseStep(
+        "transactions", "Your own rows and jobs commit together, or not at all.", transactions
+    ),
+    ShowcaseStep("large data", "Large payloads and results are put away, and fetched.", large_data),
+    ShowcaseStep("settings", "Defaults in the store, figures kept by it.", settings_and_metrics),
 )

@@ -74,7 +74,8 @@ def check_same_store(queues: dict[str, TaskQueue], store_url: str) -> None:
         if store_name(queue.url) != store_name(store_url):
             raise UnsupportedError(
                 f"the queue {place} is in the store {store_name(queue.url)}, and this worker is to "
-                f"serve {store_name(store_url)}: leave out --store, or import another module"
+                f"serve {store_name(store_url)}: leave out --store, import another module, or let "
+                "it take its store from the variable LEASEHOLD_STORE (docs/service.md)"
             )
 
 

@@ -6,7 +6,7 @@ import os
 
 import msgspec
 
-from leasehold.cli.workers.plan import READY, Plan, default_log, make_folder, start_python
+from leasehold.cli.workers.plan import READY, CrewPlan, default_log, make_folder, start_python
 
 
 class Began(msgspec.Struct, frozen=True):
@@ -25,7 +25,7 @@ class DidNotBeginError(Exception):
         self.said = said
 
 
-def begin(plan: Plan, log_path: str | None) -> Began:
+def begin(plan: CrewPlan, log_path: str | None) -> Began:
     """Start a crew and return when all its workers work; raises DidNotBeginError with the reason.
 
     The fresh interpreter has nothing of this process but the plan: no open store, no lock.

@@ -28,7 +28,7 @@ from leasehold.cli.workers.plan import (
     READY,
     RECYCLED,
     REFUSED,
-    Plan,
+    CrewPlan,
     make_folder,
     read_plan,
     start_python,
@@ -63,7 +63,7 @@ class _Member:
 class Crew:
     """Runs the worker processes of a plan; `ready_fd` gets a byte when all of them work."""
 
-    def __init__(self, plan: Plan, ready_fd: int | None = None) -> None:
+    def __init__(self, plan: CrewPlan, ready_fd: int | None = None) -> None:
         self._plan = plan
         self._ready_fd = ready_fd
         self._members: dict[int, _Member] = {}

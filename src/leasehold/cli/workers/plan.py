@@ -26,7 +26,7 @@ GRACE_SECONDS: Final = 30.0
 METRICS_HOST: Final = "127.0.0.1"
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class CrewPlan(msgspec.Struct, frozen=True, kw_only=True):
     """How many worker processes, and how each of them works."""
 
     store_url: str
@@ -108,7 +108,7 @@ def make_folder(store_url: str) -> str:
 
 
 def start_python(
-    module: str, plan: Plan, link_fd: int, *, output: int | None = None
+    module: str, plan: CrewPlan, link_fd: int, *, output: int | None = None
 ) -> subprocess.Popen[bytes]:
     """Start one of our modules in a fresh interpreter and hand it the plan.
 
@@ -133,13 +133,13 @@ def start_python(
     return process
 
 
-def read_plan() -> tuple[Plan, int]:
+def read_plan() -> tuple[CrewPlan, int]:
     """The plan and the descriptor that `start_python` gave to this process."""
     link_fd = int(sys.argv[1])
     # What this process starts is none of the parent's business.
     os.set_inheritable(link_fd, False)
     with open(0, "rb", closefd=False) as stdin:
-        plan = msgspec.json.decode(stdin.read(), type=Plan)
+        plan = msgspec.json.decode(stdin.read(), type=CrewPlan)
     # Nobody is there to type; programs that tasks start may read, and find nothing.
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)

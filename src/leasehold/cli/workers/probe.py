@@ -13,7 +13,7 @@ import msgspec
 
 from leasehold.cli.exits import Exit, exit_for
 from leasehold.cli.workers.application import check_same_store, queues_in, store_of
-from leasehold.cli.workers.plan import Plan, read_plan, start_python
+from leasehold.cli.workers.plan import CrewPlan, read_plan, start_python
 from leasehold.errors import LeaseholdError
 from leasehold.queue.autostart import only_on_demand
 from leasehold.worker.joblines import logger
@@ -28,7 +28,7 @@ class ProbeError(Exception):
         self.code = code
 
 
-def with_store_of_application(plan: Plan, *, store_is_given: bool) -> Plan:
+def with_store_of_application(plan: CrewPlan, *, store_is_given: bool) -> CrewPlan:
     """The plan, with the store of the application's own queue unless one was given.
 
     Raises ProbeError if its modules cannot be imported, or are about another store.

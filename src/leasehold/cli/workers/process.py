@@ -21,7 +21,7 @@ from leasehold.cli.workers.plan import (
     READY,
     RECYCLED,
     REFUSED,
-    Plan,
+    CrewPlan,
     make_folder,
     read_plan,
     store_name,
@@ -57,7 +57,7 @@ def main() -> None:
     sys.exit(code)
 
 
-def _work(plan: Plan, link: socket.socket) -> int:
+def _work(plan: CrewPlan, link: socket.socket) -> int:
     with open_queue(plan) as queue:
         held: list[HeldPidFile] = []
 
@@ -89,7 +89,7 @@ def _work(plan: Plan, link: socket.socket) -> int:
     return _CODES.get(reason, Exit.OK)
 
 
-def _mark_version(queue: TaskQueue, plan: Plan) -> None:
+def _mark_version(queue: TaskQueue, plan: CrewPlan) -> None:
     """Mark the deploy of the application's version, unless that was done; no mark, no harm."""
     if plan.app_version:
         try:
@@ -98,7 +98,7 @@ def _mark_version(queue: TaskQueue, plan: Plan) -> None:
             logger.warning("the deploy of %s was not marked: %s", plan.app_version, error)
 
 
-def open_queue(plan: Plan) -> TaskQueue:
+def open_queue(plan: CrewPlan) -> TaskQueue:
     """Open the store; while another process keeps it locked, wait and try again.
 
     That it takes long, on a machine with too much to do, does not mean that it cannot be opened,
@@ -111,7 +111,7 @@ def open_queue(plan: Plan) -> TaskQueue:
             logger.warning("the worker cannot begin yet, and tries again: %s", error)
 
 
-def _queue(plan: Plan) -> TaskQueue:
+def _queue(plan: CrewPlan) -> TaskQueue:
     """The application's own queue, if it has one in this store; else one with its tasks."""
     queues = queues_in(plan.modules)
     check_same_store(queues, plan.store_url)
@@ -138,7 +138,7 @@ def _is_memory(url: str) -> bool:
     return url.startswith("memory:")
 
 
-def _record(plan: Plan, worker_id: str) -> PidRecord:
+def _record(plan: CrewPlan, worker_id: str) -> PidRecord:
     return PidRecord(
         pid=os.getpid(),
         role="worker",

@@ -14,7 +14,7 @@ from leasehold.cli.workers.stopping import LOOK_SECONDS
 from leasehold.env import SYSTEM
 
 
-class Renewed(msgspec.Struct, frozen=True, kw_only=True):
+class CrewRenewal(msgspec.Struct, frozen=True, kw_only=True):
     """What became of a crew that was to replace its workers."""
 
     pid: int
@@ -22,13 +22,13 @@ class Renewed(msgspec.Struct, frozen=True, kw_only=True):
     why_not: Literal["", "failed", "timeout", "gone"] = ""
 
 
-def renew(crews: Sequence[PidFile], folder: str, *, timeout_seconds: float) -> list[Renewed]:
+def renew(crews: Sequence[PidFile], folder: str, *, timeout_seconds: float) -> list[CrewRenewal]:
     """Ask these crews to replace their workers, and wait until they have, or cannot."""
     for crew in crews:
         crew.send_signal(signal.SIGUSR1)
     clock, pause = SYSTEM.clock, threading.Condition()
     end = clock.monotonic() + timeout_seconds
-    ended: dict[int, Renewed] = {}
+    ended: dict[int, CrewRenewal] = {}
     while True:
         now = {file.record.pid: file for file in pid_files(folder) if not file.is_stale}
         for crew in crews:
@@ -41,18 +41,18 @@ def renew(crews: Sequence[PidFile], folder: str, *, timeout_seconds: float) -> l
             clock.wait(pause, LOOK_SECONDS)
     return [
         ended.get(crew.record.pid)
-        or Renewed(pid=crew.record.pid, restarted=False, why_not="timeout")
+        or CrewRenewal(pid=crew.record.pid, restarted=False, why_not="timeout")
         for crew in crews
     ]
 
 
-def _found(before: PidFile, now: PidFile | None) -> Renewed | None:
+def _found(before: PidFile, now: PidFile | None) -> CrewRenewal | None:
     """What is known of a crew by now; None while it is at it."""
     pid = before.record.pid
     if now is None:
-        return Renewed(pid=pid, restarted=False, why_not="gone")
+        return CrewRenewal(pid=pid, restarted=False, why_not="gone")
     if now.record.failed_renewals > before.record.failed_renewals:
-        return Renewed(pid=pid, restarted=False, why_not="failed")
+        return CrewRenewal(pid=pid, restarted=False, why_not="failed")
     if now.record.renewals > before.record.renewals:
-        return Renewed(pid=pid, restarted=True)
+        return CrewRenewal(pid=pid, restarted=True)
     return None

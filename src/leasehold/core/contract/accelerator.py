@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 from leasehold.core.model.rate import Rate
 
 
-class Tokens(NamedTuple):
+class TakenTokens(NamedTuple):
     """What was taken from a bucket."""
 
     jobs: int
@@ -50,7 +50,7 @@ class Accelerator(Protocol):
 
     def take(
         self, bucket: tuple[str, str], rate: Rate, jobs: int, *, least: int, now: int
-    ) -> Tokens | None:
+    ) -> TakenTokens | None:
         """Take tokens for so many jobs, or for as many as there are if that is `least` or more,
         else for none. `bucket` is a queue and a name in it; `now` is in micros.
         """

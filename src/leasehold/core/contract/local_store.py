@@ -30,13 +30,13 @@ class LocalStore(Store, LocalVerbs, Protocol):
     """A store on this machine."""
 
 
-def local_part(store: Store, wanted: str) -> LocalStore:
+def local_part(store: Store, wanted: str, instead: str = "ask where the store lives") -> LocalStore:
     """A store as one on this machine; raises UnsupportedError where it is none.
 
-    `wanted` says in a few words what for, such as "backup".
+    `wanted` says in a few words what for, such as "backup", and `instead` what to do elsewhere.
     """
     if isinstance(store, LocalVerbs):
         return cast("LocalStore", store)
     raise UnsupportedError(
-        f"{wanted} needs a store on this machine, and {store!r} is not: ask where the store lives"
+        f"{wanted} needs a store on this machine, and {store!r} is not: {instead}"
     )

@@ -55,6 +55,13 @@ class MetricsStore(Protocol):
                  SILENT_SECONDS.
         """
 
+    def metrics_by_queue(self, *, window_seconds: float = WINDOW_SECONDS) -> list[QueueMetrics]:
+        """The metrics of every queue, by name.
+
+        - MET-26  One for each queue of `queues`, as `metrics` tells it, all of one moment. More
+                 queues do not make it ask a database more often.
+        """
+
     def series(self, queue: str | None = None, *, minutes: int = 60) -> list[MinutePoint]:
         """One point per minute, oldest first, the last one for the minute that is not over yet.
 
@@ -96,8 +103,9 @@ class MetricsStore(Protocol):
         - MET-19  Each attempt that failed counts once, and so does each whose worker was lost; one
                  that was cancelled does not. Two are the same failure if they agree in queue, task,
                  error type, message and innermost own frame, without numbers, ids and addresses.
-        - MET-20  It tells when it happened first and last, and the latest SAMPLE_MAX jobs. It
-                 outlives them.
+        - MET-20  It tells when it happened first and last, the latest SAMPLE_MAX jobs, and how
+                 often it happened in each of the HOURS_KEPT hours up to the last time. It outlives
+                 the jobs.
         - MET-21  A store keeps at most FAILURES_MAX of them. Beyond, those that happened once are
                  forgotten first, the oldest of them before others; then those that did not happen
                  for longest.

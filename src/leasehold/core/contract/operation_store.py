@@ -13,10 +13,11 @@ class OperationStore(Protocol):
     """Orders to many jobs, as a plan that is counted first and carried out step by step."""
 
     def plan_operation(self, order: Order, where: JobFilter) -> Plan:
-        """Count the jobs that an order would be given to, at this moment; nothing is written.
+        """Count the jobs that an order would be given to, at this moment; no job is changed.
 
         - OPE-1  The numbers are exact, however many jobs fit, and by status; jobs that fit and
-                 cannot take the order because of their status are counted apart, as skipped.
+                 cannot take the order because of their status are counted apart, as skipped. Each
+                 plan has an operation id of its own, under which it is to begin.
         - OPE-2  What is no order raises InvalidJobError, as ORD-5.
         """
 
@@ -36,8 +37,9 @@ class OperationStore(Protocol):
         - OPE-5  Whoever asks again, in any process, until it has ended, has met every job of the
                  plan once; several may ask at the same time. What has ended is answered as it is.
         - OPE-6  Only jobs of the plan are meant: not those that were submitted since, nor those
-                 that have come into the status since. Those that do not fit any more are left
-                 alone, and those that refuse are counted.
+                 that have come into the status since; nor those of a transaction that was open
+                 when the plan was made. Those that do not fit any more are left alone, and those
+                 that refuse are counted.
         - OPE-7  An undo takes back what was done to jobs that nobody leased or changed since:
                  replayed ones are dead or cancelled again, with the allowance that they had;
                  cancelled ones are pending or blocked again, if they were; priorities are what they

@@ -31,6 +31,15 @@ class ReadingStore(Protocol):
                  queue: it is for people who ask, not for loops.
         """
 
+    def peek(self, queue: str, *, limit: int = 1) -> list[Job]:
+        """The pending jobs of a queue that would be leased next, the first first.
+
+        - POS-2  In the order in which a lease would take them. Jobs that wait for a slot of their
+                 key are left out; a pause or a limit of the queue leaves out none. It takes time
+                 with `limit`, not with the queue. There are none in an unknown queue, and a limit
+                 below 1 raises InvalidJobError.
+        """
+
     def graph(self, job_ids: Sequence[str]) -> Graph:
         """These jobs and all that are linked with them by dependencies, directly or not.
 

@@ -63,7 +63,7 @@ class ExchangeData(msgspec.Struct, frozen=True):
     """One per lease: whoever speaks under it shows its secret."""
 
 
-class Hints(msgspec.Struct, frozen=True):
+class HintsSince(msgspec.Struct, frozen=True):
     """What a listener is told of, since a cursor."""
 
     cursor: str
@@ -132,7 +132,9 @@ VERBS: Final[dict[str, Verb]] = {
 } | {
     "enter_worker": _verb("enter_worker", {"info": (WorkerInfo, _REQUIRED)}, None),
     "leave_worker": _verb("leave_worker", {"info": (WorkerInfo, _REQUIRED)}, None),
-    "hints": _verb("hints", {"cursor": (str | None, None), "wait_seconds": (float, 0.0)}, Hints),
+    "hints": _verb(
+        "hints", {"cursor": (str | None, None), "wait_seconds": (float, 0.0)}, HintsSince
+    ),
     "put_blob": _from_signature("put_blob", BlobCarrier),
     "get_blob": _from_signature("get_blob", BlobCarrier),
 }

@@ -46,6 +46,8 @@ class BlobReference(msgspec.Struct, frozen=True, kw_only=True):
     sha256: str
     codec: str
     """How the data itself is encoded."""
+    place: str = ""
+    """Where it was written, as its blob store calls that place."""
 
     def encode(self) -> bytes:
         """The document for the row."""

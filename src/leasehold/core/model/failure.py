@@ -12,6 +12,7 @@ import re
 from collections.abc import Sequence
 from datetime import datetime
 from functools import lru_cache
+from itertools import zip_longest
 from typing import Final, NamedTuple
 
 import msgspec
@@ -20,6 +21,8 @@ from leasehold.core.model.outcome import JobError
 
 SAMPLE_MAX: Final = 5
 """How many jobs a failure names: the latest."""
+HOURS_KEPT: Final = 72
+"""For so many hours a failure says how often it happened in each."""
 MESSAGE_READ_MAX: Final = 500
 """How much of a message counts: what is behind it rarely says anything new, and may be long."""
 WORDS_REMEMBERED: Final = 4096
@@ -78,6 +81,8 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     last_at: datetime
     jobs: tuple[str, ...]
     """Some of the jobs, the latest first."""
+    hours: tuple[int, ...] = ()
+    """How many attempts failed in the hour (UTC) of `last_at`, in the hour before, and so on."""
 
     @classmethod
     def of(cls, what: WhatFailed, jobs: Sequence[str], at: datetime) -> Failure:
@@ -93,6 +98,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
             first_at=at,
             last_at=at,
             jobs=_sample(jobs[::-1]),
+            hours=(len(jobs),),
         )
 
     def then(self, later: Failure) -> Failure:
@@ -102,7 +108,27 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
             count=self.count + later.count,
             last_at=later.last_at,
             jobs=_sample((*later.jobs, *self.jobs)),
+            hours=_side_by_side(self.hours_at(later.last_at), later.hours),
         )
+
+    def hours_at(self, now: datetime) -> tuple[int, ...]:
+        """The same, beginning with the hour of a moment.
+
+        >>> noon = datetime.fromisoformat("2030-01-01T12:00:00+00:00")
+        >>> what = what_failed(FailedAttempt("mail", "send", "job-1", JobError("ValueError", "")))
+        >>> Failure.of(what, ["job-1"], noon).hours_at(noon.replace(hour=14))
+        (0, 0, 1)
+        """
+        passed = max(0, _hour(now) - _hour(self.last_at))
+        return ((0,) * min(passed, HOURS_KEPT) + self.hours)[:HOURS_KEPT]
+
+
+def _hour(moment: datetime) -> int:
+    return int(moment.timestamp()) // 3600
+
+
+def _side_by_side(one: Sequence[int], two: Sequence[int]) -> tuple[int, ...]:
+    return tuple(map(sum, zip_longest(one, two, fillvalue=0)))
 
 
 def _sample(jobs: Sequence[str]) -> tuple[str, ...]:

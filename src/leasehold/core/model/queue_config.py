@@ -109,7 +109,7 @@ class QueueConfig(
     rate_per_second: float | None = None
     """How many jobs may be submitted per second, with bursts of two seconds' worth."""
     client_rate_per_second: float | None = None
-    """The same for each client by itself; jobs that name no client share one."""
+    """The same for each client separately; jobs without a client share one."""
     key_concurrency: int | None = None
     """How many jobs of one `limit_key` may run at once; jobs without a key are not limited."""
     key_rate_per_second: float | None = None
@@ -119,29 +119,29 @@ class QueueConfig(
     key_starts_per_second: float | None = None
     """The same for the jobs of each `limit_key`; jobs without a key are not limited."""
     lease_seconds: float | None = None
-    """For jobs without one of their own."""
+    """The lease of jobs without their own."""
     max_retries: int | None = None
-    """For jobs without one of their own."""
+    """The retries of jobs without their own number."""
     retry: RetryPolicy | None = None
-    """For jobs without one of their own."""
+    """The delays before retries of jobs without their own."""
     aging_factor: float | None = 3600.0
     """How many seconds a job waits for one more point of priority; None: waiting does not count."""
     max_aging_bonus: float = 50.0
     """How many points a job can gain by waiting."""
     retry_penalty: float = 2.0
-    """How many points each attempt that was spent costs."""
+    """How many points each spent attempt costs."""
     deadline_weight: float = 30.0
-    """How many points a job has gained once its deadline has come."""
+    """How many points a job gains by its deadline, when it has come."""
     deadline_horizon: float = 3600.0
-    """How many seconds before its deadline a job begins to gain by it."""
+    """How many seconds before its deadline a job begins to gain points."""
     rebalance_interval: float = 60.0
-    """By how many seconds the order served may lag behind the formula."""
+    """How many seconds the order may lag behind the formula."""
     fifo_mode: bool = False
-    """Nothing of all this counts: strictly by priority, then first submitted first."""
+    """Order strictly by priority, then by submission, without these points."""
     max_priority: int | None = None
-    """A higher priority of a job counts as this one."""
+    """A cap on the priority of its jobs."""
     retention: QueueRetention | None = None
-    """How long its ended jobs are kept; the store's own policy for what it does not say."""
+    """How long its ended jobs are kept; else the policy of the store applies."""
 
     def __post_init__(self) -> None:
         _check_count("max_depth", self.max_depth, 1, "to accept nothing, drain the queue")

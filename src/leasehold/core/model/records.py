@@ -94,6 +94,16 @@ def serves(queues: Collection[str], queue: str) -> bool:
     return queue in queues or ALL_QUEUES in queues
 
 
+def who_serves(workers: Iterable[WorkerInfo], queues: Iterable[str]) -> dict[str, list[WorkerInfo]]:
+    """The workers that serve each of these queues."""
+    found: dict[str, list[WorkerInfo]] = {queue: [] for queue in queues}
+    for worker in workers:
+        served = found if ALL_QUEUES in worker.queues else found.keys() & set(worker.queues)
+        for queue in served:
+            found[queue].append(worker)
+    return found
+
+
 SILENT_SECONDS: Final = 120.0
 """A worker without a sign of life for longer is not taken to be at work; a consumer is gone."""
 

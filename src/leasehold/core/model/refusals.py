@@ -6,6 +6,7 @@ out that something must be refused, never in what the caller reads.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
@@ -45,6 +46,18 @@ def not_ended(job_id: str, status: Status) -> InvalidTransitionError:
     """The answer to a discard of a job that is still to run, or runs."""
     return InvalidTransitionError(
         f"job {job_id} is {status}: only jobs that have ended can be discarded. Cancel it first."
+    )
+
+
+def nothing_to_replay(statuses: Mapping[str, Status]) -> InvalidTransitionError:
+    """The answer to a replay of graphs in which nothing went wrong; `statuses` of those named."""
+    if len(statuses) > 1:
+        return InvalidTransitionError(
+            f"none of these {len(statuses):,} jobs is dead or cancelled: there is nothing to replay"
+        )
+    [(job_id, status)] = statuses.items()
+    return InvalidTransitionError(
+        f"job {job_id} is {status}: only dead or cancelled jobs can be replayed"
     )
 
 
@@ -110,8 +123,8 @@ def expired_lease(job_id: str, version: int, expired_at: datetime) -> LeaseExpir
 
 def queue_exists(queue: str, differences: str) -> QueueExistsError:
     return QueueExistsError(
-        f"queue {queue!r} exists already, with other rules: {differences}; say if_exists='keep' to "
-        "leave them, if_exists='update' to have yours, or use update_queue to change some"
+        f"queue {queue!r} exists already, with other rules: {differences}; pass if_exists='keep' "
+        "to leave them, if_exists='update' to apply yours, or use update_queue to change some"
     )
 
 

@@ -148,7 +148,7 @@ def _number(
 _SUBMIT: Final = "at submit, if neither the job nor its queue has one"
 _SUBMIT_OF_JOBS: Final = "at submit, if the job has none"
 _LEASE: Final = "at lease, if neither the job, its queue nor the worker has one"
-_WORKER: Final = "in every worker that was given none"
+_WORKER: Final = "in every worker without its own value"
 _CLEAN_UP: Final = "in clean-ups without a policy of their own, for queues without one"
 _CLEAN_UP_OF_STORE: Final = "in clean-ups without a policy of their own"
 _RETENTION: Final = (0.0, SECONDS_MAX)
@@ -159,31 +159,30 @@ DEFINITIONS: Final[Mapping[str, SettingDefinition]] = {
     each.name: each
     for each in (
         _number("max_retries", SettingKind.COUNT, DEFAULT_MAX_RETRIES, (0, 1_000_000), _SUBMIT,
-                "How often a job is tried again after its first attempt; 0 is never."),
+                "How often a job is retried after its first attempt; 0 for never."),
         _seconds("backoff_base", DEFAULT_POLICY.initial_seconds, (0, DELAY_SECONDS_MAX), _SUBMIT,
                  "The delay before the first retry, in seconds (not the base of a power)."),
         _number("backoff_factor", SettingKind.NUMBER, DEFAULT_POLICY.factor, (1, 100), _SUBMIT,
-                "By how much each delay is longer than the one before."),
+                "The factor from each delay to the next."),
         _seconds("backoff_max", DEFAULT_POLICY.cap_seconds, (0, DELAY_SECONDS_MAX), _SUBMIT,
                  "The longest delay before a retry."),
         _number("backoff_jitter", SettingKind.NUMBER, DEFAULT_POLICY.jitter, (0, 1), _SUBMIT,
-                "The share of a delay that is added at most, by chance."),
+                "The largest random share that is added to a delay."),
         _seconds("timeout_seconds", None, (0.001, SECONDS_MAX), _SUBMIT_OF_JOBS,
                  "How long an attempt may run.", "as long as it takes"),
         _seconds("lease_seconds", DEFAULT_LEASE_SECONDS, (1, EXTENSION_SECONDS_MAX), _LEASE,
-                 "How long a worker holds a job without a sign of life."),
+                 "How long a worker holds a job without a heartbeat."),
         _seconds("lease_extension_max", EXTENSION_SECONDS_MAX, (1, SECONDS_MAX),
                  "when a lease is granted or renewed",
-                 "How long one lease may last, renewals included, so that no zombie lives for "
-                 "ever."),
+                 "How long one lease may last, renewals included."),
         _seconds("poll_interval", 5.0, (0.01, 3600), _WORKER,
-                 "How long an idle worker waits before it looks for jobs without being told."),
+                 "How often an idle worker polls for jobs if no notification comes."),
         _seconds("heartbeat_interval", 30.0, (0.1, 3600), _WORKER,
                  "How often a worker renews its leases; never less than three times per lease."),
         _number("heartbeat_failure_threshold", SettingKind.COUNT, 3, (1, 1000), _WORKER,
                 "After how many failed heartbeats in a row a worker gives up its leases."),
         _seconds("sweep_interval", 60.0, (0.1, DAY_SECONDS), _WORKER,
-                 "How often a worker looks for jobs whose holder was lost."),
+                 "How often a worker looks for jobs of lost workers."),
         _number("attempt_records_max", SettingKind.COUNT, ATTEMPT_RECORDS_MAX, (1, 1000),
                 "when an attempt begins or ends",
                 "How many attempt records are kept per job, the checkpoints of sweeps included."),

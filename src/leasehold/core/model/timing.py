@@ -68,8 +68,8 @@ class Every(msgspec.Struct, frozen=True, tag="every", forbid_unknown_fields=True
         # The comparison also refuses NaN, which is neither above nor below anything.
         if seconds is None or not EVERY_SECONDS_MIN <= seconds <= SECONDS_MAX:
             raise InvalidScheduleError(
-                f"an interval is from {EVERY_SECONDS_MIN} seconds to ten years, "
-                f"not {self.seconds!r}"
+                'an interval is seconds, a timedelta or text such as "15m", from '
+                f"{EVERY_SECONDS_MIN} seconds to ten years, not {self.seconds!r}"
             )
         msgspec.structs.force_setattr(self, "seconds", seconds)
         if self.starting is not None and (

@@ -31,19 +31,19 @@ from leasehold.core.model.status import Status
 from leasehold.core.rules.cleanup_store import (
     Bookmark,
     CleanedStore,
+    CleanUpBatch,
     CleanUpLook,
+    CleanUpProgress,
     CleanUpRecords,
     CleanUpWrite,
     Cutoffs,
-    Found,
     K,
     Phase,
-    Progress,
 )
 from leasehold.env import to_micros
 
 
-class Order(NamedTuple):
+class PruneRequest(NamedTuple):
     """What one call of prune was asked for."""
 
     policy: RetentionPolicy
@@ -67,7 +67,7 @@ class Order(NamedTuple):
         return Cutoffs(cutoff(self.policy), apart)
 
 
-def prune(store: CleanedStore[K], run: int | None, order: Order) -> PruneReport:
+def prune(store: CleanedStore[K], run: int | None, order: PruneRequest) -> PruneReport:
     """Begin a clean-up, or go on with the one of that number."""
     check_limit(order.limit)
     return _begin(store, order) if run is None else _go_on(store, run, order)
@@ -76,13 +76,13 @@ def prune(store: CleanedStore[K], run: int | None, order: Order) -> PruneReport:
 # -- its begin ---------------------------------------------------------------------------------
 
 
-def _begin(store: CleanedStore[K], order: Order) -> PruneReport:
+def _begin(store: CleanedStore[K], order: PruneRequest) -> PruneReport:
     with store.look() as look:
         report = _not_now(look, order) or _not_worth_it(look, order)
     return report or store.write(lambda write: _open(write, order))
 
 
-def _not_now(store: CleanUpRecords, order: Order) -> PruneReport | None:
+def _not_now(store: CleanUpRecords, order: PruneRequest) -> PruneReport | None:
     """When else, if a clean-up may not begin now. One that somebody asks for always may."""
     due = due_at(order.policy, store.latest(), store.now)
     if order.is_asked_for or (due is not None and due <= store.now):
@@ -90,7 +90,7 @@ def _not_now(store: CleanUpRecords, order: Order) -> PruneReport | None:
     return PruneReport(next_due_at=due)
 
 
-def _not_worth_it(look: CleanUpLook[K], order: Order) -> PruneReport | None:
+def _not_worth_it(look: CleanUpLook[K], order: PruneRequest) -> PruneReport | None:
     """When to look again, if there is too little to clean."""
     policy = order.policy
     if order.is_asked_for or policy.interval_seconds is None:
@@ -107,7 +107,7 @@ def _not_worth_it(look: CleanUpLook[K], order: Order) -> PruneReport | None:
     return PruneReport(next_due_at=look.now + timedelta(seconds=policy.interval_seconds))
 
 
-def _open(write: CleanUpWrite[K], order: Order) -> PruneReport:
+def _open(write: CleanUpWrite[K], order: PruneRequest) -> PruneReport:
     # Looked at again: of many workers one begins.
     report = _not_now(write, order)
     if report is not None:
@@ -120,14 +120,14 @@ def _open(write: CleanUpWrite[K], order: Order) -> PruneReport:
         started_at=write.now,
         active_at=write.now,
     )
-    write.save(Progress(record, Phase.CANCELLED, Bookmark()))
+    write.save(CleanUpProgress(record, Phase.CANCELLED, Bookmark()))
     return PruneReport(run=record.run, more=True)
 
 
 # -- its writes --------------------------------------------------------------------------------
 
 
-def _go_on(store: CleanedStore[K], run: int, order: Order) -> PruneReport:
+def _go_on(store: CleanedStore[K], run: int, order: PruneRequest) -> PruneReport:
     with store.look() as look:
         progress = look.progress(run)
         if progress is None or progress.record.ended_at is not None:
@@ -152,7 +152,7 @@ def _go_on(store: CleanedStore[K], run: int, order: Order) -> PruneReport:
             lock_seconds=store.monotonic() - began,
         )
         record = _counted(now_open.record, report, write.now)
-        write.save(Progress(record, *_after(phase, found)))
+        write.save(CleanUpProgress(record, *_after(phase, found)))
         return report
 
     report = store.write(operation)
@@ -161,7 +161,9 @@ def _go_on(store: CleanedStore[K], run: int, order: Order) -> PruneReport:
     return msgspec.structs.replace(report, lock_seconds=elapsed) if report.more else report
 
 
-def _next_work(look: CleanUpLook[K], progress: Progress, order: Order) -> tuple[Phase, Found[K]]:
+def _next_work(
+    look: CleanUpLook[K], progress: CleanUpProgress, order: PruneRequest
+) -> tuple[Phase, CleanUpBatch[K]]:
     """The first phase with something to do, from where the clean-up stands."""
     phase, bookmark = progress.phase, progress.bookmark
     while phase is not Phase.OVER:
@@ -169,10 +171,10 @@ def _next_work(look: CleanUpLook[K], progress: Progress, order: Order) -> tuple[
         if found.items or found.after is not None:
             return phase, found
         phase, bookmark = _after(phase, found)
-    return phase, Found()
+    return phase, CleanUpBatch()
 
 
-def _after(phase: Phase, found: Found[K]) -> tuple[Phase, Bookmark]:
+def _after(phase: Phase, found: CleanUpBatch[K]) -> tuple[Phase, Bookmark]:
     return (Phase(phase + 1), Bookmark()) if found.after is None else (phase, found.after)
 
 
@@ -186,10 +188,10 @@ def _counted(record: CleanUp, report: PruneReport, now: datetime) -> CleanUp:
     )
 
 
-def _end(write: CleanUpWrite[K], record: CleanUp, order: Order) -> PruneReport:
+def _end(write: CleanUpWrite[K], record: CleanUp, order: PruneRequest) -> PruneReport:
     now = write.now
     record = msgspec.structs.replace(record, ended_at=now, active_at=now)
-    write.save(Progress(record, Phase.OVER, Bookmark()))
+    write.save(CleanUpProgress(record, Phase.OVER, Bookmark()))
     # What a person asked for is audited as well.
     if record.mode is not CleanUpMode.DAILY:
         detail = {"mode": record.mode.value, "dead": order.scope.dead}
@@ -206,19 +208,23 @@ _STATUS_OF: Final = {
 }
 
 
-def _find(look: CleanUpLook[K], phase: Phase, after: Bookmark, order: Order) -> Found[K]:
+def _find(
+    look: CleanUpLook[K], phase: Phase, after: Bookmark, order: PruneRequest
+) -> CleanUpBatch[K]:
     if phase in _STATUS_OF:
         status = _STATUS_OF[phase]
         cutoffs = order.cutoffs(status, look.own_retentions(), look.now)
         if cutoffs.latest is None:
-            return Found()
+            return CleanUpBatch()
         return look.find_ended(status, cutoffs, after, order.limit)
     if phase is Phase.RESULTS:
         return look.find_results(after, order.limit)
     if phase is Phase.HISTORIES:
         events_max = order.policy.history_events_max
         return (
-            Found() if events_max is None else look.find_histories(events_max, after, order.limit)
+            CleanUpBatch()
+            if events_max is None
+            else look.find_histories(events_max, after, order.limit)
         )
     if phase is Phase.ARCHIVE:
         more = _has_old_archive(look, order.policy)
@@ -226,7 +232,7 @@ def _find(look: CleanUpLook[K], phase: Phase, after: Bookmark, order: Order) -> 
         more = _has_old_audits(look, order.policy)
     else:
         more = look.has_rest(order.scope)
-    return Found(after=after if more else None)
+    return CleanUpBatch(after=after if more else None)
 
 
 def _has_old_archive(look: CleanUpLook[K], policy: RetentionPolicy) -> bool:
@@ -247,7 +253,9 @@ def _is_by(moment: datetime | None, until: datetime | None) -> bool:
     return moment is not None and until is not None and moment <= until
 
 
-def _take(write: CleanUpWrite[K], phase: Phase, found: Found[K], order: Order) -> PruneReport:
+def _take(
+    write: CleanUpWrite[K], phase: Phase, found: CleanUpBatch[K], order: PruneRequest
+) -> PruneReport:
     if phase in _STATUS_OF:
         report = _take_jobs(write, found, order)
     elif phase is Phase.RESULTS:
@@ -266,7 +274,7 @@ def _take(write: CleanUpWrite[K], phase: Phase, found: Found[K], order: Order) -
     return report
 
 
-def _take_audits(write: CleanUpWrite[K], order: Order) -> PruneReport:
+def _take_audits(write: CleanUpWrite[K], order: PruneRequest) -> PruneReport:
     policy, now, limit = order.policy, write.now, order.limit
     until = policy.audit_cutoff(now)
     moved = 0 if until is None else write.archive_audits(until, limit)
@@ -275,7 +283,7 @@ def _take_audits(write: CleanUpWrite[K], order: Order) -> PruneReport:
     return PruneReport(audit_archived=moved, audit_dropped=dropped, taken=moved + dropped)
 
 
-def _take_jobs(write: CleanUpWrite[K], found: Found[K], order: Order) -> PruneReport:
+def _take_jobs(write: CleanUpWrite[K], found: CleanUpBatch[K], order: PruneRequest) -> PruneReport:
     """Archive and delete, in this one write."""
     # Under the rules that hold in this write: a queue may keep its jobs for longer since.
     own = write.own_retentions()

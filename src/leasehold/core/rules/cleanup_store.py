@@ -39,7 +39,7 @@ class Bookmark(NamedTuple):
     bound: int | None = None
 
 
-class Progress(NamedTuple):
+class CleanUpProgress(NamedTuple):
     """A clean-up as it stands after its latest write."""
 
     record: CleanUp
@@ -47,7 +47,7 @@ class Progress(NamedTuple):
     bookmark: Bookmark
 
 
-class Found(NamedTuple, Generic[K]):
+class CleanUpBatch(NamedTuple, Generic[K]):
     """What the next write is to take."""
 
     items: Sequence[K] = ()
@@ -103,7 +103,7 @@ class CleanUpRecords(Protocol):
     def latest(self) -> CleanUp | None:
         """The record of the latest clean-up."""
 
-    def progress(self, run: int) -> Progress | None:
+    def progress(self, run: int) -> CleanUpProgress | None:
         """How a clean-up stands."""
 
 
@@ -117,13 +117,15 @@ class CleanUpLook(CleanUpRecords, Protocol[K]):
 
     def oldest_audits(self) -> OldestAudits: ...
 
-    def find_ended(self, status: Status, cutoffs: Cutoffs, after: Bookmark, limit: int) -> Found[K]:
+    def find_ended(
+        self, status: Status, cutoffs: Cutoffs, after: Bookmark, limit: int
+    ) -> CleanUpBatch[K]:
         """The next jobs that ended by their cutoff, leaving out those that are still needed."""
 
-    def find_results(self, after: Bookmark, limit: int) -> Found[K]:
+    def find_results(self, after: Bookmark, limit: int) -> CleanUpBatch[K]:
         """The next jobs whose result has outlived its time."""
 
-    def find_histories(self, events_max: int, after: Bookmark, limit: int) -> Found[K]:
+    def find_histories(self, events_max: int, after: Bookmark, limit: int) -> CleanUpBatch[K]:
         """The next completed jobs that have a history, beyond so many events of later ones."""
 
     def has_rest(self, scope: Scope) -> bool:
@@ -133,7 +135,7 @@ class CleanUpLook(CleanUpRecords, Protocol[K]):
 class CleanUpWrite(CleanUpRecords, Protocol[K]):
     """What a store does inside one write."""
 
-    def save(self, progress: Progress) -> None:
+    def save(self, progress: CleanUpProgress) -> None:
         """Write down how a clean-up stands; of the records only the latest are kept."""
 
     def still_ended(self, keys: Sequence[K]) -> Sequence[EndedJob[K]]:

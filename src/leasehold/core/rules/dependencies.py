@@ -127,7 +127,7 @@ class SortedOut(NamedTuple):
         return [self.bad[index] if index in self.bad else next(stored) for index in range(count)]
 
 
-class Plan:
+class SubmitPlan:
     """What becomes of the drafts of one call, some of which depend on others.
 
     `verdicts` are those of the drafts by themselves; `exists` says whether the store has a job of

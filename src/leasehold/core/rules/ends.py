@@ -23,7 +23,7 @@ _RUN: Final = Measure.RUN
 _NO_RUN: Final = Measure.NO_RUN
 
 
-class Held(NamedTuple):
+class EndedLease(NamedTuple):
     """A lease that was just ended: what END_LEASE returns."""
 
     seq: int
@@ -57,7 +57,7 @@ class Counters(Protocol):
         """Count jobs of a lane for a worker, under those names that are counted of workers."""
 
 
-class Ends:
+class GatheredEnds:
     """Ends of attempts of one write, gathered until they are written."""
 
     __slots__ = (
@@ -92,7 +92,7 @@ class Ends:
     def add(
         self,
         job_id: str,
-        held: Held,
+        held: EndedLease,
         lane: int,
         decision: Decision,
         complete: Complete | None = None,

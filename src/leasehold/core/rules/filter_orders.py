@@ -18,7 +18,7 @@ from leasehold.core.model.refusals import check_page
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import TERMINAL, WAITING, Status
 from leasehold.core.rules import people
-from leasehold.core.rules.people import Desk
+from leasehold.core.rules.people import OrderDesk
 from leasehold.errors import InvalidJobError, LeaseholdError
 
 ORDERED_AT_ONCE: Final = 500
@@ -135,7 +135,7 @@ def narrowed(order: Order, where: JobFilter, limit: int) -> JobFilter:
 
 
 def carry_out(
-    desk: Desk[H], order: Order, where: JobFilter, job_ids: Sequence[str], actor: str
+    desk: OrderDesk[H], order: Order, where: JobFilter, job_ids: Sequence[str], actor: str
 ) -> Ordered:
     """Give the order to those of these jobs that still fit."""
     found = desk.find_all(job_ids)
@@ -144,7 +144,11 @@ def carry_out(
 
 
 def give(
-    desk: Desk[H], order: Order, job_ids: Sequence[str], actor: str, operation: str | None = None
+    desk: OrderDesk[H],
+    order: Order,
+    job_ids: Sequence[str],
+    actor: str,
+    operation: str | None = None,
 ) -> Ordered:
     """Give the order to these jobs, as a part of an operation or for itself."""
     answers = _answers(desk, order, job_ids, actor, operation)
@@ -160,7 +164,7 @@ def give(
 
 
 def _answers(
-    desk: Desk[Any], order: Order, job_ids: Sequence[str], actor: str, operation: str | None
+    desk: OrderDesk[Any], order: Order, job_ids: Sequence[str], actor: str, operation: str | None
 ) -> people.Answers:
     by: people.By = {"actor": actor, "operation": operation}
     match order:

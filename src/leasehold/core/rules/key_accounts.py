@@ -49,7 +49,7 @@ class Counted(NamedTuple):
     account: Account
 
 
-class KeyShelf(parking.Shelf[Key, Account, Rank], Protocol):
+class KeyShelf(parking.ParkingShelf[Key, Account, Rank], Protocol):
     """The shelf of a store of tables, in one write."""
 
     @property

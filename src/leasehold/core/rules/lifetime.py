@@ -14,7 +14,7 @@ import msgspec
 
 from leasehold.core.model.span import Span
 from leasehold.core.rules.failures import ErrorType
-from leasehold.core.rules.metrics import MetricsReader, active_workers
+from leasehold.core.rules.metrics import MetricsReader, active_by_queue
 from leasehold.core.rules.sampling import last_looks
 
 
@@ -48,16 +48,17 @@ def lifetimes(reader: LifetimeReader) -> list[QueueLifetime]:
     """What each queue ever did, by name."""
     now = reader.now
     looks = last_looks(reader, None)
-    workers = list(reader.workers())
     leased_by: defaultdict[str, dict[str, int]] = defaultdict(dict)
     for (queue, worker), leased in reader.leased_by().items():
         leased_by[queue][worker] = leased
     failed_with: defaultdict[str, dict[str, int]] = defaultdict(dict)
     for (queue, error_type), failed in reader.failed_with().items():
         failed_with[queue][error_type] = failed
+    active = active_by_queue(reader.workers(), now)
+    standings = reader.standings(None)
     found = []
     for queue, totals in sorted(reader.totals(None).items()):
-        oldest = reader.oldest_available_at(queue) if totals.pending else None
+        oldest = standings[queue].oldest_available_at if queue in standings else None
         found.append(
             QueueLifetime(
                 queue=queue,
@@ -65,7 +66,7 @@ def lifetimes(reader: LifetimeReader) -> list[QueueLifetime]:
                 leased_by=leased_by[queue],
                 failed_with=failed_with[queue],
                 oldest_pending_age_seconds=None if oldest is None else (now - oldest) / 1e6,
-                active_workers=active_workers(workers, queue, now),
+                active_workers=active[queue],
             )
         )
     return found

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import date, datetime, timedelta
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -103,21 +104,32 @@ class QueueMetrics(Figures, frozen=True, kw_only=True):
     """Workers of this queue that gave a sign of life within the last two minutes."""
 
 
+class Standing(NamedTuple):
+    """How one queue stands."""
+
+    counts: Mapping[Status, int]
+    """How many jobs there are in each status."""
+    pending_by_priority: Mapping[str, int]
+    """How many pending jobs there are in each band."""
+    oldest_available_at: int | None
+    """Since when the pending job has been available that waits longest."""
+
+
 class MetricsReader(SpanReader, Protocol):
-    """A store as it stands when it is asked, beside what happened. None of it scans jobs."""
+    """A store as it stands when it is asked, beside what happened.
+
+    None of it scans jobs, and no number of queues makes it ask more often.
+    """
 
     @property
     def now(self) -> int:
         """In microseconds since 1970."""
 
-    def counts(self, queue: str | None) -> Mapping[Status, int]:
-        """How many jobs of a queue, or of all, stand in each status."""
+    def queues(self) -> Iterable[str]:
+        """Every queue that has jobs or rules, or had."""
 
-    def pending_by_priority(self, queue: str | None) -> Mapping[str, int]:
-        """How many pending jobs there are in each band."""
-
-    def oldest_available_at(self, queue: str | None) -> int | None:
-        """Since when the pending job has been available that waits longest."""
+    def standings(self, queue: str | None) -> Mapping[str, Standing]:
+        """How each queue stands that ever had jobs, or this one."""
 
     def workers(self) -> Iterable[WorkerInfo]:
         """The workers and consumers of the registry that are not proved dead."""
@@ -128,21 +140,64 @@ def metrics(reader: MetricsReader, queue: str | None, window_seconds: float) -> 
     check_window(window_seconds)
     now = reader.now
     first = first_minute(now, window_seconds)
-    span = all_in_all(spans_of(reader, queue, Resolution.MINUTE, first), first)
+    return _metrics_of(
+        queue,
+        now,
+        first,
+        all_in_all(spans_of(reader, queue, Resolution.MINUTE, first).values(), first),
+        reader.totals(queue).values(),
+        reader.standings(queue).values(),
+        active_workers(reader.workers(), queue, now),
+    )
+
+
+def metrics_by_queue(reader: MetricsReader, window_seconds: float) -> list[QueueMetrics]:
+    """The same for each queue, by name, from a few reads of all of them."""
+    check_window(window_seconds)
+    now = reader.now
+    first = first_minute(now, window_seconds)
+    spans = spans_of(reader, None, Resolution.MINUTE, first)
+    totals = reader.totals(None)
+    standings = reader.standings(None)
+    workers = active_by_queue(reader.workers(), now)
+    return [
+        _metrics_of(
+            queue,
+            now,
+            first,
+            all_in_all([spans[queue]] if queue in spans else [], first),
+            [totals[queue]] if queue in totals else [],
+            [standings[queue]] if queue in standings else [],
+            workers[queue],
+        )
+        for queue in sorted(reader.queues())
+    ]
+
+
+def _metrics_of(
+    queue: str | None,
+    now: int,
+    first: int,
+    span: Span,
+    totals: Collection[Span],
+    standings: Collection[Standing],
+    workers: int,
+) -> QueueMetrics:
     seconds = (now - first * MINUTE_MICROS) / 1e6
-    totals = reader.totals(queue).values()
-    oldest = reader.oldest_available_at(queue)
-    by_priority = reader.pending_by_priority(queue)
+    since = [each.oldest_available_at for each in standings]
+    oldest = min((at for at in since if at is not None), default=None)
     return QueueMetrics(
         queue=queue,
         at=from_micros(now),
         since=from_micros(first * MINUTE_MICROS),
-        counts=dict(reader.counts(queue)),
+        counts={status: sum(each.counts[status] for each in standings) for status in Status},
         totals={name: sum(getattr(each, name) for each in totals) for name in SUMMED},
         throughput_per_second=span.completed / seconds if seconds else 0.0,
         oldest_pending_age_seconds=None if oldest is None else (now - oldest) / 1e6,
-        pending_by_priority={band: by_priority.get(band, 0) for band in BANDS},
-        active_workers=active_workers(reader.workers(), queue, now),
+        pending_by_priority={
+            band: sum(each.pending_by_priority.get(band, 0) for each in standings) for band in BANDS
+        },
+        active_workers=workers,
         **_figures(span),
     )
 
@@ -170,7 +225,7 @@ def _latest(
 ) -> Iterable[tuple[int, Span]]:
     last = reader.now // resolution.micros
     first = last - number + 1
-    spans = side_by_side(spans_of(reader, queue, resolution, first), first, last)
+    spans = side_by_side(spans_of(reader, queue, resolution, first).values(), first, last)
     return enumerate(spans, start=first)
 
 
@@ -199,6 +254,12 @@ def active_workers(workers: Iterable[WorkerInfo], queue: str | None, now: int) -
     """How many of these work for the queue now."""
     at = from_micros(now)
     return sum(is_at_work(each, at) and (queue is None or queue in each.queues) for each in workers)
+
+
+def active_by_queue(workers: Iterable[WorkerInfo], now: int) -> Counter[str]:
+    """How many of these work now for each queue."""
+    at = from_micros(now)
+    return Counter(queue for each in workers if is_at_work(each, at) for queue in set(each.queues))
 
 
 def in_order(totals: Iterable[tuple[str, WorkerTotals]]) -> list[WorkerTotals]:

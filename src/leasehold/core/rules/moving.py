@@ -63,7 +63,7 @@ class Table(NamedTuple):
         return tuple(part for part in found if isinstance(part, int | str))
 
 
-class Counters(msgspec.Struct, frozen=True, kw_only=True):
+class StoreCounters(msgspec.Struct, frozen=True, kw_only=True):
     """What a store has used up, and who it is: what no row tells."""
 
     store_id: str
@@ -115,9 +115,9 @@ class RowStore(Protocol):
     def reopen(self, found: Seal) -> None:
         """Lift the seal, and raise lease versions as a restored backup does, in one write."""
 
-    def counters(self) -> Counters: ...
+    def counters(self) -> StoreCounters: ...
 
-    def take_over(self, counters: Counters, seal: Seal, actor: str) -> None:
+    def take_over(self, counters: StoreCounters, seal: Seal, actor: str) -> None:
         """Raise its counters, become the other store, and lift the seal, in one write."""
 
 

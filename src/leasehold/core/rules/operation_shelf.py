@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from leasehold.core.model.search import JobFilter
-from leasehold.core.rules.undoing import Part
+from leasehold.core.rules.undoing import OperationPart
 
 if TYPE_CHECKING:
     from leasehold.core.rules.operations import Operation
 
 
-class Look(NamedTuple):
+class JobsToFind(NamedTuple):
     """What a reader has to find for the next write of an operation."""
 
     where: JobFilter
@@ -21,7 +21,7 @@ class Look(NamedTuple):
     oldest_first: bool
 
 
-class Found(NamedTuple):
+class JobsFound(NamedTuple):
     """What a reader found for the next write of an operation."""
 
     job_ids: Sequence[str]
@@ -42,10 +42,10 @@ class OperationShelf(Protocol):
 
     def replace(self, operation: Operation) -> None: ...
 
-    def add_part(self, operation_id: str, number: int, part: Part) -> None:
+    def add_part(self, operation_id: str, number: int, part: OperationPart) -> None:
         """Keep what jobs were before the operation's write of this number, from 0."""
 
-    def part(self, operation_id: str, number: int) -> Part | None: ...
+    def part(self, operation_id: str, number: int) -> OperationPart | None: ...
 
     def forget_all_but(self, operations: int, with_parts: int) -> None:
         """Forget all but so many operations, the latest, and the parts of all but so many."""

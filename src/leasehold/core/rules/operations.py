@@ -32,10 +32,10 @@ from leasehold.core.rules.filter_orders import (
     is_oldest_first,
     narrowed,
 )
-from leasehold.core.rules.operation_shelf import Found, Look, OperationShelf
-from leasehold.core.rules.people import Desk
+from leasehold.core.rules.operation_shelf import JobsFound, JobsToFind, OperationShelf
+from leasehold.core.rules.people import OrderDesk
 from leasehold.core.rules.queue_orders import said
-from leasehold.core.rules.undoing import Before, Part, undo
+from leasehold.core.rules.undoing import Before, OperationPart, undo
 from leasehold.env import from_micros
 from leasehold.errors import InvalidJobError, InvalidTransitionError, OperationNotFoundError
 
@@ -66,6 +66,8 @@ class Undo(msgspec.Struct, frozen=True, tag="undo"):
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """What an order would be done to: jobs that fitted a filter at one moment."""
 
+    operation_id: str
+    """The operation that carries it out: however often it is begun, there is one."""
     order: Order
     where: JobFilter
     """As it was asked for, and for jobs that had been submitted when the plan was made."""
@@ -74,6 +76,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """How many jobs would get the order, by status."""
     skipped: dict[Status, int] = {}
     """How many fit and would not, since jobs of that status cannot take it."""
+    seal: str = ""
+    """Of a plan that a service has made: by this it knows it again."""
 
     @property
     def planned(self) -> int:
@@ -159,12 +163,19 @@ def is_undoable(order: Order | Undo) -> bool:
     return not isinstance(order, DiscardAll | PurgeAll | Undo)
 
 
-def plan(order: Order, where: JobFilter, now: datetime, fitting: Mapping[Status, int]) -> Plan:
+def plan(
+    operation_id: str,
+    order: Order,
+    where: JobFilter,
+    now: datetime,
+    fitting: Mapping[Status, int],
+) -> Plan:
     """The plan of an order, from how many jobs fit its filter at this moment, by status."""
     able = set(narrowed(order, where, 1).statuses or ())
     after = now + timedelta(microseconds=1)
     bounds = [after] if where.created_before is None else [after, where.created_before]
     return Plan(
+        operation_id=operation_id,
         order=order,
         where=msgspec.structs.replace(where, created_before=min(bounds)),
         at=now,
@@ -228,7 +239,9 @@ def stop(shelf: OperationShelf, operation_id: str, actor: str) -> Operation:
     return stopped
 
 
-def advance(shelf: OperationShelf, desk: Desk[H], asked: Operation, found: Found | None) -> Advance:
+def advance(
+    shelf: OperationShelf, desk: OrderDesk[H], asked: Operation, found: JobsFound | None
+) -> Advance:
     """Do the next part of an operation. `found` is what a reader saw of `asked`, as it was then.
 
     Another process may have been quicker: then nothing is done, and whoever asks again goes on from
@@ -261,7 +274,9 @@ def advance(shelf: OperationShelf, desk: Desk[H], asked: Operation, found: Found
     done = give(desk, order, meant, operation.actor, operation.id)
     if done.jobs and is_undoable(order):
         befores = [Before.of(jobs[job.id]) for job in done.jobs]
-        shelf.add_part(operation.id, operation.parts, Part(from_micros(shelf.now), befores))
+        shelf.add_part(
+            operation.id, operation.parts, OperationPart(from_micros(shelf.now), befores)
+        )
     after = _further(shelf, operation, done, parts=operation.parts + bool(done.jobs))
     after = msgspec.structs.replace(after, cursor=found.next_cursor)
     if found.next_cursor is None:
@@ -270,13 +285,13 @@ def advance(shelf: OperationShelf, desk: Desk[H], asked: Operation, found: Found
     return Advance(operation=after, jobs=done.jobs, blobs_left=done.blobs_left)
 
 
-def to_look_for(operation: Operation, limit: int) -> Look | None:
+def to_look_for(operation: Operation, limit: int) -> JobsToFind | None:
     """What a reader has to find for the next write; None if that needs nothing found."""
     check_page(limit)
     if operation.state is not OperationState.RUNNING or isinstance(operation.order, Undo):
         return None
     where = narrowed(operation.order, operation.where, limit)
-    return Look(where, limit, operation.cursor, is_oldest_first(operation.order))
+    return JobsToFind(where, limit, operation.cursor, is_oldest_first(operation.order))
 
 
 def known_as(operation_id: str, operation: Operation | None) -> Operation:
@@ -289,7 +304,7 @@ def known_as(operation_id: str, operation: Operation | None) -> Operation:
 
 
 def _undo_part(
-    shelf: OperationShelf, desk: Desk[H], operation: Operation, target: Operation
+    shelf: OperationShelf, desk: OrderDesk[H], operation: Operation, target: Operation
 ) -> Advance:
     """Take the last part back that was not yet: what depends on others goes before them."""
     number = target.parts - 1 - operation.parts
@@ -310,7 +325,7 @@ def _is_about_all(order: Order, where: JobFilter) -> bool:
 
 
 def _came_to_fit(
-    desk: Desk[H], operation: Operation, where: JobFilter, jobs: Sequence[H]
+    desk: OrderDesk[H], operation: Operation, where: JobFilter, jobs: Sequence[H]
 ) -> Collection[str]:
     """Those of these jobs that may not have fitted when the plan was made: only events tell."""
     events = []

@@ -30,7 +30,7 @@ COUNTED_MAX: Final = 100
 """Up to how many free slots of a key the jobs that are shown for them are counted, one by one."""
 
 
-class Shelf(Protocol[Key_contra, Account, Job]):
+class ParkingShelf(Protocol[Key_contra, Account, Job]):
     """The pending jobs of limited keys."""
 
     shown_left: int
@@ -73,7 +73,9 @@ class Shelf(Protocol[Key_contra, Account, Job]):
         """Keys come and go without number: forget an account of which nothing is left."""
 
 
-def enter(shelf: Shelf[Key_contra, Account, Job], account: Account, tier: int, job: Job) -> None:
+def enter(
+    shelf: ParkingShelf[Key_contra, Account, Job], account: Account, tier: int, job: Job
+) -> None:
     """A job has become pending: show it, or park it, or the one whose place it takes."""
     free = shelf.free(account)
     last = _last_shown(shelf, account, tier, free)
@@ -89,28 +91,28 @@ def enter(shelf: Shelf[Key_contra, Account, Job], account: Account, tier: int, j
         shelf.park(account, tier, last)
 
 
-def left(shelf: Shelf[Key_contra, Account, Job], account: Account, tier: int) -> None:
+def left(shelf: ParkingShelf[Key_contra, Account, Job], account: Account, tier: int) -> None:
     """A job is not pending any more: another one may take its place."""
     fill(shelf, account, tier)
     shelf.close_if_unused(account)
 
 
 def turn_away(
-    shelf: Shelf[Key_contra, Account, Job], account: Account, tier: int, job: Job
+    shelf: ParkingShelf[Key_contra, Account, Job], account: Account, tier: int, job: Job
 ) -> None:
     """A lease has met a job of which it may take no more: park it."""
     shelf.take_in(account, tier, job, parked=True)
     shelf.look_again_in_time(account)
 
 
-def look_again(shelf: Shelf[Key_contra, Account, Job], keys: Iterable[Key_contra]) -> None:
+def look_again(shelf: ParkingShelf[Key_contra, Account, Job], keys: Iterable[Key_contra]) -> None:
     """Jobs of these keys have started, or may start now: show what may, or wait until it may."""
     for key in keys:
         for account in shelf.accounts_of(key):
             fill_all(shelf, account)
 
 
-def freed(shelf: Shelf[Key_contra, Account, Job], ended: Mapping[Key_contra, int]) -> None:
+def freed(shelf: ParkingShelf[Key_contra, Account, Job], ended: Mapping[Key_contra, int]) -> None:
     """So many leases of each key have ended, and are not counted as running any more."""
     for key, count in ended.items():
         for account in shelf.accounts_of(key):
@@ -121,7 +123,7 @@ def freed(shelf: Shelf[Key_contra, Account, Job], ended: Mapping[Key_contra, int
             shelf.close_if_unused(account)
 
 
-def fill_all(shelf: Shelf[Key_contra, Account, Job], account: Account) -> None:
+def fill_all(shelf: ParkingShelf[Key_contra, Account, Job], account: Account) -> None:
     """Show what may be leased of a key in one lane."""
     if shelf.free(account):
         for tier in shelf.parked_tiers(account):
@@ -130,7 +132,7 @@ def fill_all(shelf: Shelf[Key_contra, Account, Job], account: Account) -> None:
         shelf.look_again_in_time(account)
 
 
-def fill(shelf: Shelf[Key_contra, Account, Job], account: Account, tier: int) -> None:
+def fill(shelf: ParkingShelf[Key_contra, Account, Job], account: Account, tier: int) -> None:
     """Show parked jobs of a tier, the best first, while they are among the best that may run."""
     free = shelf.free(account)
     while free and (first := shelf.first_parked(account, tier)) is not None:
@@ -147,7 +149,7 @@ def fill(shelf: Shelf[Key_contra, Account, Job], account: Account, tier: int) ->
 
 
 def _last_shown(
-    shelf: Shelf[Key_contra, Account, Job], account: Account, tier: int, free: int
+    shelf: ParkingShelf[Key_contra, Account, Job], account: Account, tier: int, free: int
 ) -> Job | None:
     """The last of the first `free` that are shown; None if there are fewer, or too many to count.
 
@@ -157,7 +159,7 @@ def _last_shown(
 
 
 def _is_behind_parked(
-    shelf: Shelf[Key_contra, Account, Job], account: Account, tier: int, job: Job
+    shelf: ParkingShelf[Key_contra, Account, Job], account: Account, tier: int, job: Job
 ) -> bool:
     """Whether better ones wait to be shown, where what is shown is not counted."""
     first = shelf.first_parked(account, tier)

@@ -1,9 +1,9 @@
 """What people ask of jobs: cancel, replay, discard, reprioritize, purge. Each verb is written once,
 here.
 
-A store lends a `Desk`, which reads and writes one job at a time inside one write. Each job has an
-answer of its own: the job as it is now (or last was), or why it was refused. What was done leaves
-one audit record per call.
+A store lends an `OrderDesk`, which reads and writes one job at a time inside one write. Each job
+has an answer of its own: the job as it is now (or last was), or why it was refused. What was done
+leaves one audit record per call.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class By(TypedDict):
     """The id of the operation that it is a part of, for its audit record."""
 
 
-class Desk(Protocol[H]):
+class OrderDesk(Protocol[H]):
     """What a store does for these verbs, inside one write."""
 
     def find_all(self, job_ids: Sequence[str]) -> Mapping[str, tuple[H, Job]]:
@@ -100,7 +100,7 @@ class Desk(Protocol[H]):
 Answers = list[Job | LeaseholdError]
 
 
-def cancel(desk: Desk[H], job_ids: Sequence[str], *, reason: str, **by: Unpack[By]) -> Answers:
+def cancel(desk: OrderDesk[H], job_ids: Sequence[str], *, reason: str, **by: Unpack[By]) -> Answers:
     """Cancel waiting jobs at once, and ask the holders of running ones to stop."""
 
     def verb(handle: H, job: Job) -> None:
@@ -117,7 +117,7 @@ def cancel(desk: Desk[H], job_ids: Sequence[str], *, reason: str, **by: Unpack[B
 
 
 def replay(
-    desk: Desk[H], job_ids: Sequence[str], *, reset_attempts: bool, **by: Unpack[By]
+    desk: OrderDesk[H], job_ids: Sequence[str], *, reset_attempts: bool, **by: Unpack[By]
 ) -> Answers:
     """Give dead or cancelled jobs another chance, dependencies before their dependents.
 
@@ -142,7 +142,7 @@ def replay(
     return [at_place[place] for place in range(len(job_ids))]
 
 
-def discard(desk: Desk[H], job_ids: Sequence[str], **by: Unpack[By]) -> Answers:
+def discard(desk: OrderDesk[H], job_ids: Sequence[str], **by: Unpack[By]) -> Answers:
     """Delete ended jobs with all their records."""
 
     def verb(handle: H, job: Job) -> None:
@@ -156,7 +156,7 @@ def discard(desk: Desk[H], job_ids: Sequence[str], **by: Unpack[By]) -> Answers:
     return for_each(desk, job_ids, verb, "discard", by)
 
 
-def purge(desk: Desk[H], job_ids: Sequence[str], **by: Unpack[By]) -> Answers:
+def purge(desk: OrderDesk[H], job_ids: Sequence[str], **by: Unpack[By]) -> Answers:
     """Delete waiting jobs: they are cancelled, and forgotten when nobody waits for them."""
     ended: list[H] = []
 
@@ -172,7 +172,7 @@ def purge(desk: Desk[H], job_ids: Sequence[str], **by: Unpack[By]) -> Answers:
     return answers
 
 
-def reprioritize(desk: Desk[H], job_id: str, priority: int, *, actor: str) -> Job:
+def reprioritize(desk: OrderDesk[H], job_id: str, priority: int, *, actor: str) -> Job:
     """Change a waiting job's priority; nothing else about it changes."""
     (answer,) = reprioritize_all(desk, (job_id,), priority, actor=actor)
     if isinstance(answer, LeaseholdError):
@@ -181,7 +181,7 @@ def reprioritize(desk: Desk[H], job_id: str, priority: int, *, actor: str) -> Jo
 
 
 def reprioritize_all(
-    desk: Desk[H], job_ids: Sequence[str], priority: int, **by: Unpack[By]
+    desk: OrderDesk[H], job_ids: Sequence[str], priority: int, **by: Unpack[By]
 ) -> Answers:
     """The same for several jobs."""
     priority = priority_of(priority)
@@ -197,7 +197,7 @@ def reprioritize_all(
 
 
 def for_each(
-    desk: Desk[H],
+    desk: OrderDesk[H],
     job_ids: Sequence[str],
     verb: Callable[[H, Job], None],
     action: str,
@@ -225,7 +225,7 @@ def _without_repeats(job_ids: Sequence[str]) -> Iterator[Sequence[str]]:
     yield list(part)
 
 
-def _answer(desk: Desk[H], job_ids: Sequence[str], verb: Callable[[H, Job], None]) -> Answers:
+def _answer(desk: OrderDesk[H], job_ids: Sequence[str], verb: Callable[[H, Job], None]) -> Answers:
     """Read all, then carry out each, then read again what was changed."""
     found = desk.find_all(job_ids)
     refused: dict[str, LeaseholdError] = {}

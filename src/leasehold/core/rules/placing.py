@@ -17,7 +17,7 @@ PlaceRow = tuple[int, int, int, int | None]
 """number, tier, turn and when it crosses into another tier."""
 
 
-class Entry(NamedTuple):
+class PendingEntry(NamedTuple):
     """A job that is to be pending, with all that its place depends on."""
 
     seq: int
@@ -60,7 +60,7 @@ class Moves(NamedTuple):
 
 
 def entering(
-    entries: Sequence[Entry], now: int, scoring_of: Callable[[int], Scoring]
+    entries: Sequence[PendingEntry], now: int, scoring_of: Callable[[int], Scoring]
 ) -> tuple[list[RowKey], list[PlaceRow]]:
     """Where jobs enter that are to be pending; the second are those with a place of their own."""
     keys: list[RowKey] = []
@@ -94,7 +94,7 @@ def moving(
     return moves
 
 
-def _place(job: Entry | Standing, now: int, scoring: Scoring) -> Place:
+def _place(job: PendingEntry | Standing, now: int, scoring: Scoring) -> Place:
     return place(
         job.base, job.attempts, job.available_at, job.created_at, job.deadline, now, scoring
     )

@@ -123,15 +123,15 @@ def last_looks(reader: SpanReader, queue: str | None) -> dict[str, Span]:
 
 def spans_of(
     reader: SpanReader, queue: str | None, resolution: Resolution, first: int
-) -> list[QueueSpans]:
+) -> dict[str, QueueSpans]:
     """What each queue, or this one, did from a minute or day on, the open minute included."""
     now = reader.open_minute() * MINUTE_MICROS // resolution.micros
     kept = reader.kept(resolution, queue, first)
-    found = []
+    found = {}
     for name, latest in since_last_look(reader, queue).items():
         spans = kept.get(name, {})
         if latest.happened and now >= first:
             earlier = spans.get(now)
             spans[now] = latest if earlier is None else earlier.then(latest)
-        found.append(QueueSpans(spans, latest.pending))
+        found[name] = QueueSpans(spans, latest.pending)
     return found

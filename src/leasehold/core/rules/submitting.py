@@ -17,7 +17,7 @@ from leasehold.core.model.job import Draft
 from leasehold.core.model.records import Submitted
 from leasehold.core.model.refusals import id_is_taken
 from leasehold.core.model.status import Status
-from leasehold.core.rules.dependencies import Plan, Verdict, is_in_the_way
+from leasehold.core.rules.dependencies import SubmitPlan, Verdict, is_in_the_way
 from leasehold.core.rules.gate import Gate
 from leasehold.core.rules.intake import Answer, Crowd, FirstUse, Intake, KeyName, NewKey, NewLinks
 from leasehold.env import to_micros
@@ -261,7 +261,9 @@ class _Call:
         drafts = self._drafts
         links: dict[str, NewLinks] = {}
         if self._linked:
-            plan = Plan(drafts, verdicts, self._endings.__contains__, self._refused, self._gone)
+            plan = SubmitPlan(
+                drafts, verdicts, self._endings.__contains__, self._refused, self._gone
+            )
             if plan.refusal is not None and not self._partial:
                 raise plan.refusal
             verdicts = plan.verdicts

@@ -121,9 +121,8 @@ def timeline(
     known = last - KEPT[kept_by] + 1
     begin = max(first, known)
     # Filled from now back, where the depth is known.
-    spans = (
-        side_by_side(spans_of(reader, queue, kept_by, begin), begin, last) if begin <= end else []
-    )
+    kept = spans_of(reader, queue, kept_by, begin) if begin <= end else {}
+    spans = side_by_side(kept.values(), begin, last) if begin <= end else []
     told = spans[: end - begin + 1]
     unknown = [None] * (max(end + 1, first) - first - len(told))
     values: dict[str, list[float | None]] = {}

@@ -24,7 +24,7 @@ from leasehold.core.rules.filter_orders import (
     ReprioritizeAll,
 )
 from leasehold.core.rules.messages import reprioritized, undone
-from leasehold.core.rules.people import By, Desk, Replay, for_each
+from leasehold.core.rules.people import By, OrderDesk, Replay, for_each
 from leasehold.errors import InvalidTransitionError, LeaseholdError
 
 H = TypeVar("H")
@@ -44,14 +44,16 @@ class Before(msgspec.Struct, frozen=True, array_like=True):
         return cls(job.id, job.status, job.priority, job.allowance, job.lease_version)
 
 
-class Part(msgspec.Struct, frozen=True):
+class OperationPart(msgspec.Struct, frozen=True):
     """What one write of an operation has changed."""
 
     at: datetime
     jobs: list[Before]
 
 
-def undo(desk: Desk[H], order: Order, part: Part, actor: str, operation: str) -> Ordered:
+def undo(
+    desk: OrderDesk[H], order: Order, part: OperationPart, actor: str, operation: str
+) -> Ordered:
     """Take an order back from these jobs; those that are not as it left them refuse."""
     befores = {before.id: before for before in part.jobs}
 
@@ -72,7 +74,7 @@ def undo(desk: Desk[H], order: Order, part: Part, actor: str, operation: str) ->
     )
 
 
-def _in_order(desk: Desk[Any], order: Order, job_ids: Sequence[str]) -> list[str]:
+def _in_order(desk: OrderDesk[Any], order: Order, job_ids: Sequence[str]) -> list[str]:
     """Dependencies first where jobs come back; last where they end, or their ends would reach
     those that depend on them before it is their turn.
     """
@@ -81,7 +83,7 @@ def _in_order(desk: Desk[Any], order: Order, job_ids: Sequence[str]) -> list[str
 
 
 def _end_again(
-    desk: Desk[H], handle: H, job: Job, before: Before, _: datetime, __: Order, actor: str
+    desk: OrderDesk[H], handle: H, job: Job, before: Before, _: datetime, __: Order, actor: str
 ) -> None:
     if job.status not in WAITING:
         raise _changed_since(job)
@@ -91,7 +93,7 @@ def _end_again(
 
 
 def _wait_again(
-    desk: Desk[H], handle: H, job: Job, before: Before, at: datetime, _: Order, actor: str
+    desk: OrderDesk[H], handle: H, job: Job, before: Before, at: datetime, _: Order, actor: str
 ) -> None:
     if job.status is not Status.CANCELLED or job.completed_at != at:
         raise _changed_since(job)
@@ -108,7 +110,7 @@ def _wait_again(
 
 
 def _prioritize_again(
-    desk: Desk[H], handle: H, job: Job, before: Before, _: datetime, order: Order, actor: str
+    desk: OrderDesk[H], handle: H, job: Job, before: Before, _: datetime, order: Order, actor: str
 ) -> None:
     assert isinstance(order, ReprioritizeAll)
     if job.status not in WAITING or job.priority != order.priority:

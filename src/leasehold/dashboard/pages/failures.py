@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import Final
 
-from leasehold.core.model.failure import FailedAttempt, Failure, what_failed
+from leasehold.core.model.failure import HOURS_KEPT, FailedAttempt, Failure, what_failed
 from leasehold.core.model.job import Job
 from leasehold.core.model.pins import Pin
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import Status
 from leasehold.core.rules.failures import FAILURES_MAX
-from leasehold.dashboard.deploys import since, version_at
+from leasehold.dashboard.deploys import is_growing, since, version_at
 from leasehold.dashboard.payloads import frames
-from leasehold.dashboard.visit import Desk, Page, Visit
+from leasehold.dashboard.trend import Trend, trend_of
+from leasehold.dashboard.visit import Desk, FilledPage, Visit
 from leasehold.errors import InvalidRequestError
 from leasehold.queue.filters import found
 
@@ -28,7 +30,28 @@ COUNTED_MAX: Final = 10_000
 """How many dead letters of a group its page counts; a plan counts all."""
 
 
-def failures(desk: Desk, visit: Visit) -> Page:
+@dataclass(frozen=True)
+class Row:
+    """A failure, what a deploy did to it, and in which versions it was seen."""
+
+    group: Failure
+    age: str
+    trend: Trend
+    first_version: str | None
+    last_version: str | None
+
+
+def _row(group: Failure, now: datetime, marks: Sequence[Pin], mark: Pin | None) -> Row:
+    return Row(
+        group,
+        age_of_group(group, now, mark),
+        trend_of(group, now),
+        version_at(marks, group.first_at),
+        version_at(marks, group.last_at),
+    )
+
+
+def failures(desk: Desk, visit: Visit) -> FilledPage:
     now = desk.queue.now()
     known = desk.queue.failures(visit.text("queue") or None, limit=FAILURES_MAX)
     order = visit.text("by") if visit.text("by") in ("new", "count") else "last"
@@ -40,19 +63,16 @@ def failures(desk: Desk, visit: Visit) -> Page:
     known.sort(key=keys[order], reverse=True)
     marks = desk.queue.deploys()
     mark = _chosen_mark(marks, visit)
-    return Page(
+    return FilledPage(
         "failures.html",
         {
             "title": "Failures",
             "page": "failures",
             "now": now,
-            "groups": [
-                (each, age_of_group(each, now, mark), version_at(marks, each.first_at))
-                for each in known[:SHOWN_MAX]
-            ],
+            "groups": [_row(each, now, marks, mark) for each in known[:SHOWN_MAX]],
             "marks": marks[::-1][:MARKS_SHOWN],
             "mark": mark,
-            "since": Counter(since(each, mark) for each in known) if mark else {},
+            "since": Counter(since(each, mark, now) for each in known) if mark else {},
             "left_out": max(0, len(known) - SHOWN_MAX),
             "by": order,
             "queue": visit.text("queue"),
@@ -60,14 +80,14 @@ def failures(desk: Desk, visit: Visit) -> Page:
     )
 
 
-def failure(desk: Desk, visit: Visit) -> Page:
+def failure(desk: Desk, visit: Visit) -> FilledPage:
     now = desk.queue.now()
     group = group_of(desk, visit.text("fingerprint"))
     marks = desk.queue.deploys()
     jobs = [each for each in (desk.store.get(job_id) for job_id in group.jobs) if each is not None]
     latest = next((each.error for each in jobs if each.error is not None), None)
     dead = list(islice(dead_jobs(desk, group), COUNTED_MAX + 1))
-    return Page(
+    return FilledPage(
         "failure.html",
         {
             "title": f"{group.error_type} in {group.task}",
@@ -75,6 +95,7 @@ def failure(desk: Desk, visit: Visit) -> Page:
             "now": now,
             "group": group,
             "age": age_of_group(group, now, marks[-1] if marks else None),
+            "trend": trend_of(group, now, HOURS_KEPT),
             "first_version": version_at(marks, group.first_at),
             "last_version": version_at(marks, group.last_at),
             "jobs": jobs,
@@ -87,14 +108,16 @@ def failure(desk: Desk, visit: Visit) -> Page:
 
 
 def age_of_group(group: Failure, now: datetime, mark: Pin | None = None) -> str:
-    """What a deploy did to a failure; where none is marked, whether it is new, goes on, or has not
-    been seen for a day.
+    """What a deploy did to a failure; where none is marked, whether it is new, grows in this hour,
+    goes on, or has not been seen for a day.
     """
     if mark is not None:
-        return since(group, mark)
+        return since(group, mark, now)
     if now - group.first_at < timedelta(seconds=NEW_SECONDS):
         return "new"
-    return "quiet" if now - group.last_at > timedelta(seconds=QUIET_SECONDS) else "recurring"
+    if now - group.last_at > timedelta(seconds=QUIET_SECONDS):
+        return "quiet"
+    return "growing" if is_growing(group, now, now) else "recurring"
 
 
 def _chosen_mark(marks: Sequence[Pin], visit: Visit) -> Pin | None:

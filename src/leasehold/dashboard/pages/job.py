@@ -11,7 +11,7 @@ from leasehold.core.rules.failures import FAILURES_MAX
 from leasehold.dashboard.attempt_strip import strip
 from leasehold.dashboard.graph_picture import picture
 from leasehold.dashboard.payloads import HIDDEN, document, frames, without_secrets
-from leasehold.dashboard.visit import Desk, Page, Visit
+from leasehold.dashboard.visit import Desk, FilledPage, Visit
 from leasehold.documents.jobs import why_given_up
 from leasehold.documents.spans import age_of
 from leasehold.errors import JobNotFoundError, LeaseholdError
@@ -21,7 +21,7 @@ EVENTS_SHOWN: Final = 100
 LINES_SHOWN: Final = 200
 
 
-def job(desk: Desk, visit: Visit) -> Page:
+def job(desk: Desk, visit: Visit) -> FilledPage:
     job_id = visit.text("id")
     try:
         found = desk.queue.get(job_id)
@@ -33,7 +33,7 @@ def job(desk: Desk, visit: Visit) -> Page:
     history = desk.queue.history(found)
     log = desk.queue.job_log(found)
     graph = desk.queue.graph(found)
-    return Page(
+    return FilledPage(
         "job.html",
         {
             "title": f"Job {job_id}",
@@ -70,7 +70,7 @@ def job(desk: Desk, visit: Visit) -> Page:
     )
 
 
-def _not_there(desk: Desk, job_id: str, error: JobNotFoundError) -> Page:
+def _not_there(desk: Desk, job_id: str, error: JobNotFoundError) -> FilledPage:
     """A page of its own: it may have been archived, or only a part of its id was typed."""
     try:
         archived: Any = desk.queue.archive.get(job_id)
@@ -86,7 +86,7 @@ def _not_there(desk: Desk, job_id: str, error: JobNotFoundError) -> Page:
         "archived": archived,
         "near": near,
     }
-    return Page("job_gone.html", values, status=404)
+    return FilledPage("job_gone.html", values, status=404)
 
 
 def _next(desk: Desk, found: Job, now: datetime) -> str:

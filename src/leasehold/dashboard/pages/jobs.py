@@ -22,7 +22,7 @@ from leasehold.dashboard.job_columns import (
 )
 from leasehold.dashboard.payloads import without_secrets
 from leasehold.dashboard.searching import QUALIFIERS, Search, SearchError, parse, quoted
-from leasehold.dashboard.visit import Desk, Page, Visit
+from leasehold.dashboard.visit import Desk, FilledPage, Visit
 from leasehold.documents.jobs import job_document
 from leasehold.errors import InvalidJobError
 
@@ -37,7 +37,7 @@ CSV_COLUMNS: Final = (
 )  # fmt: skip
 
 
-def jobs(desk: Desk, visit: Visit) -> Page:
+def jobs(desk: Desk, visit: Visit) -> FilledPage:
     query = visit.text("q").strip()
     now = desk.queue.now()
     columns = chosen_columns(visit.query.getlist("show"))
@@ -79,8 +79,8 @@ def jobs(desk: Desk, visit: Visit) -> Page:
         }
     except (SearchError, InvalidJobError) as error:
         values["problem"] = str(error)
-        return Page("jobs.html", values, status=400)
-    return Page("jobs.html", values)
+        return FilledPage("jobs.html", values, status=400)
+    return FilledPage("jobs.html", values)
 
 
 def export(desk: Desk, visit: Visit, kind: str) -> tuple[bytes, str]:

@@ -7,20 +7,20 @@ from typing import Final
 from leasehold.core.contract.looking import looking
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import Status
-from leasehold.dashboard.visit import Desk, Page, Visit
+from leasehold.dashboard.visit import Desk, FilledPage, Visit
 from leasehold.documents.jobs import why_dead
 
 PAGE_SIZE: Final = 50
 
 
-def letters(desk: Desk, visit: Visit) -> Page:
+def letters(desk: Desk, visit: Visit) -> FilledPage:
     where = filter_of(visit)
     cursor = visit.text("cursor") or None
     found = looking(desk.store).search(
         where, limit=PAGE_SIZE, cursor=cursor, without=("payload", "result")
     )
     infos = [info for info in desk.queue.list_queues() if info.counts.get(Status.DEAD)]
-    return Page(
+    return FilledPage(
         "letters.html",
         {
             "title": "Dead letters",

@@ -6,16 +6,16 @@ from itertools import islice
 from typing import Final
 
 from leasehold.dashboard.shown import json_text
-from leasehold.dashboard.visit import Desk, Page, Visit
+from leasehold.dashboard.visit import Desk, FilledPage, Visit
 from leasehold.documents.operations import done_of, operation_document, undo_of
 
 SHOWN_MAX: Final = 100
 
 
-def operations(desk: Desk, visit: Visit) -> Page:
+def operations(desk: Desk, visit: Visit) -> FilledPage:
     now = desk.queue.now()
     known = desk.store.operations()
-    return Page(
+    return FilledPage(
         "operations.html",
         {
             "title": "Operations",
@@ -27,11 +27,11 @@ def operations(desk: Desk, visit: Visit) -> Page:
     )
 
 
-def operation(desk: Desk, visit: Visit) -> Page:
+def operation(desk: Desk, visit: Visit) -> FilledPage:
     now = desk.queue.now()
     known = desk.queue.operations.get(visit.text("id"))
     document = operation_document(known, now)
-    return Page(
+    return FilledPage(
         "operation.html",
         {
             "title": f"{document['verb']} {known.planned:,} jobs",

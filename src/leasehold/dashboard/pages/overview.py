@@ -11,7 +11,7 @@ from leasehold.core.model.status import Status
 from leasehold.core.rules.failures import FAILURES_MAX
 from leasehold.dashboard.charts import RANGES, Range, charts
 from leasehold.dashboard.shown import link
-from leasehold.dashboard.visit import Desk, Page, Visit
+from leasehold.dashboard.visit import Desk, FilledPage, Visit
 from leasehold.observe.findings import Finding, Level, verdict
 
 QUEUES_SHOWN: Final = 8
@@ -46,11 +46,11 @@ def _more(finding: Finding) -> tuple[str, str] | None:
     return link(page, **named), title
 
 
-def overview(desk: Desk, visit: Visit) -> Page:
+def overview(desk: Desk, visit: Visit) -> FilledPage:
     queue = desk.queue
     infos = queue.list_queues()
     if not infos and not queue.schedules.list():
-        return Page("first_run.html", {"title": "Overview", "page": "overview"})
+        return FilledPage("first_run.html", {"title": "Overview", "page": "overview"})
     findings = desk.findings()
     urgent = sorted(
         (each for each in findings if each.level in URGENT),
@@ -58,9 +58,9 @@ def overview(desk: Desk, visit: Visit) -> Page:
     )
     now = queue.now()
     over = chosen_range(visit)
-    lately = queue.metrics(window_seconds=3600)
+    lately = desk.lately("metrics", lambda: queue.metrics(window_seconds=3600))
     workers = at_work(queue.workers(), queue.lost_workers(), now)
-    return Page(
+    return FilledPage(
         "overview.html",
         {
             "title": "Overview",

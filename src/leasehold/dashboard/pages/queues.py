@@ -2,87 +2,87 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from msgspec.structs import asdict
-
-from leasehold.core.model.queue_config import DEFAULT_CONFIG, QueueInfo
-from leasehold.core.model.records import at_work, serves
+from leasehold.core.model.queue_config import QueueInfo
+from leasehold.core.model.records import WorkerInfo, at_work, who_serves
 from leasehold.core.rules.metrics import QueueMetrics
 from leasehold.dashboard.charts import RANGES, charts
 from leasehold.dashboard.pages.overview import URGENT, by_trouble, chosen_range
-from leasehold.dashboard.visit import Desk, Page, Visit
+from leasehold.dashboard.rule_words import rules_in_words
+from leasehold.dashboard.visit import Desk, FilledPage, Visit
 
 LATELY_SECONDS: Final = 300.0
-MEASURED_SECONDS: Final = 0.15
-"""For so long it is measured how queues do, those in trouble first; the others show how they stand.
-"""
 
 
 @dataclass(frozen=True)
-class Row:
+class QueueRow:
     """A queue, and how it did in the last minutes."""
 
     info: QueueInfo
     level: str
-    lately: QueueMetrics | None
+    lately: QueueMetrics
     workers: int
     slots: int
 
     @property
-    def in_per_minute(self) -> float | None:
-        return None if self.lately is None else self.lately.submitted / (LATELY_SECONDS / 60)
+    def in_per_minute(self) -> float:
+        return self.lately.submitted / (LATELY_SECONDS / 60)
 
     @property
-    def out_per_minute(self) -> float | None:
-        return None if self.lately is None else self.lately.completed / (LATELY_SECONDS / 60)
+    def out_per_minute(self) -> float:
+        return self.lately.completed / (LATELY_SECONDS / 60)
 
     @property
     def drain_seconds(self) -> float | None:
         """How long until nothing is pending, at the rates of the last minutes; None for never."""
-        if self.in_per_minute is None or self.out_per_minute is None:
-            return None
         gain = self.out_per_minute - self.in_per_minute
         return 60 * self.info.pending / gain if gain > 0 else None
 
 
-def queues(desk: Desk, visit: Visit) -> Page:
+def queues(desk: Desk, visit: Visit) -> FilledPage:
     infos = desk.queue.list_queues()
     urgent = [each for each in desk.findings() if each.level in URGENT]
     ordered = by_trouble(infos, urgent)
     now = desk.queue.now()
     workers = at_work(desk.queue.workers(), desk.queue.lost_workers(), now)
-    clock = desk.env.clock
-    end = clock.monotonic() + MEASURED_SECONDS
+    serving = who_serves(workers, (info.name for info in infos))
+    measured = desk.lately("queues", lambda: desk.queue.metrics_by_queue(LATELY_SECONDS))
+    lately = {each.queue: each for each in measured}
     rows = [
-        _row(desk, info, level, workers, measured=clock.monotonic() < end)
+        _row(info, level, serving[info.name], lately[info.name])
         for info, level in ordered
+        # One that came after they were measured is shown the next time.
+        if info.name in lately
     ]
-    return Page("queues.html", {"title": "Queues", "page": "queues", "now": now, "rows": rows})
+    return FilledPage(
+        "queues.html", {"title": "Queues", "page": "queues", "now": now, "rows": rows}
+    )
 
 
-def queue(desk: Desk, visit: Visit) -> Page:
+def queue(desk: Desk, visit: Visit) -> FilledPage:
     name = visit.text("name")
     info = desk.queue.queue_info(name)
     now = desk.queue.now()
     findings = [each for each in desk.findings() if each.queue == name]
     workers = at_work(desk.queue.workers(), desk.queue.lost_workers(), now)
     over = chosen_range(visit)
-    rules = {
-        rule: value
-        for rule, value in asdict(info.config).items()
-        if value != getattr(DEFAULT_CONFIG, rule)
-    }
-    return Page(
+    return FilledPage(
         "queue.html",
         {
             "title": f"Queue {name}",
             "page": "queues",
             "now": now,
-            "row": _row(desk, info, "", workers, measured=True),
+            "row": _row(
+                info,
+                "",
+                who_serves(workers, [name])[name],
+                desk.queue.metrics(name, window_seconds=LATELY_SECONDS),
+            ),
             "alerts": [(each, None) for each in findings if each.level in URGENT],
-            "rules": rules,
+            "rules": rules_in_words(info.config),
             "over": over,
             "ranges": RANGES,
             "charts": desk.lately(("charts", over, name), lambda: charts(desk.queue, over, name)),
@@ -91,12 +91,7 @@ def queue(desk: Desk, visit: Visit) -> Page:
     )
 
 
-def _row(desk: Desk, info: QueueInfo, level: str, workers: list[Any], *, measured: bool) -> Row:
-    serving = [each for each in workers if serves(each.queues, info.name)]
-    return Row(
-        info,
-        level,
-        desk.queue.metrics(info.name, window_seconds=LATELY_SECONDS) if measured else None,
-        len(serving),
-        sum(each.slots for each in serving),
-    )
+def _row(
+    info: QueueInfo, level: str, serving: Sequence[WorkerInfo], lately: QueueMetrics
+) -> QueueRow:
+    return QueueRow(info, level, lately, len(serving), sum(each.slots for each in serving))

@@ -9,7 +9,7 @@ from leasehold.core.model.settings import parse_setting
 from leasehold.dashboard.action import OPERATOR, Action, Fields, given, operation_of
 from leasehold.dashboard.queue_rules import changes_of, rule_groups, texts_of
 from leasehold.dashboard.shown import link
-from leasehold.dashboard.visit import Desk, Page, Visit
+from leasehold.dashboard.visit import Desk, FilledPage, Visit
 from leasehold.errors import InvalidRequestError
 from leasehold.service.api import OPERATIONS
 from leasehold.service.caller import Caller
@@ -21,7 +21,7 @@ _BY_NAME = {each.name: each for each in OPERATIONS}
 # -- the rules of a queue --------------------------------------------------------------------------
 
 
-def queue_rules(desk: Desk, visit: Visit) -> Page:
+def queue_rules(desk: Desk, visit: Visit) -> FilledPage:
     info = desk.queue.queue_info(visit.text("name"))
     texts = texts_of(info.config)
     return _rules_page(desk, info, texts, texts, None)
@@ -33,8 +33,8 @@ def _rules_page(
     texts: dict[str, str],
     shown: dict[str, str],
     problem: str | None,
-) -> Page:
-    return Page(
+) -> FilledPage:
+    return FilledPage(
         "queue_rules.html",
         {
             "title": f"Rules of queue {info.name}",
@@ -56,7 +56,7 @@ def _update_queue(desk: Desk, caller: Caller, fields: Fields) -> int:
     return len(changes)
 
 
-def _rules_again(desk: Desk, fields: Fields, problem: str) -> Page:
+def _rules_again(desk: Desk, fields: Fields, problem: str) -> FilledPage:
     info = desk.queue.queue_info(given(fields, "queue"))
     return _rules_page(desk, info, dict(fields), _shown(fields), problem)
 
@@ -72,12 +72,12 @@ def _shown(fields: Fields) -> dict[str, str]:
 # -- settings --------------------------------------------------------------------------------------
 
 
-def settings(desk: Desk, visit: Visit) -> Page:
+def settings(desk: Desk, visit: Visit) -> FilledPage:
     return _settings_page(desk, {}, None)
 
 
-def _settings_page(desk: Desk, typed: dict[str, str], problem: str | None) -> Page:
-    return Page(
+def _settings_page(desk: Desk, typed: dict[str, str], problem: str | None) -> FilledPage:
+    return FilledPage(
         "settings.html",
         {
             "title": "Settings",
@@ -96,7 +96,7 @@ def _set_setting(desk: Desk, caller: Caller, fields: Fields) -> int:
     return 1
 
 
-def _settings_again(desk: Desk, fields: Fields, problem: str) -> Page:
+def _settings_again(desk: Desk, fields: Fields, problem: str) -> FilledPage:
     return _settings_page(desk, {given(fields, "name"): fields.get("value", "")}, problem)
 
 

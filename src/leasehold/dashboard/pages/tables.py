@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from leasehold.core.model.records import WorkerInfo, is_at_work
 from leasehold.dashboard.shown import json_text
-from leasehold.dashboard.visit import Desk, Page, Visit
+from leasehold.dashboard.visit import Desk, FilledPage, Visit
 from leasehold.documents.schedules import schedule_document
 from leasehold.observe.findings import Level, verdict
 
@@ -14,15 +14,15 @@ AUDIT_PAGE_SIZE: Final = 100
 TOTALS_SHOWN: Final = 50
 
 
-def schedules(desk: Desk, visit: Visit) -> Page:
+def schedules(desk: Desk, visit: Visit) -> FilledPage:
     now = desk.queue.now()
     documents = [schedule_document(each, now) for each in desk.queue.schedules.list()]
     documents.sort(key=lambda each: (each["error"] is None, not each["overdue"], each["name"]))
     values = {"title": "Schedules", "page": "schedules", "now": now, "schedules": documents}
-    return Page("schedules.html", values)
+    return FilledPage("schedules.html", values)
 
 
-def workers(desk: Desk, visit: Visit) -> Page:
+def workers(desk: Desk, visit: Visit) -> FilledPage:
     now = desk.queue.now()
     lost = set(desk.queue.lost_workers())
     known = [(each, _state(each, lost, now)) for each in desk.queue.workers()]
@@ -30,7 +30,7 @@ def workers(desk: Desk, visit: Visit) -> Page:
     alive = {each.id for each, _ in known}
     stops = desk.store.settings().stops
     totals = desk.queue.worker_totals(limit=TOTALS_SHOWN)
-    return Page(
+    return FilledPage(
         "workers.html",
         {
             "title": "Workers",
@@ -54,9 +54,9 @@ def _state(worker: WorkerInfo, lost: set[str], now: Any) -> str:
     return "at work" if worker.running else "idle"
 
 
-def audit(desk: Desk, visit: Visit) -> Page:
+def audit(desk: Desk, visit: Visit) -> FilledPage:
     page = desk.queue.audit_page(limit=AUDIT_PAGE_SIZE, cursor=visit.text("cursor") or None)
-    return Page(
+    return FilledPage(
         "audit.html",
         {
             "title": "Audit",
@@ -68,10 +68,10 @@ def audit(desk: Desk, visit: Visit) -> Page:
     )
 
 
-def health(desk: Desk, visit: Visit) -> Page:
+def health(desk: Desk, visit: Visit) -> FilledPage:
     findings = desk.findings()
     order = [Level.CRITICAL, Level.WARNING, Level.UNKNOWN, Level.OK]
-    return Page(
+    return FilledPage(
         "health.html",
         {
             "title": "Health",

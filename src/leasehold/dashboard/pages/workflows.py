@@ -11,7 +11,7 @@ from leasehold.core.model.job import Job
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import Status
 from leasehold.dashboard.graph_picture import picture
-from leasehold.dashboard.visit import Desk, Page, Visit
+from leasehold.dashboard.visit import Desk, FilledPage, Visit
 from leasehold.errors import JobNotFoundError
 
 LOOKED_AT: Final = 200
@@ -23,7 +23,7 @@ LIGHT: Final = ("payload", "result", "metadata")
 
 
 @dataclass(frozen=True)
-class Row:
+class WorkflowRow:
     """A workflow at a glance."""
 
     id: str
@@ -55,7 +55,7 @@ def state_of(counts: dict[Status, int]) -> str:
     return "cancelled" if Status.CANCELLED in counts else "completed"
 
 
-def workflows(desk: Desk, visit: Visit) -> Page:
+def workflows(desk: Desk, visit: Visit) -> FilledPage:
     found = looking(desk.store).search(
         JobFilter(has_parent=True),
         limit=LOOKED_AT,
@@ -63,7 +63,7 @@ def workflows(desk: Desk, visit: Visit) -> Page:
         without=LIGHT,
     )
     parents = dict.fromkeys(job.parent_id for job in found.jobs if job.parent_id is not None)
-    return Page(
+    return FilledPage(
         "workflows.html",
         {
             "title": "Workflows",
@@ -77,12 +77,12 @@ def workflows(desk: Desk, visit: Visit) -> Page:
     )
 
 
-def _row(desk: Desk, parent: str) -> Row:
+def _row(desk: Desk, parent: str) -> WorkflowRow:
     page = looking(desk.store).search(JobFilter(parent_id=parent), limit=COUNTED_MAX, without=LIGHT)
-    return Row(parent, list(page.jobs), page.next_cursor is not None)
+    return WorkflowRow(parent, list(page.jobs), page.next_cursor is not None)
 
 
-def workflow(desk: Desk, visit: Visit) -> Page:
+def workflow(desk: Desk, visit: Visit) -> FilledPage:
     name = visit.text("id")
     page = looking(desk.store).search(JobFilter(parent_id=name), limit=NODES_SHOWN, without=LIGHT)
     if not page.jobs:
@@ -91,13 +91,13 @@ def workflow(desk: Desk, visit: Visit) -> Page:
     jobs = {job.id: job for job in reversed(page.jobs)}
     graph = desk.queue.graph(*jobs)
     ordered = [jobs[job_id] for job_id in graph.nodes if job_id in jobs]
-    row = Row(name, ordered, page.next_cursor is not None)
+    row = WorkflowRow(name, ordered, page.next_cursor is not None)
     down = {
         origin: len(graph.to_replay([origin]))
         for origin in dict.fromkeys(graph.origin_of(job.id) for job in ordered)
         if graph.nodes[origin].status in (Status.DEAD, Status.CANCELLED)
     }
-    return Page(
+    return FilledPage(
         "workflow.html",
         {
             "title": f"Workflow {name}",

@@ -46,7 +46,7 @@ async function look() {
   looking = true;
   lookedAt = Date.now();
   try {
-    const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
+    const answer = await fetch(location.href, { headers: { Accept: "text/html", "X-Leasehold-Again": "1" } });
     if (answer.redirected || !answer.ok) return;
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
     for (const part of document.querySelectorAll("[data-live]")) renew(part, fresh.getElementById(part.id));

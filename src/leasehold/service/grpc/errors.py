@@ -28,6 +28,7 @@ _EXIST: Final = (
     errors.IdempotencyConflictError,
     errors.QueueExistsError,
     errors.TokenExistsError,
+    errors.BackupExistsError,
 )
 _CODES: Final = {
     400: Code.INVALID_ARGUMENT,

@@ -30,8 +30,14 @@ from leasehold.service.grpc.errors import Refusal, refusal_of
 from leasehold.service.grpc.schema import method_name
 from leasehold.service.grpc.text import SERVICE, STORE_SERVICE
 from leasehold.service.grpc.values import message_of, parsed, value_of
-from leasehold.service.limits import BODY_BYTES_MAX, BODY_SECONDS_MAX, CALL_BYTES_MAX
-from leasehold.service.operation import Operation
+from leasehold.service.limits import (
+    BODY_BYTES_MAX,
+    BODY_SECONDS_MAX,
+    CALL_BYTES_MAX,
+    SMALL_BODY_BYTES,
+)
+from leasehold.service.operation import ApiOperation
+from leasehold.service.submit_line import Authenticate, Submission, may_be_grouped
 from leasehold.service.waiting import answer_unless_gone
 
 logger = logging.getLogger("leasehold.service")
@@ -137,10 +143,10 @@ class _Call:
             )
         return bytes(body)
 
-    def caller(self) -> Caller:
-        """Who calls; asks the store if it was not asked yet."""
+    def caller(self, authenticate: Authenticate) -> Caller:
+        """Who calls; asks for it if it was not asked yet."""
         if self._caller is None:
-            self._caller = self.api.authenticate(self.secret)
+            self._caller = authenticate(self.secret)
         return self._caller
 
     def _trust(self, digest: str) -> None:
@@ -159,29 +165,40 @@ def bearer_in(headers: Mapping[str, str]) -> str | None:
     return secret.strip() if scheme.lower() == "bearer" else ""
 
 
-async def _carry_out(operation: Operation, call: _Call) -> bytes:
+async def _carry_out(operation: ApiOperation, call: _Call) -> bytes:
     api = call.api
     body = await call.read()
 
-    def prepared() -> tuple[Caller, Any]:
-        caller = call.caller()
-        caller.check_role(operation.roles)  # before a look at what is asked
-        return caller, _asked(operation, body)
-
     def answer() -> bytes:
-        caller, asked = prepared()
+        caller, asked = _prepared(operation, call, body, api.authenticate)
         with arriving(call.headers):
             return _encoded(operation, api.call(operation, caller, asked))
 
+    if (
+        operation.name == "submit"
+        and len(body) <= SMALL_BODY_BYTES
+        and may_be_grouped(call.headers)
+    ):
+        return await api.submit_line.submit(
+            Submission(partial(_prepared, operation, call, body), partial(_encoded, operation))
+        )
     if not operation.waits:
         return await api.on_thread(answer)
-    caller, asked = await api.on_thread(prepared)
+    caller, asked = await api.on_thread(lambda: _prepared(operation, call, body, api.authenticate))
     # Who hangs up has this very task cancelled.
     never = asyncio.get_running_loop().create_future()
     return _encoded(operation, await answer_unless_gone(api, operation, caller, asked, never))
 
 
-def _asked(operation: Operation, body: bytes) -> Any:
+def _prepared(
+    operation: ApiOperation, call: _Call, body: bytes, authenticate: Authenticate
+) -> tuple[Caller, Any]:
+    caller = call.caller(authenticate)
+    caller.check_role(operation.roles)  # before a look at what is asked
+    return caller, _asked(operation, body)
+
+
+def _asked(operation: ApiOperation, body: bytes) -> Any:
     name = operation.request.__name__
     given = value_of(name, parsed(name, body))
     try:
@@ -190,7 +207,7 @@ def _asked(operation: Operation, body: bytes) -> Any:
         raise refusal(error, operation.request) from None
 
 
-def _encoded(operation: Operation, answer: Any) -> bytes:
+def _encoded(operation: ApiOperation, answer: Any) -> bytes:
     value = msgspec.json.decode(msgspec.json.encode(answer))
     message: bytes = message_of(operation.answer.__name__, value).SerializeToString()
     return message
@@ -221,12 +238,12 @@ async def _call_store(verb: Verb, call: _Call) -> bytes:
     except DecodeError as error:
         raise InvalidRequestError(f"this is no BytesValue: {error}") from None
     if verb.name == "hints":
-        caller = await api.on_thread(call.caller)
+        caller = await api.on_thread(lambda: call.caller(api.authenticate))
         answer = await api.store_calls.hints(caller, arguments)
     else:
 
         def carried_out() -> bytes:
-            caller = call.caller()
+            caller = call.caller(api.authenticate)
             return api.guarded(lambda: api.store_calls.call(verb, caller, arguments))
 
         answer = await api.on_thread(carried_out)

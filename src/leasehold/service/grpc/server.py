@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import grpc
 from grpc import aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection
+from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
 from leasehold.errors import CodedError
 from leasehold.service.api import Api
@@ -22,7 +22,6 @@ from leasehold.service.limits import CALL_BYTES_MAX, CONNECTIONS_MAX, HEADER_BYT
 ENVELOPE_BYTES_MAX: Final = 64 * 1024
 """What a message has around what it carries."""
 HANDSHAKE_SECONDS_MAX: Final = 10
-_REFLECTION: Final = "/grpc.reflection."
 
 
 class GrpcAddress(NamedTuple):
@@ -44,7 +43,6 @@ class GrpcServer:
     def __init__(self, api: Api, address: GrpcAddress) -> None:
         """Bind the port, in `port`; raises OSError if that cannot be."""
         self._server = aio.server(
-            interceptors=[_TokenForReflection(api)],
             options=[
                 ("grpc.so_reuseport", 0),
                 ("grpc.max_receive_message_length", CALL_BYTES_MAX + ENVELOPE_BYTES_MAX),
@@ -57,7 +55,9 @@ class GrpcServer:
         self._server.add_generic_rpc_handlers(GrpcFace(api).handlers())
         health_pb2_grpc.add_HealthServicer_to_server(_Health(api), self._server)
         names = (SERVICE, STORE_SERVICE, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name)
-        reflection.enable_server_reflection(names, self._server, pool=_described())
+        reflection_pb2_grpc.add_ServerReflectionServicer_to_server(
+            _Reflection(api, names), self._server
+        )
         self.port = self._bind(address)
 
     def _bind(self, address: GrpcAddress) -> int:
@@ -115,27 +115,24 @@ class _Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # untyped
         return status(status=status.SERVING)
 
 
-class _TokenForReflection(aio.ServerInterceptor):  # type: ignore[misc]  # untyped
-    """What the service is like is for those who may call it."""
+class _Reflection(reflection.aio.ReflectionServicer):  # type: ignore[misc]  # untyped
+    """What the service is like is for those who may call it.
 
-    def __init__(self, api: Api) -> None:
+    Not as an interceptor, by which every other call would have to pass.
+    """
+
+    def __init__(self, api: Api, names: Sequence[str]) -> None:
+        super().__init__(names, pool=_described())
         self._api = api
 
-    async def intercept_service(
-        self, continuation: Callable[[Any], Awaitable[Any]], details: Any
-    ) -> Any:
-        if details.method.startswith(_REFLECTION):
-            secret = bearer_in(dict(details.invocation_metadata))
-            try:
-                await self._api.on_thread(lambda: self._api.authenticate(secret))
-            except CodedError as error:
-                return _refusing(error)
-        return await continuation(details)
-
-
-def _refusing(error: CodedError) -> Any:
-    async def refuse(_: object, context: Any) -> None:
-        refusal = refusal_of(error)
-        await context.abort(refusal.code, refusal.message, refusal.metadata)
-
-    return grpc.stream_stream_rpc_method_handler(refuse)
+    async def ServerReflectionInfo(  # noqa: N802  # the proto's name
+        self, request_iterator: Any, context: Any
+    ) -> AsyncIterator[Any]:
+        secret = bearer_in(dict(context.invocation_metadata()))
+        try:
+            await self._api.on_thread(lambda: self._api.authenticate(secret))
+        except CodedError as error:
+            refusal = refusal_of(error)
+            await context.abort(refusal.code, refusal.message, refusal.metadata)
+        async for answer in super().ServerReflectionInfo(request_iterator, context):
+            yield answer

@@ -17,7 +17,7 @@ from leasehold.stores.memory.queues import QueueBook
 from leasehold.stores.memory.record import Record, snapshot
 
 
-class Desk(Histories):
+class OrderDesk(Histories):
     """Where people's orders are carried out."""
 
     def find_all(self, job_ids: Sequence[str]) -> dict[str, tuple[Record, Job]]:

@@ -25,7 +25,7 @@ from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import Status
 from leasehold.core.model.stored import moment
 from leasehold.env import from_micros
-from leasehold.stores.memory.record import Failures, Record
+from leasehold.stores.memory.record import FailureCount, Record
 
 ARCHIVED_MAX: Final = 10_000
 """Summaries kept; the first archived go first."""
@@ -48,7 +48,7 @@ class Summary(NamedTuple):
     completed_at: int
     archived_at: int
     attempts: int
-    failures: Failures | None
+    failures: FailureCount | None
     error: JobError | None
     reason: str | None
     result: bytes | None
@@ -57,7 +57,7 @@ class Summary(NamedTuple):
     parent_id: str | None
 
 
-class Archive:
+class JobArchive:
     """Pruned jobs, the day on which they were archived being their partition."""
 
     def __init__(self) -> None:

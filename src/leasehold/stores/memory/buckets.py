@@ -37,7 +37,7 @@ class Buckets:
         self._full_at.clear()
 
 
-class BucketBook:
+class StartBook:
     """See `leasehold.core.rules.starting.StartBook`."""
 
     __slots__ = ("_state", "now")

@@ -33,7 +33,7 @@ def link(state: State, record: Record, links: NewLinks) -> None:
 # -- ends --------------------------------------------------------------------------------------
 
 
-class Ends:
+class Links:
     """See `leasehold.core.rules.resolving.Links`."""
 
     def __init__(self, state: State) -> None:
@@ -85,7 +85,7 @@ class Ends:
 def resolve(state: State) -> None:
     """Deal with dependents of jobs that have ended, so many; `links.ended` keeps the rest."""
     if state.links.ended:
-        resolving.resolve(Ends(state), DEPENDENTS_AT_ONCE)
+        resolving.resolve(Links(state), DEPENDENTS_AT_ONCE)
     if state.links.lowered or state.links.changed:
         inheritance.spread(state)
 

@@ -87,6 +87,22 @@ class LazyHeap:
             count.dead -= 1
         return None
 
+    def in_order(self) -> Iterator[Record]:
+        """The jobs that are alive, the best first, each left where it stands.
+
+        Below an entry of a heap nothing is better than it: only what stands right below those that
+        were told can be next.
+        """
+        entries = self.entries
+        nearest = [(entries[0], 0)] if entries else []
+        while nearest:
+            entry, at = heappop(nearest)
+            if entry[2].stamp == entry[1]:
+                yield entry[2]
+            for below in (2 * at + 1, 2 * at + 2):
+                if below < len(entries):
+                    heappush(nearest, (entries[below], below))
+
     def one_was_forgotten(self) -> None:
         self.live -= 1
         self.count.dead += 1

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from leasehold.core.model.status import TERMINAL, Status, allowed
 from leasehold.core.rules.sampling import since_last_look
 from leasehold.stores.memory import dependents, inheritance
-from leasehold.stores.memory.meter import Spans
+from leasehold.stores.memory.meter import SpanShelf
 from leasehold.stores.memory.queues import running_by_key
 from leasehold.stores.memory.record import Record
 from leasehold.stores.memory.state import State
@@ -24,7 +24,7 @@ def problems(state: State) -> list[str]:
 
 def _wrong_counts(state: State) -> Iterator[str]:
     found = Counter((record.draft.queue, record.status) for record in state.records.values())
-    latest = since_last_look(Spans(state), None)
+    latest = since_last_look(SpanShelf(state), None)
     for name, queue in state.queues.items():
         for status, count in queue.counts.items():
             if count != found[name, status]:

@@ -14,7 +14,7 @@ from leasehold.core.model.status import Status
 from leasehold.env import to_micros
 from leasehold.stores.memory.buckets import Buckets
 from leasehold.stores.memory.heaps import REBUILD_ENTRIES_MIN, HeapCount, LazyHeap, Stream, Tiers
-from leasehold.stores.memory.parking import NOTHING, Account, Shelf
+from leasehold.stores.memory.parking import NOTHING, KeyInTask, ParkingShelf
 from leasehold.stores.memory.record import Entry, Record
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Lanes:
         self.scoring = DEFAULT_SCORING
         self.key_limits: KeyLimits | None = None
         """What each key may have."""
-        self.shelf: Shelf | None = None
+        self.shelf: ParkingShelf | None = None
         """Only while the queue limits that, or some of its jobs stand as if it still did."""
         self._to_place: list[Record] = []
         """Those that are to be placed anew, since what counts in the queue has changed."""
@@ -219,7 +219,7 @@ class Lanes:
                 self._to_place = list(self.records())
         elif before is None:
             # One is left from an earlier limit only while jobs stand as if it still held.
-            self.shelf = self.shelf or Shelf(self, state, buckets)
+            self.shelf = self.shelf or ParkingShelf(self, state, buckets)
             self.shelf.limits, self.shelf.running = limits, running()
             self._to_place = list(self.records())
         elif self.shelf is not None:
@@ -247,7 +247,7 @@ class Lanes:
     def parked_streams(
         self,
         tasks: tuple[str, ...] | None,
-        parked: Iterable[tuple[Account, Tiers]],
+        parked: Iterable[tuple[KeyInTask, Tiers]],
         free_of_key: Callable[[str], int],
     ) -> list[Stream]:
         """What is parked behind jobs of other groups may be the best of its own."""

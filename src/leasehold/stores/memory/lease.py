@@ -20,11 +20,11 @@ from leasehold.core.rules.messages import not_started_by
 from leasehold.core.rules.queue_limits import free_slots
 from leasehold.core.rules.starting import count_starts, free_starts, next_start_at
 from leasehold.env import from_micros
-from leasehold.stores.memory.buckets import BucketBook
+from leasehold.stores.memory.buckets import StartBook
 from leasehold.stores.memory.heaps import Stream, Tiers, in_order
-from leasehold.stores.memory.parking import Account
+from leasehold.stores.memory.parking import KeyInTask
 from leasehold.stores.memory.queue_record import MemoryQueue
-from leasehold.stores.memory.record import AttemptRow, Record
+from leasehold.stores.memory.record import KeptAttempt, Record
 from leasehold.stores.memory.state import State
 
 # Enum members are slow to look up in Python 3.11, and these are asked for once or twice per job.
@@ -52,7 +52,7 @@ def lease(
         free = UNLIMITED
         if rule is not None:
             slots = free_slots(rule.state, rule.config, queue.counts[Status.RUNNING])
-            free = min(slots, free_starts(BucketBook(state), name, rule.config))
+            free = min(slots, free_starts(StartBook(state), name, rule.config))
         opened[name] = _Open(name, queue, free)
         if (
             request.parent_id is not None
@@ -100,7 +100,7 @@ class _Open(OpenQueue):
         self.state = state
         self.lanes: dict[str, OpenLane] = {}
         """By task, those that were met."""
-        self.parked: Sequence[tuple[Account, Tiers]] = ()
+        self.parked: Sequence[tuple[KeyInTask, Tiers]] = ()
         """What is parked of the group that the lease is narrowed to, of some keys."""
 
 
@@ -137,7 +137,7 @@ def _pass(
             if queue.is_paced:
                 assert queue.state.rule is not None
                 config = queue.state.rule.config
-                count_starts(BucketBook(state), queue.name, config, (draft.limit_key,))
+                count_starts(StartBook(state), queue.name, config, (draft.limit_key,))
             own = None if overridden else draft.lease_seconds or by_task.get(draft.task)
             micros = min(lease_micros if own is None else round(own * 1e6), micros_max)
             leases.append(_grant(state, record, request.worker, now, micros))
@@ -214,7 +214,7 @@ def _next_starts(state: State, name: str, queue: MemoryQueue) -> list[int]:
     rule, shelf = queue.rule, queue.lanes.shelf
     moments = [] if shelf is None else [shelf.next_moment()]
     if rule is not None and rule.state.is_leased_from and queue.counts[Status.PENDING]:
-        moments.append(next_start_at(BucketBook(state), name, rule.config))
+        moments.append(next_start_at(StartBook(state), name, rule.config))
     return [at for at in moments if at is not None]
 
 
@@ -255,7 +255,7 @@ def _grant(state: State, record: Record, worker: str, now: datetime, micros: int
     record.moved_by = 0
     record.expires_at = state.now + micros
     record.reason = None
-    row = AttemptRow(version, record.attempts, worker, state.now)
+    row = KeptAttempt(version, record.attempts, worker, state.now)
     record.attempt_rows = (*record.attempt_rows, row)[-state.settings.attempt_records_max :]
     state.step(record, Event.LEASED, Status.RUNNING, record.expires_at)
     return Lease(

@@ -7,7 +7,7 @@ from heapq import heappop, heappush
 from leasehold.stores.memory.record import Record
 
 
-class Links:
+class JobLinks:
     """The links between jobs. A store in which nobody depends on anybody has only empty ones."""
 
     __slots__ = (

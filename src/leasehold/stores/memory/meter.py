@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from leasehold.stores.memory.state import State
 
 
-class Measured:
+class RecentDurations:
     """How long things took since the last look."""
 
     __slots__ = ("_buckets", "micros")
@@ -49,7 +49,7 @@ class Meter:
         self.measure_anew()
 
     def measure_anew(self) -> None:
-        self.measures: defaultdict[int, Measured] = defaultdict(Measured)
+        self.measures: defaultdict[int, RecentDurations] = defaultdict(RecentDurations)
         """By `Measure`, since the last look."""
 
     def totals(self, counted: Mapping[str, int], pending: int) -> Span:
@@ -58,7 +58,7 @@ class Meter:
         return Span(**counted, pending=pending, measures=measures)
 
 
-class Spans:
+class SpanShelf:
     """The meters of all queues, as core.rules.sampling asks for them."""
 
     def __init__(self, state: State) -> None:

@@ -9,34 +9,30 @@ from leasehold.core.model.records import Stats, WorkerInfo
 from leasehold.core.model.span import band_of
 from leasehold.core.model.status import Status
 from leasehold.core.rules.failures import ErrorType
+from leasehold.core.rules.metrics import Standing
 from leasehold.env import from_micros
 from leasehold.stores.memory import registry
 from leasehold.stores.memory.heaps import HeapFigures
-from leasehold.stores.memory.meter import Spans
-from leasehold.stores.memory.queue_record import Totals
+from leasehold.stores.memory.meter import SpanShelf
+from leasehold.stores.memory.queue_record import MemoryQueue, QueueTotals
 from leasehold.stores.memory.state import State
 
 
-class Look(Spans):
+class MetricsReader(SpanShelf):
     """The state as core.rules.metrics asks for it."""
 
     def __init__(self, state: State) -> None:
         super().__init__(state)
         self.now = state.now
 
-    def counts(self, queue: str | None) -> Mapping[Status, int]:
-        return stats(self._state, queue).counts
+    def queues(self) -> list[str]:
+        return list(self._state.queues)
 
-    def pending_by_priority(self, queue: str | None) -> Mapping[str, int]:
-        by_band: Counter[str] = Counter()
-        for _, each in self.chosen(queue):
-            for priority, jobs in enumerate(each.lanes.pending_by_priority):
-                by_band[band_of(priority)] += jobs
-        return by_band
-
-    def oldest_available_at(self, queue: str | None) -> int | None:
-        oldest = [each.lanes.oldest_available_at() for _, each in self.chosen(queue)]
-        return min((at for at in oldest if at is not None), default=None)
+    def standings(self, queue: str | None) -> Mapping[str, Standing]:
+        return {
+            name: Standing(dict(each.counts), _by_band(each), each.lanes.oldest_available_at())
+            for name, each in self.chosen(queue)
+        }
 
     def leased_by(self) -> Mapping[tuple[str, str], int]:
         return self._state.worked.leased()
@@ -48,6 +44,13 @@ class Look(Spans):
         return registry.workers(self._state)
 
 
+def _by_band(queue: MemoryQueue) -> Mapping[str, int]:
+    by_band: Counter[str] = Counter()
+    for priority, jobs in enumerate(queue.lanes.pending_by_priority):
+        by_band[band_of(priority)] += jobs
+    return by_band
+
+
 def stats(state: State, name: str | None) -> Stats:
     """The counters of a queue, or of all."""
     names = list(state.queues) if name is None else [name] if name in state.queues else []
@@ -56,7 +59,7 @@ def stats(state: State, name: str | None) -> Stats:
         counts={status: sum(queue.counts[status] for queue in chosen) for status in Status},
         **{
             total: sum(getattr(queue.totals, total) for queue in chosen)
-            for total in Totals.__struct_fields__
+            for total in QueueTotals.__struct_fields__
         },
     )
 

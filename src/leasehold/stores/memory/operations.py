@@ -7,26 +7,27 @@ from typing import Any
 from leasehold.core.model.search import JobFilter
 from leasehold.core.rules import operations
 from leasehold.core.rules.filter_orders import Order
-from leasehold.core.rules.operation_shelf import Found
+from leasehold.core.rules.operation_shelf import JobsFound
 from leasehold.core.rules.operations import Advance, Operation, OperationDraft, Plan
-from leasehold.core.rules.undoing import Part
+from leasehold.core.rules.undoing import OperationPart
 from leasehold.env import from_micros
 from leasehold.stores.memory import reading
-from leasehold.stores.memory.admin import Desk
+from leasehold.stores.memory.admin import OrderDesk
 from leasehold.stores.memory.state import State
 
 
 def plan(state: State, order: Order, where: JobFilter) -> Plan:
     fitting = reading.count_by_status(state, where)
-    return operations.plan(order, where, from_micros(state.now), fitting)
+    now = from_micros(state.now)
+    return operations.plan(state.env.new_id(), order, where, now, fitting)
 
 
 def begin(state: State, draft: OperationDraft, actor: str) -> Operation:
     return operations.begin(OperationShelf(state), draft, actor)
 
 
-def advance(state: State, asked: Operation, found: Found | None) -> Advance:
-    return operations.advance(OperationShelf(state), Desk(state), asked, found)
+def advance(state: State, asked: Operation, found: JobsFound | None) -> Advance:
+    return operations.advance(OperationShelf(state), OrderDesk(state), asked, found)
 
 
 def stop(state: State, operation_id: str, actor: str) -> Operation:
@@ -57,10 +58,10 @@ class OperationShelf:
     def replace(self, operation: Operation) -> None:
         self._state.operations[operation.id] = operation
 
-    def add_part(self, operation_id: str, number: int, part: Part) -> None:
+    def add_part(self, operation_id: str, number: int, part: OperationPart) -> None:
         self._state.operation_parts.setdefault(operation_id, {})[number] = part
 
-    def part(self, operation_id: str, number: int) -> Part | None:
+    def part(self, operation_id: str, number: int) -> OperationPart | None:
         return self._state.operation_parts.get(operation_id, {}).get(number)
 
     def forget_all_but(self, operations: int, with_parts: int) -> None:

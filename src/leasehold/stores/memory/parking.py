@@ -33,7 +33,7 @@ NOTHING: Final = KeyLimits(0, None)
 _NEVER: Final = 1 << 62
 
 
-class Account:
+class KeyInTask:
     """A key in one task."""
 
     __slots__ = ("key", "parked", "shown", "task")
@@ -46,7 +46,7 @@ class Account:
         self.parked = Tiers(count)
 
 
-class Shelf:
+class ParkingShelf:
     """The pending jobs of one queue that have a key."""
 
     __slots__ = (
@@ -61,11 +61,11 @@ class Shelf:
         self.limits = NOTHING
         self.running: Counter[str] = Counter()
         """How many jobs of each key run."""
-        self._unfilled: dict[Account, None] = {}
+        self._unfilled: dict[KeyInTask, None] = {}
         """Those of which more may be shown."""
-        self._accounts: dict[str, dict[str, Account]] = {}
+        self._accounts: dict[str, dict[str, KeyInTask]] = {}
         """By key and task."""
-        self._groups: dict[str, OrderedDict[Account, Tiers]] = {}
+        self._groups: dict[str, OrderedDict[KeyInTask, Tiers]] = {}
         """The parked jobs that have a parent once more, by parent."""
         self._rounds = GroupRounds()
         self._resting: dict[str, int] = {}
@@ -159,35 +159,35 @@ class Shelf:
     def shown_left(self, left: int) -> None:
         self._state.shown_left = left
 
-    def free(self, account: Account) -> int:
+    def free(self, account: KeyInTask) -> int:
         return self.limits.to_show(*self._stands(account.key))
 
     def free_of(self, key: str) -> int:
         """How many jobs more of a key may be leased."""
         return self.limits.free(*self._stands(key))
 
-    def look_again_in_time(self, account: Account) -> None:
+    def look_again_in_time(self, account: KeyInTask) -> None:
         at = self.limits.next_at(*self._stands(account.key))
         if at is not None and self._resting.get(account.key) != at:
             self._resting[account.key] = at
             heappush(self._moments, (at, account.key))
 
-    def accounts_of(self, key: str) -> Sequence[Account]:
+    def accounts_of(self, key: str) -> Sequence[KeyInTask]:
         return list(self._accounts.get(key, {}).values())
 
-    def nth_shown(self, account: Account, tier: int, n: int) -> Job | None:
+    def nth_shown(self, account: KeyInTask, tier: int, n: int) -> Job | None:
         shown = account.shown.get(tier, ())
         return shown[n - 1] if n <= len(shown) else None
 
-    def first_parked(self, account: Account, tier: int) -> Job | None:
+    def first_parked(self, account: KeyInTask, tier: int) -> Job | None:
         heap = account.parked.heaps.get(tier)
         first = None if heap is None else heap.first()
         return None if first is None else _job(first[2])
 
-    def parked_tiers(self, account: Account) -> Sequence[int]:
+    def parked_tiers(self, account: KeyInTask) -> Sequence[int]:
         return list(account.parked.heaps)
 
-    def take_in(self, account: Account, tier: int, job: Job, *, parked: bool) -> None:
+    def take_in(self, account: KeyInTask, tier: int, job: Job, *, parked: bool) -> None:
         record = job[2]
         record.counted = True
         if not parked:
@@ -201,23 +201,23 @@ class Shelf:
             group = self._groups.setdefault(record.draft.parent_id, OrderedDict())
             group.setdefault(account, Tiers(self._lanes.count)).add(tier, entry)
 
-    def show(self, account: Account, tier: int, job: Job) -> None:
+    def show(self, account: KeyInTask, tier: int, job: Job) -> None:
         self._forget_parked(account, job[2])
         self.take_in(account, tier, job, parked=False)
         self._state.wake()
 
-    def park(self, account: Account, tier: int, job: Job) -> None:
+    def park(self, account: KeyInTask, tier: int, job: Job) -> None:
         self._forget_shown(account, job[2])
         self.take_in(account, tier, job, parked=True)
 
-    def tell_of_shown(self, account: Account) -> None:
+    def tell_of_shown(self, account: KeyInTask) -> None:
         if account.shown:
             self._state.wake()
 
-    def go_on_later(self, account: Account) -> None:
+    def go_on_later(self, account: KeyInTask) -> None:
         self._unfilled[account] = None
 
-    def close_if_unused(self, account: Account) -> None:
+    def close_if_unused(self, account: KeyInTask) -> None:
         if not account.shown and not account.parked.live:
             account.parked.close()
             by_task = self._accounts[account.key]
@@ -232,7 +232,7 @@ class Shelf:
         for account in self._all_accounts():
             yield from account.parked.records()
 
-    def some_of_group(self, parent_id: str) -> list[tuple[Account, Tiers]]:
+    def some_of_group(self, parent_id: str) -> list[tuple[KeyInTask, Tiers]]:
         """The parked jobs of some keys of a group: those that were not asked for longest."""
         group = self._groups.get(parent_id, OrderedDict())
         some = list(islice(group.items(), PARKED_KEYS_AT_ONCE))
@@ -281,27 +281,27 @@ class Shelf:
         full_at = 0 if self.limits.rate is None else self._buckets.full_at(key_starts(key))
         return self.running[key], full_at, self._state.now
 
-    def _account(self, record: Record) -> Account:
+    def _account(self, record: Record) -> KeyInTask:
         key, task = record.draft.limit_key, record.draft.task
         assert key is not None
         by_task = self._accounts.setdefault(key, {})
         account = by_task.get(task)
         if account is None:
-            account = by_task[task] = Account(key, task, self._lanes.count)
+            account = by_task[task] = KeyInTask(key, task, self._lanes.count)
         return account
 
-    def _all_accounts(self) -> Iterator[Account]:
+    def _all_accounts(self) -> Iterator[KeyInTask]:
         for by_task in self._accounts.values():
             yield from by_task.values()
 
-    def _forget_shown(self, account: Account, record: Record) -> None:
+    def _forget_shown(self, account: KeyInTask, record: Record) -> None:
         shown = account.shown[record.tier]
         del shown[bisect_left(shown, (record.turn, record.seq))]
         if not shown:
             del account.shown[record.tier]
         self._lanes.take_away(record)
 
-    def _forget_parked(self, account: Account, record: Record) -> None:
+    def _forget_parked(self, account: KeyInTask, record: Record) -> None:
         self._lanes.unstamp(record)
         record.parked = False
         account.parked.one_was_forgotten(record.tier)

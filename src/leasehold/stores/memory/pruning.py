@@ -18,12 +18,12 @@ from leasehold.core.rules import cleaning
 from leasehold.core.rules.cleanup_store import (
     Bookmark,
     CleanedStore,
+    CleanUpBatch,
+    CleanUpProgress,
     CleanUpWrite,
     Cutoffs,
     EndedJob,
-    Found,
     OldestAudits,
-    Progress,
 )
 from leasehold.env import from_micros
 from leasehold.stores.memory import forgetting
@@ -48,7 +48,9 @@ def prune(
         return operation(keeper)
 
     store = CleanedStore(lambda: nullcontext(keeper), write, state.env.clock.monotonic)
-    return cleaning.prune(store, run, cleaning.Order(policy or state.policy, scope, limit, actor))
+    return cleaning.prune(
+        store, run, cleaning.PruneRequest(policy or state.policy, scope, limit, actor)
+    )
 
 
 class Keeper:
@@ -64,10 +66,10 @@ class Keeper:
     def latest(self) -> CleanUp | None:
         return self._state.cleanups[-1].record if self._state.cleanups else None
 
-    def progress(self, run: int) -> Progress | None:
+    def progress(self, run: int) -> CleanUpProgress | None:
         return next((each for each in self._state.cleanups if each.record.run == run), None)
 
-    def save(self, progress: Progress) -> None:
+    def save(self, progress: CleanUpProgress) -> None:
         cleanups = self._state.cleanups
         for place, known in enumerate(cleanups):
             if known.record.run == progress.record.run:
@@ -91,7 +93,7 @@ class Keeper:
 
     def find_ended(
         self, status: Status, cutoffs: Cutoffs, after: Bookmark, limit: int
-    ) -> Found[Record]:
+    ) -> CleanUpBatch[Record]:
         old: list[Record] = []
         for shelf in self._state.finished.shelves():
             cutoff = cutoffs.common if shelf is None else cutoffs.own[shelf]
@@ -99,7 +101,7 @@ class Keeper:
                 old += forgetting.ended_by(self._state, shelf, status, cutoff, limit - len(old))
         return _found(old, after, limit)
 
-    def find_results(self, after: Bookmark, limit: int) -> Found[Record]:
+    def find_results(self, after: Bookmark, limit: int) -> CleanUpBatch[Record]:
         # Taken off the heap at once: what is found here is dropped under the same lock.
         ends = self._state.result_ends
         over: list[Record] = []
@@ -107,7 +109,7 @@ class Keeper:
             over.append(heappop(ends)[2])
         return _found(over, after, limit)
 
-    def find_histories(self, events_max: int, after: Bookmark, limit: int) -> Found[Record]:
+    def find_histories(self, events_max: int, after: Bookmark, limit: int) -> CleanUpBatch[Record]:
         if after.bound is None:
             self._state.too_old_to_tell = self._beyond(events_max)
         doomed = self._state.too_old_to_tell[-limit:]
@@ -192,5 +194,5 @@ def _taken(audits: deque[NumberedAudit], until: datetime, limit: int) -> list[Nu
     return taken
 
 
-def _found(records: list[Record], after: Bookmark, limit: int) -> Found[Record]:
-    return Found(records, after if len(records) == limit else None)
+def _found(records: list[Record], after: Bookmark, limit: int) -> CleanUpBatch[Record]:
+    return CleanUpBatch(records, after if len(records) == limit else None)

@@ -14,7 +14,7 @@ from leasehold.stores.memory.lanes import Lanes
 from leasehold.stores.memory.meter import Meter
 
 
-class Totals(msgspec.Struct):
+class QueueTotals(msgspec.Struct):
     """Lifetime totals of one queue, under the names they have in `Stats`."""
 
     submitted: int = 0
@@ -49,7 +49,7 @@ class MemoryQueue:
         self.breakers: dict[str, BreakerState] = {}
         """By task, only of those that failed since they last completed."""
         self.counts = dict.fromkeys(Status, 0)
-        self.totals = Totals()
+        self.totals = QueueTotals()
         self.submitted_by_priority = [0] * 101
         self.meter = Meter()
         self.rule: QueueRule | None = None

@@ -25,7 +25,7 @@ from leasehold.core.rules import queue_orders
 from leasehold.core.rules.starting import key_starts, next_start_at
 from leasehold.env import from_micros
 from leasehold.stores.memory import dependents
-from leasehold.stores.memory.buckets import BucketBook
+from leasehold.stores.memory.buckets import StartBook
 from leasehold.stores.memory.reading import search
 from leasehold.stores.memory.state import State
 
@@ -186,7 +186,7 @@ def _info(state: State, name: str) -> QueueInfo:
             for task, breaker in sorted(queue.breakers.items())
             if (at := breaker.next_probe_at(state.now)) is not None
         },
-        next_start_at=moment(next_start_at(BucketBook(state), name, rule.config)),
+        next_start_at=moment(next_start_at(StartBook(state), name, rule.config)),
         created_at=rule.created_at or moment(queue.since),
         created_by=rule.created_by,
         changed_at=rule.changed_at,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime
-from heapq import nsmallest
+from heapq import merge, nsmallest
 from itertools import islice
 
 from leasehold.core.model.job import Attempt, HistoryEvent, Job
@@ -19,6 +19,7 @@ from leasehold.core.model.pages import (
     history_page,
     log_page,
 )
+from leasehold.core.model.refusals import check_page
 from leasehold.core.model.retention import without_old_result
 from leasehold.core.model.search import (
     Count,
@@ -141,6 +142,19 @@ def position(state: State, job_id: str) -> int | None:
         pass
     own = order_of(record, lanes.scoring, state.now)
     return sum(order_of(each, lanes.scoring, state.now) < own for each in lanes.records())
+
+
+def peek(state: State, queue: str, limit: int) -> list[Job]:
+    check_page(limit)
+    known = state.queues.get(queue)
+    if known is None:
+        return []
+    lanes = known.lanes
+    while lanes.rebalance(state.now):
+        pass
+    tiers = [heap.in_order() for heap in lanes.ready.heaps.values()]
+    served = merge(*tiers, key=lambda record: order_of(record, lanes.scoring, state.now))
+    return [_seen(state, record) for record in islice(served, limit)]
 
 
 def attempts(state: State, job_id: str) -> list[Attempt]:

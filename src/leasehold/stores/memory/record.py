@@ -16,7 +16,7 @@ Entry = tuple[int, int, "Record"]
 """A record's place in a heap: the order, a number that no other entry has, and the record."""
 
 
-class EventRow(msgspec.Struct, gc=False):
+class KeptEvent(msgspec.Struct, gc=False):
     """One event of a job's history. Not a tuple: the garbage collector would look through it for
     ever, since its statuses could lead anywhere.
     """
@@ -32,7 +32,7 @@ class EventRow(msgspec.Struct, gc=False):
     """What was said, or, of a lease, when it was to end. The words are made when somebody reads."""
 
 
-class Failures(msgspec.Struct, gc=False):
+class FailureCount(msgspec.Struct, gc=False):
     """How often a job has failed, and when."""
 
     count: int
@@ -40,7 +40,7 @@ class Failures(msgspec.Struct, gc=False):
     last_at: int
 
 
-class AttemptRow(msgspec.Struct, gc=False):
+class KeptAttempt(msgspec.Struct, gc=False):
     """One lease of a job. The running one's expiry and heartbeat stand in the record itself."""
 
     version: int
@@ -73,8 +73,8 @@ class Record(msgspec.Struct, eq=False, gc=False):
     updated_at: int
     run_at: int
     start_by: int | None
-    history: list[EventRow]
-    attempt_rows: tuple[AttemptRow, ...] = ()
+    history: list[KeptEvent]
+    attempt_rows: tuple[KeptAttempt, ...] = ()
     stamp: int = 0
     """The number of its entry in the heap of its status; other entries of it are forgotten."""
     attempts: int = 0
@@ -91,7 +91,7 @@ class Record(msgspec.Struct, eq=False, gc=False):
     result: bytes | None = None
     result_codec: str = "json"
     error: JobError | None = None
-    failures: Failures | None = None
+    failures: FailureCount | None = None
     reason: str | None = None
     progress: bytes | None = None
     log: LogTail | None = None

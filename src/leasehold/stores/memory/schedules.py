@@ -14,7 +14,7 @@ from leasehold.stores.memory.state import State
 from leasehold.stores.memory.submission import submit
 
 
-class Shelf:
+class ScheduleShelf:
     """The schedules, as rules.scheduling asks for them. What leaves it shares nothing with it."""
 
     def __init__(self, state: State) -> None:
@@ -74,7 +74,7 @@ def fire_due(state: State) -> int:
     """Fire what is due; answers how many jobs that submitted. Every lease comes by here."""
     if state.next_tick is None or state.next_tick > state.now:
         return 0
-    shelf = Shelf(state)
+    shelf = ScheduleShelf(state)
     jobs = scheduling.fire_due(shelf)
     shelf.look_for_next()
     return jobs

@@ -17,7 +17,7 @@ from leasehold.env import from_micros, to_micros
 from leasehold.errors import LeaseLostError
 from leasehold.stores.memory.holding import settle_stale
 from leasehold.stores.memory.lease import tell_breaker
-from leasehold.stores.memory.record import Failures, Record
+from leasehold.stores.memory.record import FailureCount, Record
 from leasehold.stores.memory.state import State
 
 # Enum members are slow to look up in Python 3.11, and these are asked for once per job.
@@ -56,7 +56,7 @@ def settle(state: State, settlement: Settlement, now: datetime) -> Settled | Lea
 def note_failure(record: Record, now: int) -> None:
     """Count a failed attempt, which the job remembers longer than the attempt's own record."""
     if record.failures is None:
-        record.failures = Failures(0, now, now)
+        record.failures = FailureCount(0, now, now)
     record.failures.count += 1
     record.failures.last_at = now
 

@@ -27,24 +27,24 @@ from leasehold.core.model.settings import retention_by
 from leasehold.core.model.span import MINUTE_MICROS
 from leasehold.core.model.status import TERMINAL, Event, Status, check
 from leasehold.core.model.tokens import Token
-from leasehold.core.rules.cleanup_store import Progress
+from leasehold.core.rules.cleanup_store import CleanUpProgress
 from leasehold.core.rules.clock import ClockBasis, StoreTime, show_time, tell_time
 from leasehold.core.rules.decision import Decision, end_of_waiting
 from leasehold.core.rules.operations import Operation
 from leasehold.core.rules.queue_limits import lets_somebody_go_on
 from leasehold.core.rules.sampling import end_minute
 from leasehold.core.rules.settings_in_force import SettingsInForce
-from leasehold.core.rules.undoing import Part
+from leasehold.core.rules.undoing import OperationPart
 from leasehold.env import Env, from_micros, to_micros
 from leasehold.stores.memory import forgetting
-from leasehold.stores.memory.archive import Archive
+from leasehold.stores.memory.archive import JobArchive
 from leasehold.stores.memory.feed import Feed
 from leasehold.stores.memory.finished import Finished
-from leasehold.stores.memory.links import Links
-from leasehold.stores.memory.meter import Spans
+from leasehold.stores.memory.links import JobLinks
+from leasehold.stores.memory.meter import SpanShelf
 from leasehold.stores.memory.queue_record import MemoryQueue
-from leasehold.stores.memory.record import EventRow, Record
-from leasehold.stores.memory.tallies import Failures, Workers
+from leasehold.stores.memory.record import KeptEvent, Record
+from leasehold.stores.memory.tallies import FailureBook, WorkerTallies
 
 # Enum members are slow to look up in Python 3.11, and these are asked for several times per job.
 PENDING: Final = Status.PENDING
@@ -103,20 +103,20 @@ class State:
         """By the hash of their secret."""
         self.operations: dict[str, Operation] = {}
         """By id, in the order in which they began."""
-        self.operation_parts: dict[str, dict[int, Part]] = {}
+        self.operation_parts: dict[str, dict[int, OperationPart]] = {}
         self.signing_key = bytes.fromhex(env.new_secret() + env.new_secret())
         self.keys: OrderedDict[tuple[str, str], KnownKey] = OrderedDict()
         """Idempotency keys by queue and key, the first to expire first."""
         self.schedules: dict[str, Schedule] = {}
         self.next_tick: int | None = None
         """When the first of the schedules is due."""
-        self.links = Links()
+        self.links = JobLinks()
         self.workers: dict[str, WorkerInfo] = {}
         self.registrations: dict[str, int] = {}
         """The number of the latest registration under each name."""
         self.registered = 0
-        self.worked = Workers()
-        self.failures = Failures()
+        self.worked = WorkerTallies()
+        self.failures = FailureBook()
         self.audit: deque[NumberedAudit] = deque(maxlen=AUDIT_RECORDS_MAX)
         self.audit_archive: deque[NumberedAudit] = deque(maxlen=AUDIT_RECORDS_MAX)
         self._audited = 0  # the number of the latest of them
@@ -136,8 +136,8 @@ class State:
         self._clock = env.clock
         self._clock_basis = ClockBasis()
         self._given_retention = retention
-        self.archive = Archive()
-        self.cleanups: deque[Progress] = deque(maxlen=CLEANUP_RECORDS_MAX)
+        self.archive = JobArchive()
+        self.cleanups: deque[CleanUpProgress] = deque(maxlen=CLEANUP_RECORDS_MAX)
         self.result_ends: list[tuple[int, int, Record]] = []
         """A heap of results with a time to live: its end, the job's number, the job."""
         self._to_start: list[tuple[int, int, Record]] = []
@@ -281,7 +281,7 @@ class State:
             # A history that was dropped, as a whole, does not begin anew.
             worker, version = holder or (record.worker, record.lease_version)
             record.history.append(
-                EventRow(
+                KeptEvent(
                     self.now,
                     event,
                     before,
@@ -358,7 +358,7 @@ class State:
         """Before anything is changed in a new minute, keep what happened in the one before."""
         minute = self.now // MINUTE_MICROS
         if minute > self.open_minute:
-            end_minute(Spans(self), minute)
+            end_minute(SpanShelf(self), minute)
 
     def note_action(self, actor: str, action: str, detail: Mapping[str, Any], count: int) -> None:
         """Write an administrative action to the audit log."""

@@ -25,7 +25,7 @@ from leasehold.core.rules.intake import (
 from leasehold.core.rules.submitting import due_at
 from leasehold.errors import LeaseholdError, QueueFullError
 from leasehold.stores.memory import dependents, inheritance
-from leasehold.stores.memory.buckets import BucketBook
+from leasehold.stores.memory.buckets import StartBook
 from leasehold.stores.memory.forgetting import drop_expired_keys, is_full_of_dead
 from leasehold.stores.memory.record import Record, record_of
 from leasehold.stores.memory.state import KnownKey, State
@@ -47,7 +47,7 @@ def submit(
     return answers
 
 
-class Intake(BucketBook):
+class Intake(StartBook):
     """See `leasehold.core.rules.intake.Intake`."""
 
     __slots__ = ("defaults", "has_rules")

@@ -14,7 +14,7 @@ from leasehold.core.rules.failures import ErrorType, StandingFailure
 from leasehold.env import from_micros, to_micros
 
 
-class Failures:
+class FailureBook:
     """The failures, as core.rules.failures asks for them."""
 
     def __init__(self) -> None:
@@ -67,7 +67,7 @@ class WorkerTally(msgspec.Struct):
     lost: int = 0
 
 
-class Workers:
+class WorkerTallies:
     """What each worker did in each queue."""
 
     def __init__(self) -> None:

@@ -36,34 +36,34 @@ from leasehold.env import SYSTEM, Env
 from leasehold.errors import LeaseholdError, LeaseLostError
 from leasehold.stores.postgres.clauses import WithoutLocalVerbs
 from leasehold.stores.postgres.keeping import moving, pruning
-from leasehold.stores.postgres.keeping.archive import Archive
+from leasehold.stores.postgres.keeping.archive import JobArchive
 from leasehold.stores.postgres.keeping.blobs import TableBlobs
 from leasehold.stores.postgres.leasing import held, registry, renew, sweep
 from leasehold.stores.postgres.leasing.exchange import exchange, exchange_once
 from leasehold.stores.postgres.leasing.held import HeldTransaction
-from leasehold.stores.postgres.leasing.people import Desk
+from leasehold.stores.postgres.leasing.people import OrderDesk
 from leasehold.stores.postgres.leasing.recover import Holdings
 from leasehold.stores.postgres.leasing.state import Histories
 from leasehold.stores.postgres.reading import inspection, read
 from leasehold.stores.postgres.reading.feed import FEED
 from leasehold.stores.postgres.reading.looking import LookingDatabase
-from leasehold.stores.postgres.reading.metrics import Look
-from leasehold.stores.postgres.reading.tallies import Failures
+from leasehold.stores.postgres.reading.metrics import MetricsReader
+from leasehold.stores.postgres.reading.tallies import FailureBook
 from leasehold.stores.postgres.rules import schedules, settings
-from leasehold.stores.postgres.rules.operations import Operations
+from leasehold.stores.postgres.rules.operations import OperationShelf
 from leasehold.stores.postgres.rules.queues import QueueBook
-from leasehold.stores.postgres.rules.schedules import Shelf
+from leasehold.stores.postgres.rules.schedules import ScheduleShelf
 from leasehold.stores.postgres.schema.schedule_row import SCHEDULES
 from leasehold.stores.postgres.server.life import SessionLife
 from leasehold.stores.postgres.submitting import entering, graph, lanes
-from leasehold.stores.postgres.submitting.ended_dependents import Dependents
+from leasehold.stores.postgres.submitting.ended_dependents import DependentsBook
 from leasehold.stores.postgres.writing import application, own_connections
 from leasehold.stores.postgres.writing.database import Database
 from leasehold.stores.postgres.writing.step import Step
 from leasehold.stores.postgres.writing.turn import who_writes
 from leasehold.stores.tables.query import PlainReader
 from leasehold.stores.tables.store import TableStore
-from leasehold.stores.tables.tokens import Tokens
+from leasehold.stores.tables.tokens import TokenReader
 
 T = TypeVar("T")
 
@@ -75,20 +75,20 @@ class PostgresStore(WithoutLocalVerbs, TableStore):
     _reader = PlainReader
     _histories = Histories
     _holdings = Holdings
-    _desk = Desk
-    _dependents = Dependents
-    _operations = Operations
+    _desk = OrderDesk
+    _dependents = DependentsBook
+    _operations = OperationShelf
     _jobs = read
     _feed = FEED
     _graphs = graph
     _lanes = lanes
-    _failures = Failures
-    _metrics = Look
+    _failures = FailureBook
+    _metrics = MetricsReader
     _queue_book = QueueBook
     _schedules = SCHEDULES
     _settings = settings
-    _tokens = Tokens
-    _archive = Archive()
+    _tokens = TokenReader
+    _archive = JobArchive()
 
     def __init__(
         self, url: str, *, env: Env = SYSTEM, accelerator: Accelerator | None = None
@@ -207,7 +207,7 @@ class PostgresStore(WithoutLocalVerbs, TableStore):
 
     # -- schedules ---------------------------------------------------------------------------
 
-    def _schedule_shelf(self, step: Step) -> Shelf:
+    def _schedule_shelf(self, step: Step) -> ScheduleShelf:
         return schedules.shelf(self._database, step)
 
     # -- retention ---------------------------------------------------------------------------

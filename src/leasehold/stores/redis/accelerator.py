@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import redis
 
-from leasehold.core.contract.accelerator import Tokens
+from leasehold.core.contract.accelerator import TakenTokens
 from leasehold.core.model.rate import Rate
 from leasehold.env import SYSTEM, Env
 from leasehold.stores.redis.address import parse
@@ -65,7 +65,7 @@ class RedisAccelerator:
 
     def take(
         self, bucket: tuple[str, str], rate: Rate, jobs: int, *, least: int, now: int
-    ) -> Tokens | None:
+    ) -> TakenTokens | None:
         self._news.begin()
         return self._link.ask(
             lambda client: self._buckets.take(client, bucket, rate, least, jobs, now)

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import redis
 
-from leasehold.core.contract.accelerator import Tokens
+from leasehold.core.contract.accelerator import TakenTokens
 from leasehold.core.model.rate import Rate
 
 # Times are in microseconds: as doubles they are exact to a quarter of one until the year 2100, and
@@ -57,14 +57,14 @@ class Buckets:
         now: int,
         *,
         is_correction: bool = False,
-    ) -> Tokens:
+    ) -> TakenTokens:
         """See `leasehold.core.contract.accelerator.Accelerator`; raises what redis-py does."""
         interval = rate.interval_nanos / 1000
         values = (now, interval, rate.burst, least, most, int(is_correction))
         if self._script is None:
             self._script = client.register_script(TAKE)
         taken, ahead = self._script(keys=[self._key(bucket, rate)], args=values)
-        return Tokens(int(taken), int(ahead))
+        return TakenTokens(int(taken), int(ahead))
 
     def probe(self, client: redis.Redis) -> None:
         """Raise if a token cannot be taken."""

@@ -16,7 +16,7 @@ class FailedError(Exception):
         """Whether the request may have been carried out."""
 
 
-class Line(Protocol):
+class PollConnection(Protocol):
     """A connection for long polls, of one thread, that another may hang up."""
 
     def call(self, server: int, verb: str, body: bytes) -> bytes:
@@ -35,7 +35,7 @@ class Carrier(Protocol):
     def call(self, server: int, verb: str, body: bytes) -> bytes:
         """The answer to a verb; raises the error that the service tells, or FailedError."""
 
-    def line(self) -> Line:
+    def line(self) -> PollConnection:
         """A line for long polls."""
 
     def close(self) -> None:

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from leasehold.core.contract.wire import VERBS, Hints, encode
+from leasehold.core.contract.wire import VERBS, HintsSince, encode
 from leasehold.core.model.records import Listener
 from leasehold.env import Env
 from leasehold.errors import CodedError
-from leasehold.stores.remote.carrying import FailedError, Line
+from leasehold.stores.remote.carrying import FailedError, PollConnection
 from leasehold.stores.remote.transport import Transport
 
 logger = logging.getLogger("leasehold.remote")
@@ -36,7 +36,7 @@ class Listening:
         self._condition = threading.Condition()
         self._listeners: list[Listener] = []
         self._thread: threading.Thread | None = None
-        self._line: Line | None = None
+        self._line: PollConnection | None = None
         self._closed = False
 
     def begin_anew(self) -> None:
@@ -79,36 +79,45 @@ class Listening:
         if thread is not None and thread is not threading.current_thread():
             thread.join(1.0)
 
-    def _first_cursor(self, line: Line) -> str:
+    def _first_cursor(self, line: PollConnection) -> str:
         try:
             return self._ask(line, None, 0.0).cursor
         except (FailedError, CodedError):
             return NOWHERE
 
-    def _run(self, line: Line, cursor: str) -> None:
+    def _run(self, line: PollConnection, cursor: str) -> None:
         try:
             self._listen(line, cursor)
         finally:
             line.close()
 
-    def _listen(self, line: Line, cursor: str) -> None:
+    def _listen(self, line: PollConnection, cursor: str) -> None:
         pause_seconds = PAUSE_SECONDS_FIRST
+        is_lost = False
         while not self._closed:
             try:
-                hints = self._ask(line, cursor, WAIT_SECONDS)
+                hints = self._ask(line, cursor, 0.0 if is_lost else WAIT_SECONDS)
             except (FailedError, CodedError) as error:
                 if self._closed:
                     return
-                # Only hints are late: whoever waits looks now and then all the same.
-                logger.info("no hints from %s: %s", self._transport.address, error)
+                if not is_lost:
+                    is_lost = True
+                    logger.warning(
+                        "%s does not answer (%s): it is asked again until it does",
+                        self._transport.address,
+                        error,
+                    )
                 self._rest(pause_seconds * self._env.random.uniform(0.5, 1.0))
                 pause_seconds = min(2 * pause_seconds, PAUSE_SECONDS_MAX)
             else:
+                if is_lost:
+                    is_lost = False
+                    logger.warning("%s answers again", self._transport.address)
                 pause_seconds = PAUSE_SECONDS_FIRST
                 cursor = hints.cursor
                 self._tell(hints)
 
-    def _ask(self, line: Line, cursor: str | None, wait_seconds: float) -> Hints:
+    def _ask(self, line: PollConnection, cursor: str | None, wait_seconds: float) -> HintsSince:
         server = self._transport.server
         body = encode({"cursor": cursor, "wait_seconds": wait_seconds})
         try:
@@ -116,7 +125,7 @@ class Listening:
         except FailedError:
             self._transport.turn_from(server)
             raise
-        hints: Hints = VERBS["hints"].answer.decode(answer)
+        hints: HintsSince = VERBS["hints"].answer.decode(answer)
         return hints
 
     def _rest(self, seconds: float) -> None:
@@ -124,7 +133,7 @@ class Listening:
             if not self._closed:
                 self._env.clock.wait(self._condition, seconds)
 
-    def _tell(self, hints: Hints) -> None:
+    def _tell(self, hints: HintsSince) -> None:
         for listener in tuple(self._listeners):
             try:
                 if hints.is_ready:

@@ -40,24 +40,24 @@ from leasehold.errors import LeaseholdError, LeaseLostError
 from leasehold.stores.sqlite.disk.files import Durability
 from leasehold.stores.sqlite.disk.lock import LOCK_TIMEOUT_SECONDS
 from leasehold.stores.sqlite.keeping import moving, pruning
-from leasehold.stores.sqlite.keeping.archive import Archive
+from leasehold.stores.sqlite.keeping.archive import JobArchive
 from leasehold.stores.sqlite.leasing import recover, registry, renew
-from leasehold.stores.sqlite.leasing.people import Desk
+from leasehold.stores.sqlite.leasing.people import OrderDesk
 from leasehold.stores.sqlite.leasing.recover import Holdings
 from leasehold.stores.sqlite.leasing.settle import exchange, exchange_once
 from leasehold.stores.sqlite.leasing.state import Histories
 from leasehold.stores.sqlite.reading import inspection, read
 from leasehold.stores.sqlite.reading.feed import FEED
-from leasehold.stores.sqlite.reading.metrics import Look
-from leasehold.stores.sqlite.reading.tallies import Failures
+from leasehold.stores.sqlite.reading.metrics import MetricsReader
+from leasehold.stores.sqlite.reading.tallies import FailureBook
 from leasehold.stores.sqlite.rules import schedules, settings
 from leasehold.stores.sqlite.rules.queues import QueueBook
-from leasehold.stores.sqlite.rules.schedules import Shelf
-from leasehold.stores.sqlite.rules.tokens import Tokens
+from leasehold.stores.sqlite.rules.schedules import ScheduleShelf
+from leasehold.stores.sqlite.rules.tokens import TokenReader
 from leasehold.stores.sqlite.schema.rows import LenientReader
 from leasehold.stores.sqlite.schema.schedule_row import SCHEDULES
 from leasehold.stores.sqlite.submitting import entering, gate, graph
-from leasehold.stores.sqlite.submitting.ended_dependents import Dependents
+from leasehold.stores.sqlite.submitting.ended_dependents import DependentsBook
 from leasehold.stores.sqlite.writing import transaction_verbs
 from leasehold.stores.sqlite.writing.application import ApplicationConnection, is_inside
 from leasehold.stores.sqlite.writing.database import Database
@@ -80,20 +80,20 @@ class SQLiteStore(TableStore):
     _reader = LenientReader
     _histories = Histories
     _holdings = Holdings
-    _desk = Desk
-    _dependents = Dependents
+    _desk = OrderDesk
+    _dependents = DependentsBook
     _operations = TableOperations
     _jobs = read
     _feed = FEED
     _graphs = graph
     _lanes = gate
-    _failures = Failures
-    _metrics = Look
+    _failures = FailureBook
+    _metrics = MetricsReader
     _queue_book = QueueBook
     _schedules = SCHEDULES
     _settings = settings
-    _tokens = Tokens
-    _archive = Archive()
+    _tokens = TokenReader
+    _archive = JobArchive()
 
     def __init__(
         self,
@@ -199,7 +199,7 @@ class SQLiteStore(TableStore):
         self._database.disk.refuse_when_low([draft.job])
         return super().set_schedule(draft, actor=actor)
 
-    def _schedule_shelf(self, step: Step) -> Shelf:
+    def _schedule_shelf(self, step: Step) -> ScheduleShelf:
         return schedules.shelf(self._database, step)
 
     def _place_the_rest(self) -> None:

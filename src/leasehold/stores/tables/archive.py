@@ -22,7 +22,7 @@ from leasehold.core.model.retention import DAY_SECONDS, day_number
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.stored import moment
 from leasehold.env import from_micros, to_micros
-from leasehold.stores.tables.statements import Connection, Dialect
+from leasehold.stores.tables.statements import Dialect, SqlConnection
 
 DROP: Final = """
     DELETE FROM archive WHERE (day, seq) IN (
@@ -89,14 +89,14 @@ class TableArchive(ABC):
     dialect: ClassVar[Dialect]
     compared_at_once: ClassVar[int] = 500
 
-    def find(self, db: Connection, job_id: str) -> ArchivedJob | None:
+    def find(self, db: SqlConnection, job_id: str) -> ArchivedJob | None:
         """The latest archived job with this id."""
         row: Any = db.execute(FIND, (job_id,)).fetchone()
         return None if row is None else _job(ArchiveRow._make(row))
 
     def search(
         self,
-        db: Connection,
+        db: SqlConnection,
         where: JobFilter,
         span: ArchiveSpan,
         limit: int,
@@ -119,7 +119,7 @@ class TableArchive(ABC):
 
     def _walk(
         self,
-        db: Connection,
+        db: SqlConnection,
         where: JobFilter,
         span: ArchiveSpan,
         order: ArchiveOrder,

@@ -8,9 +8,9 @@ from typing import Any, Final
 from leasehold.core.model.queue_config import QueueRule
 from leasehold.core.model.queue_retention import QueueRetention
 from leasehold.core.model.retention import CLEANUP_RECORDS_MAX, COUNTED, CleanUp, CleanUpMode
-from leasehold.core.rules.cleanup_store import Bookmark, Phase, Progress
+from leasehold.core.rules.cleanup_store import Bookmark, CleanUpProgress, Phase
 from leasehold.env import from_micros, to_micros
-from leasehold.stores.tables.statements import Connection
+from leasehold.stores.tables.statements import SqlConnection
 
 _COLUMNS: Final = (
     "run", "mode", "actor", "started_at", "active_at", "ended_at", *COUNTED, "writes",
@@ -27,18 +27,18 @@ SAVE: Final = f"""
 FORGET: Final = "DELETE FROM cleanup WHERE run <= $1"
 
 
-def latest(db: Connection, limit: int) -> Iterator[CleanUp]:
+def latest(db: SqlConnection, limit: int) -> Iterator[CleanUp]:
     """The latest records, newest first."""
     return (_progress(row).record for row in db.execute(LATEST, (limit,)))
 
 
-def progress_of(db: Connection, run: int) -> Progress | None:
+def progress_of(db: SqlConnection, run: int) -> CleanUpProgress | None:
     """How a clean-up stands."""
     row = db.execute(ONE, (run,)).fetchone()
     return None if row is None else _progress(row)
 
 
-def save(db: Connection, progress: Progress) -> None:
+def save(db: SqlConnection, progress: CleanUpProgress) -> None:
     """Write down how a clean-up stands, and forget the oldest records."""
     record = progress.record
     values = {
@@ -69,7 +69,7 @@ def own_retentions(rules: Mapping[str, QueueRule]) -> dict[str, QueueRetention]:
     }
 
 
-def _progress(row: tuple[Any, ...]) -> Progress:
+def _progress(row: tuple[Any, ...]) -> CleanUpProgress:
     value = dict(zip(_COLUMNS, row, strict=True))
     ended_at = value["ended_at"]
     record = CleanUp(
@@ -84,4 +84,4 @@ def _progress(row: tuple[Any, ...]) -> Progress:
         **{name: value[name] for name in COUNTED},
     )
     bookmark = Bookmark(value["ended_up_to"], value["seq_up_to"], value["bound"])
-    return Progress(record, Phase(value["phase"]), bookmark)
+    return CleanUpProgress(record, Phase(value["phase"]), bookmark)

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from typing import Protocol, TypeVar
 
 from leasehold.env import Env
-from leasehold.stores.tables.statements import Connection
+from leasehold.stores.tables.statements import SqlConnection
 from leasehold.stores.tables.step import TableStep
 
 T = TypeVar("T")
@@ -19,10 +19,10 @@ class TableDatabase(Protocol):
     @property
     def env(self) -> Env: ...
 
-    def read(self) -> AbstractContextManager[Connection]:
+    def read(self) -> AbstractContextManager[SqlConnection]:
         """A connection for long walks, in which each statement may be of another moment."""
 
-    def look(self, operation: Callable[[Connection], T]) -> T:
+    def look(self, operation: Callable[[SqlConnection], T]) -> T:
         """Read: several statements, one moment; and once more without cells that are damaged."""
 
     def write(self, operation: Callable[[TableStep], T]) -> T:
@@ -31,5 +31,5 @@ class TableDatabase(Protocol):
     def rebalance_the_rest(self) -> None:
         """Place jobs anew that have to be; others write in between."""
 
-    def now(self, db: Connection) -> int:
+    def now(self, db: SqlConnection) -> int:
         """The store's time in microseconds, for who only looks."""

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final
 
 from leasehold.core.rules import ended_dependents
 from leasehold.stores.tables.database import TableDatabase
-from leasehold.stores.tables.statements import Connection, Dialect
+from leasehold.stores.tables.statements import Dialect, SqlConnection
 from leasehold.stores.tables.step import TableStep
 
 HAS_ENDED: Final = "EXISTS (SELECT 1 FROM finished AS ended WHERE ended.seq = link.seq)"
@@ -35,7 +35,7 @@ class TableDependents:
     count_further: ClassVar[str]
     """Counts those of several jobs that nobody has looked at."""
 
-    def __init__(self, db: Connection) -> None:
+    def __init__(self, db: SqlConnection) -> None:
         self._db = db
 
     def next(self, seq: int, limit: int) -> list[tuple[int, bool]]:

@@ -15,7 +15,7 @@ from leasehold.core.model.changes import FOLLOWED_SECONDS, Change, ChangeKind, C
 from leasehold.core.model.codes import EVENT_CODE, EVENT_OF, STATUS_CODE, STATUS_OF
 from leasehold.core.model.pages import check_cursor
 from leasehold.core.model.status import Event, Status
-from leasehold.stores.tables.statements import Connection
+from leasehold.stores.tables.statements import SqlConnection
 from leasehold.stores.tables.step import TableStep
 
 _REFRESHED_MICROS: Final = 300_000_000
@@ -119,7 +119,7 @@ class TableFeed(ABC):
     def trim(self, step: Any, latest: int) -> None:
         """Forget what is too old, unless a trigger does."""
 
-    def is_followed(self, db: Connection, now: int) -> bool:
+    def is_followed(self, db: SqlConnection, now: int) -> bool:
         """Whether changes are kept, and somebody has looked lately."""
         followed_at = self.bounds(db).followed_at
         # A look from the future was noted before a person set the clock right.
@@ -145,7 +145,9 @@ class TableFeed(ABC):
         step.execute(_EMPTY)
         step.execute(_FORGET)
 
-    def changes(self, db: Connection, cursor: str | None, limit: int, *, was_kept: bool) -> Changes:
+    def changes(
+        self, db: SqlConnection, cursor: str | None, limit: int, *, was_kept: bool
+    ) -> Changes:
         """What changed after the cursor."""
         seen = check_cursor(limit, cursor)
         since, latest, _ = self.bounds(db)

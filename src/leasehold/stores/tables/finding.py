@@ -12,12 +12,18 @@ from leasehold.core.model.queue_retention import QueueRetention
 from leasehold.core.model.retention import CleanUp
 from leasehold.core.model.status import Status
 from leasehold.core.model.stored import MOMENT_MAX
-from leasehold.core.rules.cleanup_store import Bookmark, Cutoffs, Found, OldestAudits, Progress
+from leasehold.core.rules.cleanup_store import (
+    Bookmark,
+    CleanUpBatch,
+    CleanUpProgress,
+    Cutoffs,
+    OldestAudits,
+)
 from leasehold.core.rules.rule_book import RuleBook
 from leasehold.env import from_micros
 from leasehold.stores.tables import cleanup
 from leasehold.stores.tables.lanes import stats
-from leasehold.stores.tables.statements import Connection, Cursor
+from leasehold.stores.tables.statements import SqlConnection, SqlCursor
 
 WALKED_AT_ONCE: Final = 20_000
 """Rows per read: a long one would keep SQLite's write-ahead log from being checkpointed."""
@@ -43,7 +49,7 @@ class TableLook(ABC):
     """The number of the latest job whose history is to go, so that so many events are left."""
 
     def __init__(self, db: Any, now: int) -> None:
-        self._db: Connection = db
+        self._db: SqlConnection = db
         self._now = now
         self.now = from_micros(now)
 
@@ -52,7 +58,9 @@ class TableLook(ABC):
     def _rules(self) -> RuleBook: ...
 
     @abstractmethod
-    def _rows(self, statement: str, values: dict[str, Any], after: Bookmark, limit: int) -> Cursor:
+    def _rows(
+        self, statement: str, values: dict[str, Any], after: Bookmark, limit: int
+    ) -> SqlCursor:
         """The next rows of a walk."""
 
     @cached_property
@@ -65,7 +73,7 @@ class TableLook(ABC):
     def latest(self) -> CleanUp | None:
         return next(cleanup.latest(self._db, 1), None)
 
-    def progress(self, run: int) -> Progress | None:
+    def progress(self, run: int) -> CleanUpProgress | None:
         return cleanup.progress_of(self._db, run)
 
     def oldest_audits(self) -> OldestAudits:
@@ -82,10 +90,10 @@ class TableLook(ABC):
         row: Any = self._db.execute(self.oldest_day).fetchone()
         return None if row is None else row[0]
 
-    def find_results(self, after: Bookmark, limit: int) -> Found[int]:
+    def find_results(self, after: Bookmark, limit: int) -> CleanUpBatch[int]:
         return self._walk(self.results, {"now": self._now}, ALL, after, limit)
 
-    def find_histories(self, events_max: int, after: Bookmark, limit: int) -> Found[int]:
+    def find_histories(self, events_max: int, after: Bookmark, limit: int) -> CleanUpBatch[int]:
         bound = after.bound
         if bound is None:
             row: Any = self._db.execute(self.history_bound, (events_max,)).fetchone()
@@ -98,7 +106,7 @@ class TableLook(ABC):
 
     def _walk(
         self, statement: str, values: dict[str, Any], cutoffs: Cutoffs, after: Bookmark, limit: int
-    ) -> Found[int]:
+    ) -> CleanUpBatch[int]:
         """The next jobs that are wanted, by reads of bounded length."""
         seqs: list[int] = []
         for _ in range(0, WALKED_PER_CALL, WALKED_AT_ONCE):
@@ -109,8 +117,8 @@ class TableLook(ABC):
                     seqs.append(seq)
                     if len(seqs) == limit:
                         # Read no further: the next call goes on here.
-                        return Found(seqs, Bookmark(major, seq, after.bound))
+                        return CleanUpBatch(seqs, Bookmark(major, seq, after.bound))
             if walked < WALKED_AT_ONCE:
-                return Found(seqs)
+                return CleanUpBatch(seqs)
             after = Bookmark(major, seq, after.bound)
-        return Found(seqs, after)
+        return CleanUpBatch(seqs, after)

@@ -6,24 +6,26 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from leasehold.core.model.graph import Graph, graph_of_rows
-from leasehold.stores.tables.statements import Connection
+from leasehold.stores.tables.statements import SqlConnection
 
+# CROSS JOIN: SQLite takes the tables in this order, and does not look through all jobs for the few.
 _NODES: Final = """
     SELECT job.seq, job.id, lane.queue, lane.task, dependent.policy, ended_by.id,
            coalesce(finished.status, waiting.status,
                     CASE WHEN running.seq IS NULL THEN 2 ELSE 3 END),
            coalesce(finished.reason, waiting.reason)
-    FROM linked JOIN job USING (seq) JOIN lane ON lane.id = job.lane
+    FROM linked CROSS JOIN job CROSS JOIN lane
     LEFT JOIN running ON running.seq = job.seq
     LEFT JOIN finished ON finished.seq = job.seq
     LEFT JOIN waiting ON waiting.seq = job.seq
     LEFT JOIN dependent ON dependent.seq = job.seq
     LEFT JOIN job AS ended_by ON ended_by.seq = dependent.ended_by
+    WHERE job.seq = linked.seq AND lane.id = job.lane
     ORDER BY job.seq
 """
 _LINKS: Final = """
-    SELECT dependency.seq, job.id FROM linked JOIN dependency USING (seq)
-        JOIN job ON job.seq = needs
+    SELECT dependency.seq, job.id FROM linked CROSS JOIN dependency CROSS JOIN job
+    WHERE dependency.seq = linked.seq AND job.seq = needs
     ORDER BY dependency.seq, n
 """
 
@@ -46,14 +48,14 @@ _NEVER_TOLD: Final = (
 )
 
 
-def graph_of(db: Connection, linked: str, job_ids: Any) -> Graph:
+def graph_of(db: SqlConnection, linked: str, job_ids: Any) -> Graph:
     """Jobs and all that are linked with them; `linked` finds their numbers from a list of ids."""
     rows = db.execute(linked + _NODES, (job_ids,)).fetchall()
     links = db.execute(linked + _LINKS, (job_ids,)).fetchall()
     return graph_of_rows(rows, links)
 
 
-def problems(db: Connection) -> Iterator[str]:
+def problems(db: SqlConnection) -> Iterator[str]:
     """Whatever would leave a job blocked for ever, or run it too early."""
     for (job_id,) in db.execute(_WAITS_FOR_NOBODY):
         yield f"job {job_id} is blocked, but waits for nobody"

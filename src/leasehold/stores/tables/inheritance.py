@@ -14,7 +14,7 @@ from typing import Any, Final
 from leasehold.core.rules import inheritance
 from leasehold.core.rules.placing import Standing
 from leasehold.stores.tables import places
-from leasehold.stores.tables.statements import Connection
+from leasehold.stores.tables.statements import SqlConnection
 from leasehold.stores.tables.step import TableStep
 
 SOME_LEFT: Final = "SELECT EXISTS (SELECT 1 FROM inheriting)"
@@ -134,7 +134,7 @@ def fall_back(step: TableStep, seq: int) -> None:
     step.execute(FALL_BACK, (seq,))
 
 
-def problems(db: Connection) -> Iterator[str]:
+def problems(db: SqlConnection) -> Iterator[str]:
     """Whatever would let a job wait for one that is served after it should be."""
     if db.execute(SOME_LEFT).fetchall()[0][0]:
         return  # Not all changes have reached whom they concern.

@@ -19,6 +19,9 @@ class JobReading(Protocol):
     def position(self, db: Any, job_id: str, now: int, /) -> int | None:
         """How many pending jobs of its queue are served before this one."""
 
+    def peek(self, db: Any, queue: str, limit: int, now: int, /) -> list[Job]:
+        """The pending jobs of a queue that are served first."""
+
     def find_ids(self, db: Any, prefix: str, limit: int, /) -> list[str]:
         """Ids that begin like this, in order."""
 

@@ -10,7 +10,7 @@ from leasehold.core.rules.key_accounts import Account
 from leasehold.core.rules.key_check import KeyFacts, PendingJob
 from leasehold.core.rules.starting import key_starts
 from leasehold.stores.tables.queues import TableQueues
-from leasehold.stores.tables.statements import Connection
+from leasehold.stores.tables.statements import SqlConnection
 
 _RUNNING: Final = """
     SELECT lane.queue, limit_key, job.lane, count(*)
@@ -33,7 +33,7 @@ _UNSETTLED: Final = """
 """
 
 
-def problems(db: Connection, queues: type[TableQueues]) -> Iterator[str]:
+def problems(db: SqlConnection, queues: type[TableQueues]) -> Iterator[str]:
     """Whatever would let too many jobs of a key run, or keep one from running for ever."""
 
     def rows(statement: str) -> list[Any]:

@@ -11,7 +11,7 @@ import msgspec
 
 from leasehold.core.model.stored import UNREADABLE
 from leasehold.core.rules.operations import Operation
-from leasehold.core.rules.undoing import Part
+from leasehold.core.rules.undoing import OperationPart
 from leasehold.stores.tables.query import Kind, Query, Reader
 from leasehold.stores.tables.step import TableStep
 
@@ -36,7 +36,7 @@ FORGET: Final = f"DELETE FROM operation WHERE number <= {_ALL_BUT}"  # noqa: S60
 D = TypeVar("D")
 
 _operation: Final = msgspec.json.Decoder(Operation)
-_part: Final = msgspec.json.Decoder(Part)
+_part: Final = msgspec.json.Decoder(OperationPart)
 
 
 class TableOperations:
@@ -60,10 +60,10 @@ class TableOperations:
     def replace(self, operation: Operation) -> None:
         self._execute(REPLACE, (_text(operation), operation.id))
 
-    def add_part(self, operation_id: str, number: int, part: Part) -> None:
+    def add_part(self, operation_id: str, number: int, part: OperationPart) -> None:
         self._execute(ADD_PART, (number, _text(part), operation_id))
 
-    def part(self, operation_id: str, number: int) -> Part | None:
+    def part(self, operation_id: str, number: int) -> OperationPart | None:
         return _one(_part, self._reader, PART, operation_id, number)
 
     def forget_all_but(self, operations: int, with_parts: int) -> None:

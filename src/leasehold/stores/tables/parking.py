@@ -70,7 +70,7 @@ NEXT_TIER: Final = """
 """
 
 
-class KeyShelf(ABC):
+class TableKeyShelf(ABC):
     """The pending jobs of limited keys, in one write."""
 
     __slots__ = ("_free", "_rested", "_step")

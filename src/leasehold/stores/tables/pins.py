@@ -10,7 +10,7 @@ import msgspec
 from leasehold.core.model.pins import Pin, PinKind
 from leasehold.core.model.stored import UNREADABLE
 from leasehold.core.rules.pins import stops_in
-from leasehold.stores.tables.statements import Connection
+from leasehold.stores.tables.statements import SqlConnection
 from leasehold.stores.tables.step import TableStep
 
 EVERY: Final = "SELECT document FROM pin WHERE kind = $1 ORDER BY at, name"
@@ -23,7 +23,7 @@ DROP: Final = "DELETE FROM pin WHERE kind = $1 AND name = $2"
 _pin: Final = msgspec.json.Decoder(Pin)
 
 
-def pins(db: Connection, kind: PinKind) -> list[Pin]:
+def pins(db: SqlConnection, kind: PinKind) -> list[Pin]:
     """Those of a kind, the oldest first; one that cannot be read is passed over."""
     found: list[Pin] = []
     rows: Any = db.execute(EVERY, (kind,))
@@ -33,7 +33,7 @@ def pins(db: Connection, kind: PinKind) -> list[Pin]:
     return found
 
 
-def stops(db: Connection) -> dict[str, str]:
+def stops(db: SqlConnection) -> dict[str, str]:
     """Which workers were asked to stop."""
     return stops_in(pins(db, "stop"))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from leasehold.core.rules.placing import Standing
-from leasehold.stores.tables.statements import Connection
+from leasehold.stores.tables.statements import SqlConnection
 
 AT_ITS_PLACE: Final = """
     ready.lane = coalesce(place.lane, job.lane)
@@ -25,7 +25,7 @@ FIND: Final = f"""
 """  # noqa: S608  # our own names
 
 
-def find(step: Connection, seq: int) -> Standing | None:
+def find(step: SqlConnection, seq: int) -> Standing | None:
     """Where a job stands, if it is pending."""
     row = step.execute(FIND, (seq,)).fetchone()
     return None if row is None else Standing(*row)

@@ -8,7 +8,7 @@ from typing import Final
 from leasehold.core.model.codes import STATUS_CODE
 from leasehold.core.model.status import Status
 from leasehold.stores.tables.places import AT_ITS_PLACE
-from leasehold.stores.tables.statements import Connection
+from leasehold.stores.tables.statements import SqlConnection
 
 # Every job stands in exactly one of the state tables, and nothing stands there without a job.
 _PLACES: Final = """
@@ -48,7 +48,7 @@ _RECOUNT: Final = """
 """
 
 
-def misplaced(db: Connection) -> Iterator[str]:
+def misplaced(db: SqlConnection) -> Iterator[str]:
     for job_id, places in db.execute(_PLACES):
         yield f"job {job_id} stands in {places} places instead of one"
     for (seq,) in db.execute(_STRAYS):
@@ -67,7 +67,7 @@ def misplaced(db: Connection) -> Iterator[str]:
         yield f"job {job_id} is in the archive and in the store"
 
 
-def miscounted(db: Connection, lanes: str) -> Iterator[str]:
+def miscounted(db: SqlConnection, lanes: str) -> Iterator[str]:
     """`lanes` names the table or view of lanes."""
     kept_counts = f"SELECT id, queue, task, {', '.join(Status)} FROM {lanes}"  # noqa: S608  # our own names
     counted = {(lane, status): n for lane, status, n in db.execute(_RECOUNT)}

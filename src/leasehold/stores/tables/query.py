@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Any, Final, Protocol
 
-from leasehold.stores.tables.statements import Connection
+from leasehold.stores.tables.statements import SqlConnection
 
 NO_LIMIT: Final = 2**63 - 1
 """More rows than there can be, and above the number of every one."""
@@ -43,7 +43,7 @@ class Reader(Protocol):
     """Reads the rows of queries; all of them can always be read."""
 
     @property
-    def db(self) -> Connection: ...
+    def db(self) -> SqlConnection: ...
 
     def rows(self, query: Query, *values: Any) -> Iterable[tuple[Any, ...]]: ...
 
@@ -54,7 +54,7 @@ class Reader(Protocol):
 class PlainReader:
     """For a database in which a column holds what it was made for."""
 
-    def __init__(self, db: Connection) -> None:
+    def __init__(self, db: SqlConnection) -> None:
         self.db = db
 
     def rows(self, query: Query, *values: Any) -> Iterable[tuple[Any, ...]]:

@@ -14,7 +14,7 @@ from leasehold.stores.tables.database import TableDatabase
 from leasehold.stores.tables.queue_book import TableQueueBook
 from leasehold.stores.tables.queues import TableQueues
 from leasehold.stores.tables.rebalance import SOME_RESCORING
-from leasehold.stores.tables.statements import Connection
+from leasehold.stores.tables.statements import SqlConnection
 from leasehold.stores.tables.step import TableStep
 
 
@@ -83,5 +83,5 @@ class QueueChanges:
             lambda step: queue_orders.bury(self._book(step), queue, jobs, buried)
         )
 
-    def _queues(self, db: Connection) -> TableQueues:
+    def _queues(self, db: SqlConnection) -> TableQueues:
         return self._book.queues(db, self._database.now(db))

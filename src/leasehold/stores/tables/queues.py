@@ -15,7 +15,7 @@ from leasehold.core.rules import queue_orders
 from leasehold.core.rules.rule_book import RuleBook
 from leasehold.core.rules.starting import StartBook, key_starts, next_start_at
 from leasehold.env import from_micros
-from leasehold.stores.tables.statements import Connection, Dialect
+from leasehold.stores.tables.statements import Dialect, SqlConnection
 
 FOUND_AT_ONCE: Final = 100_000
 """How many jobs to bury one read looks for."""
@@ -48,7 +48,7 @@ class TableQueues(ABC):
     """By queue, or for one: a sum for each status, since when it is known, is it deleted."""
 
     def __init__(self, db: Any, now: int) -> None:
-        self._db: Connection = db
+        self._db: SqlConnection = db
         self._now = now
 
     @property

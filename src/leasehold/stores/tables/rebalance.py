@@ -9,7 +9,7 @@ from typing import Any, Final
 from leasehold.core.rules.key_accounts import Account, Counted
 from leasehold.core.rules.placing import Standing
 from leasehold.core.rules.rebalancing import BEYOND, Pass
-from leasehold.stores.tables.parking import ACCOUNT, LOOK_AGAIN_AT, KeyShelf
+from leasehold.stores.tables.parking import ACCOUNT, LOOK_AGAIN_AT, TableKeyShelf
 from leasehold.stores.tables.places import STANDING, find
 from leasehold.stores.tables.step import TableStep
 
@@ -81,7 +81,7 @@ class TablePasses(ABC):
 
     __slots__ = ("queue_of", "shelf", "write")
 
-    def __init__(self, step: TableStep, shelf: KeyShelf) -> None:
+    def __init__(self, step: TableStep, shelf: TableKeyShelf) -> None:
         self.write = step
         self.queue_of = step.queue_of
         self.shelf = shelf

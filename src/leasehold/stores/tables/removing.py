@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final
 from leasehold.core.model.codes import STATUS_OF
 from leasehold.core.model.queue_retention import QueueRetention
 from leasehold.core.model.retention import CleanUp
-from leasehold.core.rules.cleanup_store import EndedJob, Progress
+from leasehold.core.rules.cleanup_store import CleanUpProgress, EndedJob
 from leasehold.core.rules.ended_dependents import within_budget
 from leasehold.env import from_micros
 from leasehold.stores.tables import cleanup
@@ -42,10 +42,10 @@ class TableRemoval:
     def latest(self) -> CleanUp | None:
         return next(cleanup.latest(self._step.db, 1), None)
 
-    def progress(self, run: int) -> Progress | None:
+    def progress(self, run: int) -> CleanUpProgress | None:
         return cleanup.progress_of(self._step.db, run)
 
-    def save(self, progress: Progress) -> None:
+    def save(self, progress: CleanUpProgress) -> None:
         cleanup.save(self._step.db, progress)
 
     def still_ended(self, keys: Sequence[int]) -> Sequence[EndedJob[int]]:

@@ -16,7 +16,7 @@ from leasehold.core.rules import scheduling
 from leasehold.core.rules.scheduling import UnreadableSchedule
 from leasehold.env import from_micros, to_micros
 from leasehold.errors import LeaseholdError, QueueFullError
-from leasehold.stores.tables.statements import Connection, Dialect
+from leasehold.stores.tables.statements import Dialect, SqlConnection
 from leasehold.stores.tables.step import TableStep
 
 COLUMNS: Final = (
@@ -55,12 +55,12 @@ class ScheduleRows(NamedTuple):
     number: str
     """The column by which one is known whose very name cannot be read."""
 
-    def every(self, db: Connection) -> list[Schedule]:
+    def every(self, db: SqlConnection) -> list[Schedule]:
         """All schedules; those that cannot be read say so."""
         found = [self.schedule_of(row) for row in db.execute(self.all).fetchall()]
         return [each if isinstance(each, Schedule) else each.shown() for each in found]
 
-    def find(self, db: Connection, name: str) -> Schedule | None:
+    def find(self, db: SqlConnection, name: str) -> Schedule | None:
         """One schedule; raises if it cannot be read."""
         row = db.execute(self.one, (name,)).fetchone()
         found = None if row is None else self.schedule_of(row)
@@ -68,7 +68,7 @@ class ScheduleRows(NamedTuple):
             raise found.error
         return found
 
-    def unreadable(self, db: Connection) -> Iterator[str]:
+    def unreadable(self, db: SqlConnection) -> Iterator[str]:
         """The schedules that cannot be read, as sentences."""
         for row in db.execute(self.all).fetchall():
             found = self.schedule_of(row)

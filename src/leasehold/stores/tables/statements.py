@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Any, NamedTuple, Protocol
 
 
-class Cursor(Protocol):
+class SqlCursor(Protocol):
     """What a statement gave."""
 
     def __iter__(self) -> Iterator[Any]: ...
@@ -24,10 +24,10 @@ class Cursor(Protocol):
 class Execute(Protocol):
     """Executes a statement with its values."""
 
-    def __call__(self, statement: str, values: Any = None, /) -> Cursor: ...
+    def __call__(self, statement: str, values: Any = None, /) -> SqlCursor: ...
 
 
-class Connection(Protocol):
+class SqlConnection(Protocol):
     """What statements are executed on: a connection, or a write."""
 
     @property

@@ -18,7 +18,7 @@ from leasehold.core.rules.settings_in_force import SettingsInForce
 from leasehold.core.rules.starting import StartBook
 from leasehold.env import Env
 from leasehold.stores.tables.hints import Hints
-from leasehold.stores.tables.statements import Connection, Execute
+from leasehold.stores.tables.statements import Execute, SqlConnection
 
 NEXT_GENERATION: Final = "UPDATE store_state SET queue_generation = queue_generation + 1"
 NEXT_SETTINGS: Final = "UPDATE store_state SET settings_generation = settings_generation + 1"
@@ -32,7 +32,7 @@ class TableStep(ABC):
     Every write makes one: what has a default that cannot be changed is no attribute of its own.
     """
 
-    db: Connection
+    db: SqlConnection
     execute: Execute
     many: Callable[[str, Sequence[Any]], Any]
     """Executes a statement about many rows, as the database wants it."""

@@ -34,6 +34,7 @@ FAILURE_COLUMNS: Final = {
     "first_at": Kind.MOMENT,
     "last_at": Kind.MOMENT,
     "jobs": Kind.TEXT,
+    "hours": Kind.TEXT,
 }
 ALL: Final = Query(FAILURE_COLUMNS, "FROM failure")
 KNOWN: Final = Query(
@@ -65,6 +66,7 @@ WORKED_LATELY: Final = """
     GROUP BY bucket, measure
 """
 
+_hours: Final[msgspec.json.Decoder[tuple[int, ...]]] = msgspec.json.Decoder(tuple[int, ...])
 _jobs: Final[msgspec.json.Decoder[tuple[str, ...]]] = msgspec.json.Decoder(tuple[str, ...])
 
 
@@ -111,10 +113,11 @@ def failures_of(rows: Iterable[Any]) -> Iterator[Failure]:
     """The failures that rows tell."""
     for row in rows:
         named = dict(zip(FAILURE_COLUMNS, row, strict=True))
-        try:
-            named["jobs"] = _jobs.decode(named["jobs"])
-        except UNREADABLE:
-            named["jobs"] = ()
+        for name, decode in (("jobs", _jobs.decode), ("hours", _hours.decode)):
+            try:
+                named[name] = decode(named[name])
+            except UNREADABLE:
+                named[name] = ()
         for name in ("first_at", "last_at"):
             named[name] = from_micros(named[name])
         yield Failure(**named)
@@ -122,12 +125,13 @@ def failures_of(rows: Iterable[Any]) -> Iterator[Failure]:
 
 def row_of(failure: Failure) -> tuple[Any, ...]:
     """The row that tells a failure."""
-    *named, first_at, last_at, jobs = msgspec.structs.astuple(failure)
+    *named, first_at, last_at, jobs, hours = msgspec.structs.astuple(failure)
     return (
         *named,
         to_micros(first_at),
         to_micros(last_at),
         msgspec.json.encode(jobs).decode(),
+        msgspec.json.encode(hours).decode(),
     )
 
 

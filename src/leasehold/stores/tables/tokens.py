@@ -16,7 +16,7 @@ from leasehold.core.model.text import is_text
 from leasehold.core.model.tokens import Token
 from leasehold.env import Env, from_micros
 from leasehold.errors import StoreCorruptError
-from leasehold.stores.tables.statements import Connection
+from leasehold.stores.tables.statements import SqlConnection
 from leasehold.stores.tables.step import TableStep
 
 ADD: Final = "INSERT INTO token VALUES ($1, $2, $3)"
@@ -38,7 +38,7 @@ class _Sessions(msgspec.Struct):
 _sessions: Final = msgspec.json.Decoder(_Sessions)
 
 
-class Tokens:
+class TokenReader:
     """The tokens of a store and its signing key, for who reads."""
 
     all = "SELECT name, document FROM token ORDER BY name"
@@ -46,7 +46,7 @@ class Tokens:
     by_digest = "SELECT document FROM token WHERE digest = $1"
     read_key = "SELECT value FROM meta WHERE key = 'signing_key'"
 
-    def __init__(self, db: Connection) -> None:
+    def __init__(self, db: SqlConnection) -> None:
         self._db = db
 
     def text(self, what: str, value: Any) -> str:  # noqa: ARG002  # for stores with other columns
@@ -117,7 +117,7 @@ class Tokens:
 class TokenShelf:
     """See `leasehold.core.rules.tokens.TokenShelf`."""
 
-    def __init__(self, step: TableStep, tokens: Tokens) -> None:
+    def __init__(self, step: TableStep, tokens: TokenReader) -> None:
         self._step = step
         self.now = step.now
         self.find = tokens.named

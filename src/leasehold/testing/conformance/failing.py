@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from leasehold.core.contract.store import Store
-from leasehold.core.model.failure import SAMPLE_MAX
+from leasehold.core.model.failure import HOURS_KEPT, SAMPLE_MAX
 from leasehold.core.model.lease import Lease, Settled, Settlement
 from leasehold.core.model.outcome import Cancel, Complete, Fail, JobError, Release
 from leasehold.core.model.span import WORKERS_KEPT
@@ -116,6 +116,17 @@ class FailingClauses(ConformanceBase):
         assert found.jobs == tuple(f"job-{number}" for number in range(SAMPLE_MAX + 1, 1, -1))
         store.discard(list(found.jobs), actor="me")
         assert store.failures() == [found]
+
+    def test_met_20_how_often_in_each_hour(self, store: Store, clock: ManualClock) -> None:
+        clock.advance(3600 - clock.now().timestamp() % 3600)
+        for number, passed in enumerate((10, 10, 3600, 2 * 3600, HOURS_KEPT * 3600)):
+            clock.advance(passed)
+            fail(store, f"job-{number}", fatal("no"))
+            if number == 3:
+                assert store.failures()[0].hours == (1, 0, 1, 2)
+        [found] = store.failures()
+        assert (found.count, found.hours) == (5, (1, *(0,) * (HOURS_KEPT - 1)))
+        assert found.hours_at(clock.now() + timedelta(hours=1))[:3] == (0, 1, 0)
 
     def test_met_20_a_job_is_named_once(self, store: Store, clock: ManualClock) -> None:
         submit(store, draft("job", max_retries=5))

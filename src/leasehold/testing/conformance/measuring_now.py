@@ -1,4 +1,4 @@
-"""MET-3, MET-5 to MET-8: how long jobs wait and run, and how a queue stands now."""
+"""MET-3, MET-5 to MET-8, MET-26: how long jobs wait and run, and how a queue stands now."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ import pytest
 
 from leasehold.core.contract.store import Store
 from leasehold.core.model.outcome import Cancel, Complete, Outcome, Release, Snooze
+from leasehold.core.model.queue_config import QueueConfig
 from leasehold.core.model.records import SILENT_SECONDS, WorkerInfo
 from leasehold.core.model.span import BANDS
 from leasehold.env import Env, ManualClock
+from leasehold.errors import InvalidWindowError
 from leasehold.testing.conformance.base import (
     FAILURE,
     FATAL,
@@ -176,6 +178,30 @@ class MeasuringNowClauses(ConformanceBase):
             store.recover()
             expected = (clock.now() - soon).total_seconds() + 2 * 3600
             assert store.metrics().oldest_pending_age_seconds == expected
+
+    def test_met_26_all_queues_at_once(self, store: Store, clock: ManualClock) -> None:
+        assert store.metrics_by_queue() == []
+        store.create_queue("empty", QueueConfig(), actor="me")
+        store.create_queue("keyed", QueueConfig(key_concurrency=1), actor="me")
+        submit(store, *(draft(f"k-{n}", queue="keyed", limit_key="one") for n in range(3)))
+        lease_one(store, queues=("keyed",))
+        clock.advance(10)
+        soon = clock.now() + timedelta(minutes=5)
+        for level in (1, 50, 99):
+            submit(store, draft(f"job-{level}", priority=level), draft(f"o-{level}", queue="other"))
+            live(store, clock, f"lived-{level}", run=level)
+        submit(store, draft("due", queue="other", task="play", deadline=soon))
+        settle(store, lease_one(store), FAILURE)
+        clock.advance(MINUTE)
+        for window in (30, 7200):
+            assert store.metrics_by_queue(window_seconds=window) == [
+                store.metrics(name, window_seconds=window) for name in store.queues()
+            ]
+        assert [each.queue for each in store.metrics_by_queue()] == [
+            "default", "empty", "keyed", "other",
+        ]  # fmt: skip
+        with pytest.raises(InvalidWindowError):
+            store.metrics_by_queue(window_seconds=0)
 
     def test_met_8_active_workers(self, store: Store, env: Env, clock: ManualClock) -> None:
         def enter(name: str, *queues: str) -> None:

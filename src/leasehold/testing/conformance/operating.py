@@ -71,6 +71,13 @@ class OperatingClauses(ConformanceBase):
         assert get(store, "a").status is Status.PENDING
         assert store.operations() == []
 
+    def test_ope_1_every_plan_is_one_operation(self, store: Store) -> None:
+        submit(store, draft("a"))
+        one, other = (store.plan_operation(CancelAll(), ALL) for _ in range(2))
+        assert one.operation_id != other.operation_id
+        begun = OperationDraft(id=one.operation_id, plan=one)
+        assert store.begin_operation(begun, actor="ann").id == one.operation_id
+
     @pytest.mark.parametrize(
         "where", [JobFilter(text="find me"), JobFilter(tasks=("work",), priority_min=60)]
     )

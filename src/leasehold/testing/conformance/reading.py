@@ -9,9 +9,11 @@ import pytest
 
 from leasehold.core.contract.store import Store
 from leasehold.core.model.outcome import Complete, Fail, JobError, Snooze
+from leasehold.core.model.queue_config import QueueConfig, QueueState
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import Event, Status
 from leasehold.env import ManualClock
+from leasehold.errors import InvalidJobError
 from leasehold.testing.conformance.base import (
     FAILURE,
     RETRY_SECONDS,
@@ -70,6 +72,34 @@ class ReadingClauses(ConformanceBase):
         assert lease_one(store).job_id == "d"
         assert [store.position(name) for name in "abcd"] == [2, 0, 1, None]
         assert store.position("nobody") is None
+
+    def test_pos_2_what_would_be_leased_next(self, store: Store, clock: ManualClock) -> None:
+        rules = QueueConfig(max_concurrency=1, key_concurrency=1)
+        store.create_queue("limited", rules, actor="me")
+        clock.advance(1)
+        submit(
+            store,
+            draft("a", priority=10),
+            draft("b", task="play"),
+            draft("c"),
+            draft("d", priority=90),
+            draft("e", queue="limited", limit_key="k"),
+            draft("parked", queue="limited", limit_key="k"),
+            draft("late", deadline=store.now() + timedelta(seconds=30)),
+            draft("f", delay_seconds=60),
+        )
+        assert [job.id for job in store.peek("default")] == ["d"]
+        assert [job.id for job in store.peek("default", limit=9)] == ["d", "late", "b", "c", "a"]
+        assert store.peek("default")[0] == get(store, "d")
+        assert [job.id for job in store.peek("limited", limit=9)] == ["e"]
+        clock.advance(25)
+        in_order = [job.id for job in store.peek("default", limit=3)]
+        assert [lease_one(store).job_id for _ in range(3)] == in_order
+        store.set_queue_state("default", QueueState.PAUSED, actor="me")
+        assert len(store.peek("default", limit=9)) == 2
+        assert store.peek("nobody's") == []
+        with pytest.raises(InvalidJobError):
+            store.peek("default", limit=0)
 
     def test_fid_1_ids_that_begin_alike(self, store: Store) -> None:
         names = ["0190-b", "0190-a", "0191", "zebra", "zebra é", "zebra 漢", "ZEBRA", "%_", "*"]

@@ -28,7 +28,7 @@ from leasehold.testing.conformance.base import (
 from leasehold.testing.conformance.scoring_oracle import (
     AGAIN,
     HOUR,
-    Life,
+    OracleWalk,
     steps,
 )
 
@@ -122,14 +122,14 @@ class ScoringClauses(ConformanceBase):
     ) -> None:
         clock = ManualClock()
         store = make_store(Env(clock=clock, random=Random(7)))
-        life = Life(store, clock)
+        life = OracleWalk(store, clock)
         for verb, argument in [*steps, ("run", 1000)]:
             getattr(life, verb)(argument)
         assert store.check() == []
         store.close()
 
     def test_sco_2_position_is_the_order_served(self, store: Store, clock: ManualClock) -> None:
-        life = Life(store, clock)
+        life = OracleWalk(store, clock)
         random = Random(11)
         for _ in range(30):
             options = {"priority": random.randrange(101), "task": random.choice(["work", "play"])}

@@ -120,7 +120,7 @@ class Oracle:
         )
 
 
-class Life:
+class OracleWalk:
     """Applies random steps to a store, with the oracle beside every lease."""
 
     def __init__(self, store: Store, clock: ManualClock) -> None:

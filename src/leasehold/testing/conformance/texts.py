@@ -17,6 +17,7 @@ NO_TEXT = "caf\udce9"
 ASKED: dict[str, Callable[[Store], object]] = {
     "get": lambda store: store.get(NO_TEXT),
     "position": lambda store: store.position(NO_TEXT),
+    "peek": lambda store: store.peek(NO_TEXT),
     "attempts": lambda store: store.attempts(NO_TEXT),
     "history": lambda store: store.history(NO_TEXT),
     "log": lambda store: store.log(NO_TEXT).lines,

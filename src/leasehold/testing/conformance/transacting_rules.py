@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 from leasehold.core.contract.local_store import LocalStore
@@ -11,7 +13,10 @@ from leasehold.core.model.job import DEFAULT_MAX_RETRIES, Draft
 from leasehold.core.model.lease import Settlement
 from leasehold.core.model.outcome import Complete
 from leasehold.core.model.queue_config import QueueConfig
+from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import Status
+from leasehold.core.rules.filter_orders import CancelAll
+from leasehold.core.rules.operations import OperationDraft, Plan
 from leasehold.env import Env, ManualClock
 from leasehold.testing.conformance.base import (
     ConformanceBase,
@@ -23,8 +28,12 @@ from leasehold.testing.conformance.base import (
     settle,
     submit,
 )
+from leasehold.testing.conformance.operating import carry_out
 from leasehold.testing.conformance.transacting import undone
+from leasehold.testing.conformance.waking import PATIENCE_SECONDS
 
+AT_ONCE_SECONDS = 0.3
+"""Within this a plan is made that waits for nobody."""
 SCORED = QueueConfig(max_priority=80, aging_factor=5.0, deadline_weight=30.0, retry_penalty=5.0)
 
 
@@ -144,3 +153,24 @@ class TransactingRulesClauses(ConformanceBase):
         submit(store, draft("b", queue="new"))
         assert (get(store, "a").queue, get(store, "b").queue) == ("another", "new")
         assert store.check() == []
+
+    def test_ope_6_nor_what_a_transaction_had_submitted(
+        self, store: LocalStore, connection: Connection
+    ) -> None:
+        submit(store, draft("before"))
+        is_planned = threading.Event()
+
+        def planned() -> Plan:
+            plan = store.plan_operation(CancelAll(), JobFilter())
+            is_planned.set()
+            return plan
+
+        with ThreadPoolExecutor(1) as pool:
+            with connection.transaction():
+                store.submit_within(connection, [draft("within")])
+                planning = pool.submit(planned)
+                is_planned.wait(AT_ONCE_SECONDS)
+            plan = planning.result(PATIENCE_SECONDS)
+        store.begin_operation(OperationDraft(id=plan.operation_id, plan=plan), actor="ann")
+        done = carry_out(store, plan.operation_id)
+        assert (done.changed, done.moved_on) == (plan.planned, 0), "a job was not announced"

@@ -12,7 +12,7 @@ runner.py    one seed, one run              shrinking.py the smallest run that s
 replaying.py the same trace on another store
 """
 
-from leasehold.testing.simulator.calllog import Applied, Call, CallLog
+from leasehold.testing.simulator.calllog import Applied, CallLog, LoggedCall
 from leasehold.testing.simulator.faults import Fault, Swarm
 from leasehold.testing.simulator.model import ViolationError
 from leasehold.testing.simulator.replaying import Trace, replay
@@ -22,7 +22,7 @@ from leasehold.testing.simulator.world import Omitted
 
 __all__ = [
     "Applied",
-    "Call",
+    "LoggedCall",
     "CallLog",
     "Fault",
     "Omitted",

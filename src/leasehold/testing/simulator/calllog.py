@@ -19,7 +19,7 @@ from leasehold.env import ClockReading
 from leasehold.errors import LeaseholdError
 
 
-class Verdict(StrEnum):
+class CallFate(StrEnum):
     """What a caller knows of its call."""
 
     OPEN = "open"
@@ -32,7 +32,7 @@ class Verdict(StrEnum):
 
 
 @dataclass(slots=True)
-class Call:
+class LoggedCall:
     """One call as its caller saw it."""
 
     number: int
@@ -41,7 +41,7 @@ class Call:
     arguments: Mapping[str, Any]
     invoked_at: float
     returned_at: float | None = None
-    verdict: Verdict = Verdict.OPEN
+    verdict: CallFate = CallFate.OPEN
     answer: Any = None
 
 
@@ -82,11 +82,13 @@ class Applied:
 class CallLog:
     """All calls of one run."""
 
-    calls: list[Call] = field(default_factory=list)
+    calls: list[LoggedCall] = field(default_factory=list)
     applied: list[Applied] = field(default_factory=list)
 
-    def invoke(self, process: str, method: str, arguments: Mapping[str, Any], now: float) -> Call:
-        call = Call(len(self.calls), process, method, arguments, now)
+    def invoke(
+        self, process: str, method: str, arguments: Mapping[str, Any], now: float
+    ) -> LoggedCall:
+        call = LoggedCall(len(self.calls), process, method, arguments, now)
         self.calls.append(call)
         return call
 

@@ -11,7 +11,7 @@ from leasehold.core.contract.local_store import LocalStore
 from leasehold.core.contract.transactions import Connection
 from leasehold.core.model.records import Listener, WorkerInfo, WorkerLife
 from leasehold.errors import LeaseholdError, StoreUnavailableError, UnsupportedError
-from leasehold.testing.simulator.calllog import Call, Verdict, unwrap
+from leasehold.testing.simulator.calllog import CallFate, LoggedCall, unwrap
 from leasehold.testing.simulator.faults import IN_CALLS, Fault
 from leasehold.testing.simulator.world import Process, ProcessCrashedError, World
 
@@ -53,12 +53,12 @@ class Channel:
             answer = world.apply(call).answer
             self._after(fault, call)
         except StoreUnavailableError:
-            call.verdict = Verdict.UNKNOWN
+            call.verdict = CallFate.UNKNOWN
             call.returned_at = world.now
             raise
         call.returned_at = world.now
         call.answer = answer
-        call.verdict = Verdict.FAIL if isinstance(answer, LeaseholdError) else Verdict.OK
+        call.verdict = CallFate.FAIL if isinstance(answer, LeaseholdError) else CallFate.OK
         return unwrap(answer)
 
     def _fault(self) -> Fault | None:
@@ -80,7 +80,7 @@ class Channel:
         elif fault is Fault.DELAYED:
             self._pass_time(self._world.random.uniform(0.0, DELAY_SECONDS_MAX))
 
-    def _after(self, fault: Fault | None, call: Call) -> None:
+    def _after(self, fault: Fault | None, call: LoggedCall) -> None:
         world = self._world
         if fault is Fault.CRASH_AFTER:
             self._crash()
@@ -169,5 +169,5 @@ for _name in dir(LocalStore):
         setattr(Channel, _name, _struck(_name) if _name in _STRUCK else _plain(_name))
 
 
-def _apply(world: World, call: Call) -> None:
+def _apply(world: World, call: LoggedCall) -> None:
     world.apply(call)

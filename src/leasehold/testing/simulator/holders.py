@@ -25,14 +25,14 @@ def holder(name: str) -> Process:
     """A process that leases and settles by hand."""
 
     def start(process: Process, world: World) -> None:
-        held = Holder(world, process)
+        held = StubbornHolder(world, process)
         world.act(process, held.step)
         world.act(process, held.beat)
 
     return Process(name, start)
 
 
-class Holder:
+class StubbornHolder:
     """Leases, works, settles; and remembers what it should have forgotten."""
 
     def __init__(self, world: World, process: Process) -> None:

@@ -9,7 +9,7 @@ from leasehold.core.model.job import HistoryEvent, Job
 from leasehold.core.model.records import Submitted
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import Event, Status
-from leasehold.testing.simulator.calllog import CallLog, Verdict
+from leasehold.testing.simulator.calllog import CallFate, CallLog
 from leasehold.testing.simulator.judge_people import judge_get
 from leasehold.testing.simulator.model import (
     ENDED,
@@ -57,7 +57,7 @@ def _judge_presence(model: Model, log: CallLog, jobs: list[Job], store: Store) -
         raise broken("S1", next(iter(missing), None), f"{missing} missing; found are {found}")
     kept_or_discarded = {*model.jobs, *model.discarded}
     for call in log.calls:
-        if call.method == "submit" and call.verdict is Verdict.OK:
+        if call.method == "submit" and call.verdict is CallFate.OK:
             for answer in call.answer:
                 is_new = isinstance(answer, Submitted) and not answer.is_duplicate
                 if is_new and answer.id not in kept_or_discarded:

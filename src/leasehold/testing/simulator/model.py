@@ -115,7 +115,7 @@ class ModelJob:
 
 
 @dataclass(slots=True)
-class KnownKey:
+class ModelKey:
     """An idempotency key in its window."""
 
     job_id: str
@@ -139,7 +139,7 @@ class Model:
     """The highest lease version of each id; it outlives the job."""
     settled: dict[tuple[str, int], tuple[Outcome, Settled]] = field(default_factory=dict)
     """By job and version, what holders said that counted, and what they were answered."""
-    keys: dict[tuple[str, str], KnownKey] = field(default_factory=dict)
+    keys: dict[tuple[str, str], ModelKey] = field(default_factory=dict)
     discarded: set[str] = field(default_factory=set)
     totals: Counter[str] = field(default_factory=Counter)
     seen: Counter[str] = field(default_factory=Counter)
@@ -178,11 +178,11 @@ class Model:
         self._write(job, Event.CREATED)
         if draft.idempotency_key is not None:
             work = (draft.task, draft.payload, draft.codec)
-            self.keys[draft.queue, draft.idempotency_key] = KnownKey(
+            self.keys[draft.queue, draft.idempotency_key] = ModelKey(
                 draft.id, work, now + KEY_WINDOW
             )
 
-    def key_of(self, draft: Draft) -> KnownKey | None:
+    def key_of(self, draft: Draft) -> ModelKey | None:
         """The job that holds this draft's key, if the window is still open."""
         known = self.keys.get((draft.queue, draft.idempotency_key or ""))
         return known if known is not None and known.expires_at > self.now else None

@@ -22,7 +22,7 @@ from leasehold.testing.simulator.holders import holder
 from leasehold.testing.simulator.model import ViolationError
 from leasehold.testing.simulator.operators import operator
 from leasehold.testing.simulator.producers import PACED_QUEUE, producer
-from leasehold.testing.simulator.workers import Worker, worker
+from leasehold.testing.simulator.workers import SimulatedWorker, worker
 from leasehold.testing.simulator.world import Omitted, World
 
 MakeStore = Callable[[Env], Store]
@@ -120,8 +120,8 @@ def simulate(scenario: Scenario, make_store: MakeStore) -> RunReport:
         store.close()
 
 
-def _populate(world: World) -> list[Worker]:
-    swarm, board, workers = world.swarm, Board(), list[Worker]()
+def _populate(world: World) -> list[SimulatedWorker]:
+    swarm, board, workers = world.swarm, Board(), list[SimulatedWorker]()
     for number in range(swarm.producers):
         world.add(producer(f"producer-{number}", board))
     for number in range(swarm.holders):
@@ -139,7 +139,7 @@ def _populate(world: World) -> list[Worker]:
     return workers
 
 
-def _give_hints(world: World, workers: list[Worker], applied: Applied) -> None:
+def _give_hints(world: World, workers: list[SimulatedWorker], applied: Applied) -> None:
     """Wake workers as a store would, if the hint is not lost."""
     if applied.method not in ("submit", "exchange", "replay", "recover", "cancel"):
         return
@@ -177,7 +177,7 @@ def _turn_the_clock(world: World) -> None:
 # -- the quiet end -----------------------------------------------------------------------------
 
 
-def _come_to_rest(world: World, workers: list[Worker]) -> bool:
+def _come_to_rest(world: World, workers: list[SimulatedWorker]) -> bool:
     """Stop all faults; only the workers that live go on, until nothing is left to do."""
     world.quiet = True
     world.steps_max = world.steps + QUIET_STEPS_MAX

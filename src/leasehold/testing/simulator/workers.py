@@ -36,16 +36,18 @@ STOP_SECONDS_MAX = 3.0
 """How long simulated code takes to end when it is told to."""
 
 
-def worker(name: str, *, may_crash: bool, knows_all: bool, workers: list[Worker]) -> Process:
+def worker(
+    name: str, *, may_crash: bool, knows_all: bool, workers: list[SimulatedWorker]
+) -> Process:
     """A process that works; `workers` is where it enters each incarnation."""
 
     def start(process: Process, world: World) -> None:
-        workers.append(Worker(world, process, knows_all=knows_all))
+        workers.append(SimulatedWorker(world, process, knows_all=knows_all))
 
     return Process(name, start, may_crash=may_crash)
 
 
-class Worker:
+class SimulatedWorker:
     """One incarnation of a worker process, put together as `leasehold.worker.worker` does it."""
 
     def __init__(self, world: World, process: Process, *, knows_all: bool) -> None:

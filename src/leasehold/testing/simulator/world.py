@@ -18,7 +18,7 @@ from random import Random
 from leasehold.core.contract.store import Store
 from leasehold.env import Env, ManualClock
 from leasehold.errors import LeaseholdError
-from leasehold.testing.simulator.calllog import Applied, Call, CallLog
+from leasehold.testing.simulator.calllog import Applied, CallLog, LoggedCall
 from leasehold.testing.simulator.faults import Fault, Strike, Swarm
 
 STEP_SECONDS_MIN = 0.001
@@ -249,7 +249,7 @@ class World:
 
     # -- the store ---------------------------------------------------------------------------
 
-    def apply(self, call: Call) -> Applied:
+    def apply(self, call: LoggedCall) -> Applied:
         """Let the store carry out a call, here and now."""
         try:
             answer = getattr(self.store, call.method)(**call.arguments)

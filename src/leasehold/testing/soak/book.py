@@ -20,7 +20,7 @@ REPLIES_KEPT: Final = timedelta(seconds=REPLIES_KEPT_SECONDS)
 
 
 @dataclass(slots=True)
-class KnownKey:
+class KeyInWindow:
     """An idempotency key in its window."""
 
     job_id: str
@@ -38,7 +38,7 @@ class Bucket:
 
 
 @dataclass(slots=True)
-class Held:
+class HeldTask:
     """A task that its circuit breaker holds back."""
 
     failures: int = 0
@@ -47,7 +47,7 @@ class Held:
 
 
 @dataclass(slots=True)
-class Kept:
+class LeasePromise:
     """A lease's promise: how long its holder may live with it."""
 
     awake: float
@@ -126,13 +126,13 @@ class Book:
     """None before anybody follows the change feed."""
     granted: dict[str, int] = field(default_factory=dict)
     """The highest lease version of each id; it outlives the job."""
-    keys: dict[tuple[str, str], KnownKey] = field(default_factory=dict)
+    keys: dict[tuple[str, str], KeyInWindow] = field(default_factory=dict)
     buckets: dict[tuple[str, str, str], Bucket] = field(default_factory=dict)
     """By queue, kind of rate and name."""
     starts: dict[tuple[str, str | None], Bucket] = field(default_factory=dict)
     """By queue, and by queue and key: when jobs were leased under a start rate."""
-    breakers: dict[tuple[str, str], Held] = field(default_factory=lambda: defaultdict(Held))
-    kept: dict[tuple[str, int], Kept] = field(default_factory=dict)
+    breakers: dict[tuple[str, str], HeldTask] = field(default_factory=lambda: defaultdict(HeldTask))
+    kept: dict[tuple[str, int], LeasePromise] = field(default_factory=dict)
     settled: dict[tuple[str, int], tuple[Settlement, Settled]] = field(default_factory=dict)
     """By job and version, the settlements that were accepted, and their answers."""
     ticks: set[tuple[str, str]] = field(default_factory=set)

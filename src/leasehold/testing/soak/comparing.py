@@ -27,6 +27,7 @@ FREE: Final = frozenset(
         "results_dropped",  # or their jobs go before it comes to them
         "taken",
         "defaults",  # each store may have its own
+        "operation_id",  # of a plan: made by the store
     }
 )
 """Fields that depend on how a store works, not on what it keeps."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from leasehold.core.model.status import TRANSITIONS
-from leasehold.testing.soak.swarm import Fault
+from leasehold.testing.soak.swarm import CallFault
 
 ERRORS: Final = (
     "CycleError",
@@ -60,7 +60,7 @@ class Coverage:
             f"{kind} {name!r}"
             for kind, wanted, met in (
                 ("verb", verbs, self.verbs),
-                ("fault", Fault, self.faults),
+                ("fault", CallFault, self.faults),
                 ("transition", all_transitions(), self.transitions),
                 ("error", ERRORS, self.errors),
                 ("rule", rules, self.rules),

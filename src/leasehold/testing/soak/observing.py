@@ -72,7 +72,7 @@ def observe(store: Store, reading: ClockReading) -> Snapshot:
 
 
 @dataclass(slots=True)
-class Histories:
+class HistoryReader:
     """Reads the new events of jobs, of which it knows how far it has read."""
 
     read: dict[str, int] = field(default_factory=dict)

@@ -22,10 +22,10 @@ from leasehold.testing.soak.comparing import (
     difference_of_snapshots,
 )
 from leasehold.testing.soak.coverage import Coverage, transition
-from leasehold.testing.soak.observing import Histories, Snapshot, observe
-from leasehold.testing.soak.rules import RULES, BrokenRuleError, Step
+from leasehold.testing.soak.observing import HistoryReader, Snapshot, observe
+from leasehold.testing.soak.rules import RULES, BrokenRuleError, JudgedCall
 from leasehold.testing.soak.subjects import Stage, Subject
-from leasehold.testing.soak.swarm import Fault, Feature, Swarm
+from leasehold.testing.soak.swarm import CallFault, Feature, SoakSwarm
 from leasehold.testing.soak.verbs import VERBS, Scene
 
 STEPS_DEFAULT = 200
@@ -66,7 +66,7 @@ def run(scenario: Scenario, stage: Stage) -> Report:
     clock = ManualClock()
     last = [name for name, each in VERBS.items() if each.feature is Feature.OPERATIONS]
     names = (*(name for name in VERBS if name not in last), *last)
-    swarm = Swarm.draw(Random(f"{scenario.seed}/swarm"), names)
+    swarm = SoakSwarm.draw(Random(f"{scenario.seed}/swarm"), names)
     if scenario.features is not None:
         swarm = replace(swarm, features=scenario.features | {Feature.ALWAYS})
     subjects = stage.subjects(clock, lasting_only=swarm.has(Feature.REPAIRS))
@@ -78,7 +78,7 @@ def run(scenario: Scenario, stage: Stage) -> Report:
     report = Report(scenario, Coverage())
     try:
         with _silence():
-            Run(scenario, subjects, clock, report, swarm).go()
+            SoakRun(scenario, subjects, clock, report, swarm).go()
     except BrokenRuleError as error:
         report.broken = error
     finally:
@@ -88,7 +88,7 @@ def run(scenario: Scenario, stage: Stage) -> Report:
     return report
 
 
-class Run:
+class SoakRun:
     """A run that is going on."""
 
     def __init__(
@@ -97,7 +97,7 @@ class Run:
         subjects: list[Subject],
         clock: ManualClock,
         report: Report,
-        swarm: Swarm,
+        swarm: SoakSwarm,
     ) -> None:
         self._scenario = scenario
         self._subjects = subjects
@@ -106,7 +106,7 @@ class Run:
         self._swarm = swarm
         self._book = Book(clocks=swarm.has(Feature.CLOCKS))
         self._seen = [self._observe(subject) for subject in subjects]
-        self._histories = [Histories() for _ in subjects]
+        self._histories = [HistoryReader() for _ in subjects]
         verbs = [each for each in VERBS.values() if self._swarm.has(each.feature)]
         self._verbs = [each.name for each in verbs]
         self._weights = [each.weight * self._swarm.weights[each.name] for each in verbs]
@@ -124,7 +124,9 @@ class Run:
         name = random.choices(self._verbs, self._weights)[0]
         if name.startswith("submit") and self._is_crowded():
             return
-        strikes = {fault: random.random() < self._swarm.chances.get(fault, 0.0) for fault in Fault}
+        strikes = {
+            fault: random.random() < self._swarm.chances.get(fault, 0.0) for fault in CallFault
+        }
         scene = Scene(random, self._seen[0], self._book, self._swarm, self._clock)
         asked = VERBS[name].draw(scene)
         self._report.coverage.verbs[name] += 1
@@ -133,19 +135,19 @@ class Run:
             self._report.trace.append(f"{number}: {name}: it is {self._clock.now():%d %H:%M:%S}")
             return
         self._strike(number, strikes, random)
-        if strikes[Fault.DELAYED]:
-            self._note(number, Fault.DELAYED, str(asked))
+        if strikes[CallFault.DELAYED]:
+            self._note(number, CallFault.DELAYED, str(asked))
             self._book.late.append((number + random.randint(1, 20), asked))
             return
-        heard = not strikes[Fault.REPLY_LOST]
-        self._perform(number, asked, heard=heard and not strikes[Fault.REPEATED])
+        heard = not strikes[CallFault.REPLY_LOST]
+        self._perform(number, asked, heard=heard and not strikes[CallFault.REPEATED])
         if not heard:
-            self._note(number, Fault.REPLY_LOST)
-        if strikes[Fault.REPEATED]:
-            self._note(number, Fault.REPEATED)
+            self._note(number, CallFault.REPLY_LOST)
+        if strikes[CallFault.REPEATED]:
+            self._note(number, CallFault.REPEATED)
             self._perform(number, asked, heard=heard)
-        if strikes[Fault.REPEATED_LATE]:
-            self._note(number, Fault.REPEATED_LATE)
+        if strikes[CallFault.REPEATED_LATE]:
+            self._note(number, CallFault.REPEATED_LATE)
             self._book.late.append((number + random.randint(1, 30), asked))
 
     def _is_crowded(self) -> bool:
@@ -161,26 +163,26 @@ class Run:
         for asked in arrived:
             self._perform(number, asked, heard=False)
 
-    def _strike(self, number: int, strikes: dict[Fault, bool], random: Random) -> None:
+    def _strike(self, number: int, strikes: dict[CallFault, bool], random: Random) -> None:
         """Faults that strike holders and stores, between two calls."""
         book = self._book
         worker = random.choice(self._swarm.workers)
         its = [lease for lease in book.held if lease.worker == worker]
-        if strikes[Fault.CRASHED] and its:
-            self._note(number, Fault.CRASHED, worker)
+        if strikes[CallFault.CRASHED] and its:
+            self._note(number, CallFault.CRASHED, worker)
             book.held = [lease for lease in book.held if lease not in its]
-        elif strikes[Fault.STOPPED] and its:
-            self._note(number, Fault.STOPPED, worker)
+        elif strikes[CallFault.STOPPED] and its:
+            self._note(number, CallFault.STOPPED, worker)
             book.held = [lease for lease in book.held if lease not in its]
             until = number + random.randint(5, 40)
             book.stopped += [(until, lease) for lease in its]
-        if strikes[Fault.RESTARTED]:
-            self._note(number, Fault.RESTARTED)
+        if strikes[CallFault.RESTARTED]:
+            self._note(number, CallFault.RESTARTED)
             for subject in self._subjects:
                 subject.restart()
             self._look_again()
 
-    def _note(self, number: int, fault: Fault, what: str = "") -> None:
+    def _note(self, number: int, fault: CallFault, what: str = "") -> None:
         self._report.coverage.faults[fault] += 1
         self._report.trace.append(f"{number}: {fault} {what}".rstrip())
 
@@ -218,7 +220,7 @@ class Run:
                 self._histories, self._subjects, before, self._seen, strict=True
             )
         ]
-        step = Step(
+        step = JudgedCall(
             asked, answers[0], before[0], self._seen[0], events[0], self._book,
             self._subjects[0].store,
         )  # fmt: skip
@@ -227,7 +229,7 @@ class Run:
         self._compare(asked, answers, events)
         self._remember(step, heard=heard)
 
-    def _judge(self, step: Step) -> None:
+    def _judge(self, step: JudgedCall) -> None:
         for name, judge in RULES.items():
             try:
                 self._report.coverage.rules[name] += judge(step)
@@ -247,7 +249,7 @@ class Run:
                 raise BrokenRuleError(SAME, f"{names} differ after {asked}: {found}")
             self._report.coverage.rules[SAME] += 1
 
-    def _count(self, step: Step) -> None:
+    def _count(self, step: JudgedCall) -> None:
         coverage = self._report.coverage
         answers = step.answer if isinstance(step.answer, list) else [step.answer]
         if isinstance(step.answer, Exchange):
@@ -259,7 +261,7 @@ class Run:
             if event.before is not event.after:
                 coverage.transitions[transition(event.event, event.before, event.after)] += 1
 
-    def _remember(self, step: Step, *, heard: bool) -> None:
+    def _remember(self, step: JudgedCall, *, heard: bool) -> None:
         """What callers know after this."""
         book, answer = self._book, step.answer
         request_id = step.call.request_id

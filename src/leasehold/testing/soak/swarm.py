@@ -38,7 +38,7 @@ class Feature(StrEnum):
     WORKERS = "workers"
 
 
-class Fault(StrEnum):
+class CallFault(StrEnum):
     """What goes wrong around a call."""
 
     REPEATED = "repeated"
@@ -58,11 +58,11 @@ class Fault(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Swarm:
+class SoakSwarm:
     """What one run is like."""
 
     features: frozenset[Feature]
-    chances: dict[Fault, float]
+    chances: dict[CallFault, float]
     """How likely each fault is at each call; one that is off is not in here."""
     queues: tuple[str, ...]
     workers: tuple[str, ...]
@@ -79,7 +79,7 @@ class Swarm:
         return feature in self.features
 
     @classmethod
-    def draw(cls, random: Random, verbs: tuple[str, ...]) -> Swarm:
+    def draw(cls, random: Random, verbs: tuple[str, ...]) -> SoakSwarm:
         """The swarm of a seed."""
         share = random.choice((0.25, 0.5, 0.8))
         faults = random.choice((0.0, 0.4, 0.8))
@@ -87,7 +87,7 @@ class Swarm:
             features=_features(random, share),
             chances={
                 fault: random.choice((0.02, 0.05, 0.15))
-                for fault in Fault
+                for fault in CallFault
                 if random.random() < faults
             },
             queues=random.choice((("default",), ("default", "bulk"), ("default", "bulk", "slow"))),

@@ -43,28 +43,28 @@ from leasehold.worker.executors.parts import Parts, parts_of
 from leasehold.worker.executors.role import become_child_process
 from leasehold.worker.executors.surroundings import Surroundings
 from leasehold.worker.executors.wire import (
-    Answer,
     Ask,
     Begin,
     ChildEnd,
-    Ended,
+    ChildReady,
+    ChildSetup,
+    CodeEnded,
+    DependencyAnswer,
     Favour,
+    FavourRequest,
     Keep,
-    Kept,
+    KeptResult,
     LeaseKey,
     Leave,
-    Log,
-    Part,
-    Progress,
-    Ready,
-    Request,
-    Setup,
+    Logged,
+    Piece,
+    ProgressReport,
     Stop,
 )
 from leasehold.worker.printed import begin_keeping
 from leasehold.worker.task import TaskDefinition
 
-T = TypeVar("T", Answer, Leave, Kept)
+T = TypeVar("T", DependencyAnswer, Leave, KeptResult)
 
 UNTOLD: Final[str | None] = "changes that cannot be told"
 """What a task has left behind if not even a look at it is possible."""
@@ -77,10 +77,10 @@ class _WireSink:
         self._worker = worker
 
     def progress(self, lease: Lease, document: bytes) -> None:
-        self._worker.send(Progress(LeaseKey.of(lease), document))
+        self._worker.send(ProgressReport(LeaseKey.of(lease), document))
 
     def log(self, lease: Lease, line: LogLine) -> None:
-        self._worker.send(Log(LeaseKey.of(lease), line))
+        self._worker.send(Logged(LeaseKey.of(lease), line))
 
 
 class Child:
@@ -93,13 +93,15 @@ class Child:
         self._context: JobContext | None = None
         self._tasks: dict[tuple[str, str], TaskDefinition] = {}
         self._asking = threading.Lock()
-        self._answers: queue.SimpleQueue[Answer | Leave | Kept] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[DependencyAnswer | Leave | KeptResult] = (
+            queue.SimpleQueue()
+        )
         self._surroundings = Surroundings()
 
     def serve(self) -> None:
         """Run jobs for ever: only the worker's end, or a kill, ends it."""
         threading.Thread(target=self._listen, name="leasehold-listen", daemon=True).start()
-        self._worker.send(Ready())
+        self._worker.send(ChildReady())
         changes = LastingChanges()
         while True:
             begin, context = self._begun.get()
@@ -122,7 +124,7 @@ class Child:
     def _listen_to_the_end(self) -> None:
         parts = Parts()
         while (message := self._worker.receive()) is not None:
-            if isinstance(message, Part):
+            if isinstance(message, Piece):
                 parts.add(message)
             elif isinstance(message, Begin):
                 lease = parts.join_payload(message.lease)
@@ -134,7 +136,7 @@ class Child:
                 context = self._context
                 if context is not None and LeaseKey.of(context.lease) == message.about:
                     context.stop(message.cause, message.reason)
-            elif isinstance(message, Answer | Leave | Kept):
+            elif isinstance(message, DependencyAnswer | Leave | KeptResult):
                 self._answers.put(message)
 
     def _new_context(self, begin: Begin) -> JobContext:
@@ -147,7 +149,7 @@ class Child:
             backing=ChildBacking(begin.store, partial(self._request, about)),
         )
 
-    def _ask(self, question: Ask | Request | Keep, kind: type[T], ahead: bytes = b"") -> T:
+    def _ask(self, question: Ask | FavourRequest | Keep, kind: type[T], ahead: bytes = b"") -> T:
         """Ask the worker, which answers every question, one after the other."""
         with self._asking:
             for part in parts_of(question.about, ahead):
@@ -160,7 +162,7 @@ class Child:
 
     def _fetch(self, about: LeaseKey, job_id: str) -> list[DependencyResult]:
         """What the job's dependencies returned; only the worker can read the store."""
-        answer = self._ask(Ask(about), Answer)
+        answer = self._ask(Ask(about), DependencyAnswer)
         if answer.error is not None:
             raise StoreUnavailableError(
                 f"the results of the dependencies of job {job_id} could not be read: "
@@ -169,10 +171,10 @@ class Child:
         return answer.results
 
     def _request(self, about: LeaseKey, favour: Favour) -> Leave:
-        return self._ask(Request(about, favour), Leave)
+        return self._ask(FavourRequest(about, favour), Leave)
 
-    def _keep(self, about: LeaseKey, data: bytes, codec: str) -> Kept:
-        return self._ask(Keep(about, codec), Kept, ahead=data)
+    def _keep(self, about: LeaseKey, data: bytes, codec: str) -> KeptResult:
+        return self._ask(Keep(about, codec), KeptResult, ahead=data)
 
     def _attempt(self, begin: Begin, context: JobContext) -> Outcome:
         try:
@@ -205,7 +207,7 @@ class Child:
     ) -> None:
         about = LeaseKey.of(begin.lease)
         try:
-            self._worker.send(Ended(about, outcome, settled, lasting))
+            self._worker.send(CodeEnded(about, outcome, settled, lasting))
         except OSError:
             raise  # The connection is gone, and the child has to go too.
         except Exception as error:  # noqa: BLE001 - too large for a frame, or not to be encoded.
@@ -213,7 +215,7 @@ class Child:
                 f"job {begin.lease.job_id} ran, but its result cannot be kept: {message_of(error)}"
             )
             failure = Fail(JobError(type_name(error), clean_text(message)), retryable=False)
-            self._worker.send(Ended(about, failure, lasting=lasting))
+            self._worker.send(CodeEnded(about, failure, lasting=lasting))
 
 
 def _flush_output() -> None:
@@ -222,7 +224,7 @@ def _flush_output() -> None:
         guarded(lambda stream=stream: stream.flush(), None)  # type: ignore[misc]
 
 
-def _prepare(setup: Setup) -> None:
+def _prepare(setup: ChildSetup) -> None:
     sys.path[:] = setup.sys_path
     os.environ.pop("PYTHONPATH", None)
     if setup.python_path is not None:
@@ -243,7 +245,7 @@ def main() -> None:
     try:
         worker = ChildEnd(socket.socket(fileno=worker_fd))
         setup = worker.receive()
-        if isinstance(setup, Setup):
+        if isinstance(setup, ChildSetup):
             begin_keeping()
             _prepare(setup)
             Child(worker).serve()

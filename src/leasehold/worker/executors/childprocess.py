@@ -11,9 +11,9 @@ from leasehold.worker.describe import guarded
 from leasehold.worker.executors.helper import HelperProcess
 from leasehold.worker.executors.wire import (
     HEADER_BYTES,
+    ChildReady,
+    ChildSetup,
     FromChild,
-    Ready,
-    Setup,
     ToChild,
     body_bytes,
     from_child,
@@ -34,8 +34,8 @@ class ChildProcess(HelperProcess):
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys_path)}
         child = await cls.start(_arguments, env=env, lock_fd=lock_fd)
         try:
-            child.send(Setup(sys_path, os.environ.get("PYTHONPATH"), module))
-            assert isinstance(await child.receive(), Ready)
+            child.send(ChildSetup(sys_path, os.environ.get("PYTHONPATH"), module))
+            assert isinstance(await child.receive(), ChildReady)
         except BaseException:
             await child.end()
             raise

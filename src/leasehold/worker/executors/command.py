@@ -26,7 +26,13 @@ from leasehold.observe.tracing import begin_run, carried_by, is_on
 from leasehold.worker.attempt import outcome_of_error
 from leasehold.worker.executors.commandline import CommandLine, command_line_of
 from leasehold.worker.executors.helper import describe_status
-from leasehold.worker.executors.nurserylink import Lost, NurseryLink, Refused, Started, Ticket
+from leasehold.worker.executors.nurserylink import (
+    CommandRefused,
+    CommandStarted,
+    CommandTicket,
+    Lost,
+    NurseryLink,
+)
 from leasehold.worker.executors.output import last_line, output_paths, tail
 from leasehold.worker.executors.slots import Slot, SlotExecutor
 from leasehold.worker.large import with_payload
@@ -83,7 +89,7 @@ class _CommandSlot(Slot):
         self._env = env
         self._output_dir = output_dir
         self._grace_seconds = grace_seconds
-        self._ticket: Ticket | None = None
+        self._ticket: CommandTicket | None = None
         self._kill_timer: asyncio.TimerHandle | None = None
 
     async def prepare(self, _candidate: Run) -> Fail | None:
@@ -124,7 +130,7 @@ class _CommandSlot(Slot):
         )
         try:
             reply = await self._ticket.reply()
-            if isinstance(reply, Started):
+            if isinstance(reply, CommandStarted):
                 run.started = self._env.clock.monotonic()
                 # So that the output can be found while it runs, and after it failed.
                 run.context.progress(0, stdout_path=output[0], stderr_path=output[1])
@@ -134,10 +140,10 @@ class _CommandSlot(Slot):
                 self._kill_timer.cancel()
                 self._kill_timer = None
         self._ticket = None
-        assert not isinstance(reply, Started)
+        assert not isinstance(reply, CommandStarted)
         if isinstance(reply, Lost):
             return Fail(JobError("WorkerCrashed", reply.reason))
-        if isinstance(reply, Refused):
+        if isinstance(reply, CommandRefused):
             return _refusal(reply, command)
         return _outcome(reply.status, self._env.clock.monotonic() - started, output)
 
@@ -168,7 +174,7 @@ def _environment(command: CommandLine, lease: Lease) -> dict[str, str]:
     }
 
 
-def _refusal(refused: Refused, command: CommandLine) -> Fail:
+def _refusal(refused: CommandRefused, command: CommandLine) -> Fail:
     if refused.about == "output":
         message = f"no place for the command's output: {refused.reason}: {refused.file}"
         return Fail(JobError("OutputError", message))

@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 from leasehold.core.model.lease import Lease
 from leasehold.errors import BlobUnavailableError, PayloadTooLargeError
-from leasehold.worker.executors.wire import Kept
+from leasehold.worker.executors.wire import KeptResult
 
 
 class LargeViaWorker:
     """Stands for the blobs that only the worker can reach; see `LargeData`."""
 
-    def __init__(self, bytes_max: int, ask: Callable[[bytes, str], Kept]) -> None:
+    def __init__(self, bytes_max: int, ask: Callable[[bytes, str], KeptResult]) -> None:
         self.bytes_max = bytes_max
         self._ask = ask
 

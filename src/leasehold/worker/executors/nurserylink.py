@@ -23,14 +23,14 @@ logger = safe_logger("leasehold.worker")
 _KILL_SECONDS_MAX = 5.0
 
 
-class Started(msgspec.Struct, frozen=True, tag="started"):
+class CommandStarted(msgspec.Struct, frozen=True, tag="started"):
     """The command runs."""
 
     id: int
     pid: int
 
 
-class Refused(msgspec.Struct, frozen=True, tag="refused"):
+class CommandRefused(msgspec.Struct, frozen=True, tag="refused"):
     """The command could not be started."""
 
     id: int
@@ -41,7 +41,7 @@ class Refused(msgspec.Struct, frozen=True, tag="refused"):
     file: str | None
 
 
-class Ended(msgspec.Struct, frozen=True, tag="ended"):
+class CommandEnded(msgspec.Struct, frozen=True, tag="ended"):
     """The command has ended, and its process group with it."""
 
     id: int
@@ -54,11 +54,12 @@ class Lost(msgspec.Struct, frozen=True):
     reason: str
 
 
-Reply = Started | Refused | Ended | Lost
-_decoder = msgspec.json.Decoder[Started | Refused | Ended](Started | Refused | Ended)
+Reply = CommandStarted | CommandRefused | CommandEnded | Lost
+_FromNursery = CommandStarted | CommandRefused | CommandEnded
+_decoder = msgspec.json.Decoder[_FromNursery](_FromNursery)
 
 
-class Ticket:
+class CommandTicket:
     """One command that the nursery was asked to start."""
 
     def __init__(self, number: int) -> None:
@@ -68,7 +69,7 @@ class Ticket:
         self._replies: asyncio.Queue[Reply] = asyncio.Queue()
 
     def tell(self, reply: Reply) -> None:
-        if isinstance(reply, Started):
+        if isinstance(reply, CommandStarted):
             self.pid = reply.pid
         else:
             self.over = True
@@ -87,7 +88,7 @@ class NurseryLink:
         self._starting = asyncio.Lock()
         self._process: HelperProcess | None = None
         self._listening: asyncio.Task[None] | None = None
-        self._tickets: dict[int, Ticket] = {}
+        self._tickets: dict[int, CommandTicket] = {}
         self._numbers = 0
 
     @property
@@ -110,10 +111,10 @@ class NurseryLink:
         cwd: str | None,
         stdin: str | None,
         output: tuple[str, str],
-    ) -> Ticket:
+    ) -> CommandTicket:
         """Ask for a command; the ticket hears what becomes of it."""
         self._numbers += 1
-        ticket = self._tickets[self._numbers] = Ticket(self._numbers)
+        ticket = self._tickets[self._numbers] = CommandTicket(self._numbers)
         if self._process is None or self._listening is None or self._listening.done():
             self._forget(ticket, Lost("the helper process that runs commands died"))
             return ticket
@@ -131,12 +132,12 @@ class NurseryLink:
         )
         return ticket
 
-    def send_signal(self, ticket: Ticket, number: signal.Signals) -> None:
+    def send_signal(self, ticket: CommandTicket, number: signal.Signals) -> None:
         """Send a signal to the command's whole process group, if it still runs."""
         if not ticket.over:
             self._send({"op": "signal", "id": ticket.number, "signal": int(number)})
 
-    async def kill(self, ticket: Ticket) -> None:
+    async def kill(self, ticket: CommandTicket) -> None:
         """Kill a command, and return when it is dead."""
         self.send_signal(ticket, signal.SIGKILL)
         with contextlib.suppress(TimeoutError):
@@ -183,15 +184,15 @@ class NurseryLink:
             text = f"the helper process that runs commands died ({describe_status(status)})"
             self._forget(ticket, Lost(text))
 
-    def _heed(self, reply: Started | Refused | Ended) -> None:
+    def _heed(self, reply: CommandStarted | CommandRefused | CommandEnded) -> None:
         ticket = self._tickets.get(reply.id)
-        if ticket is None or (isinstance(reply, Started) and ticket.pid is not None):
+        if ticket is None or (isinstance(reply, CommandStarted) and ticket.pid is not None):
             raise ValueError(f"a reply about a command that was not asked for: {reply}")
-        if isinstance(reply, Started):
+        if isinstance(reply, CommandStarted):
             ticket.tell(reply)
         else:
             self._forget(ticket, reply)
 
-    def _forget(self, ticket: Ticket, reply: Reply) -> None:
+    def _forget(self, ticket: CommandTicket, reply: Reply) -> None:
         del self._tickets[ticket.number]
         ticket.tell(reply)

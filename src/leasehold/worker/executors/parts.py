@@ -13,15 +13,15 @@ import msgspec
 
 from leasehold.core.model.lease import Lease
 from leasehold.core.model.limits import PAYLOAD_BYTES_MAX
-from leasehold.worker.executors.wire import LeaseKey, Part
+from leasehold.worker.executors.wire import LeaseKey, Piece
 
 PART_BYTES: Final = 4 * 1024 * 1024
 
 
-def parts_of(about: LeaseKey, data: bytes) -> Iterator[Part]:
+def parts_of(about: LeaseKey, data: bytes) -> Iterator[Piece]:
     """The parts to send ahead, one after the other."""
     for start in range(0, len(data), PART_BYTES):
-        yield Part(about, data[start : start + PART_BYTES])
+        yield Piece(about, data[start : start + PART_BYTES])
 
 
 def without_payload(lease: Lease) -> tuple[Lease, bytes]:
@@ -37,7 +37,7 @@ class Parts:
     def __init__(self) -> None:
         self._received: list[bytes] = []
 
-    def add(self, part: Part) -> None:
+    def add(self, part: Piece) -> None:
         self._received.append(part.data)
 
     def join_payload(self, lease: Lease) -> Lease:

@@ -26,21 +26,21 @@ from leasehold.worker.executors.importable import locate
 from leasehold.worker.executors.parts import Parts, parts_of, without_payload
 from leasehold.worker.executors.slots import Slot, SlotExecutor
 from leasehold.worker.executors.wire import (
-    Answer,
     Ask,
     Begin,
-    Ended,
+    ChildReady,
+    CodeEnded,
+    DependencyAnswer,
     Favour,
+    FavourRequest,
     FromChild,
     Keep,
-    Kept,
+    KeptResult,
     LeaseKey,
     Leave,
-    Log,
-    Part,
-    Progress,
-    Ready,
-    Request,
+    Logged,
+    Piece,
+    ProgressReport,
     Stop,
     ToChild,
     to_frame,
@@ -91,9 +91,9 @@ def _answer(run: Run) -> bytes:
     """What the job's dependencies returned, as a frame for its child; never raises."""
     about = LeaseKey.of(run.lease)
     try:
-        return to_frame(Answer(about, run.context.fetch_dependency_results()))
+        return to_frame(DependencyAnswer(about, run.context.fetch_dependency_results()))
     except BaseException as error:  # noqa: BLE001 - whatever it is, the task is told.
-        return to_frame(Answer(about, [], describe_error(error)))
+        return to_frame(DependencyAnswer(about, [], describe_error(error)))
 
 
 def _keep(run: Run, data: bytes, codec: str) -> bytes:
@@ -102,9 +102,9 @@ def _keep(run: Run, data: bytes, codec: str) -> bytes:
     large = run.context.large
     try:
         assert large is not None, "without blobs no child takes a result for large"
-        return to_frame(Kept(about, *large.keep_result(run.lease, data, codec)))
+        return to_frame(KeptResult(about, *large.keep_result(run.lease, data, codec)))
     except BaseException as error:  # noqa: BLE001 - whatever it is, the task has failed by it.
-        return to_frame(Kept(about, b"", codec, describe_error(error)))
+        return to_frame(KeptResult(about, b"", codec, describe_error(error)))
 
 
 def _do_favour(run: Run, favour: Favour) -> bytes:
@@ -128,11 +128,11 @@ def _refusal(message: FromChild) -> ToChild | None:
     """The answer to a question about a job that this child does not run; None if it asks none."""
     error = JobError("LeaseLostError", "the attempt is over: another job runs in this process now")
     if isinstance(message, Ask):
-        return Answer(message.about, [], error)
-    if isinstance(message, Request):
+        return DependencyAnswer(message.about, [], error)
+    if isinstance(message, FavourRequest):
         return Leave(message.about, granted=False, error=error)
     if isinstance(message, Keep):
-        return Kept(message.about, b"", message.codec, error)
+        return KeptResult(message.about, b"", message.codec, error)
     return None
 
 
@@ -217,25 +217,25 @@ class _ProcessSlot(Slot):
         parts = Parts()
         while True:
             message = await child.receive()
-            if isinstance(message, Ready) or message.about != about:
+            if isinstance(message, ChildReady) or message.about != about:
                 self._refuse(message, run, child)
-            elif isinstance(message, Ended):
+            elif isinstance(message, CodeEnded):
                 run.context.settled = message.settled
                 if message.lasting is not None:
                     self._replace_after(run, message.lasting)
                 return message.outcome
-            elif isinstance(message, Progress):
+            elif isinstance(message, ProgressReport):
                 run.context.sink.progress(run.lease, message.document)
-            elif isinstance(message, Log):
+            elif isinstance(message, Logged):
                 run.context.sink.log(run.lease, message.line)
             elif isinstance(message, Ask):
                 # Off the event loop: other children talk to it while the store is read.
                 child.send_frame(await asyncio.to_thread(_answer, run))
-            elif isinstance(message, Part):
+            elif isinstance(message, Piece):
                 parts.add(message)
             elif isinstance(message, Keep):
                 child.send_frame(await asyncio.to_thread(_keep, run, parts.take(), message.codec))
-            elif isinstance(message, Request):
+            elif isinstance(message, FavourRequest):
                 child.send_frame(await asyncio.to_thread(_do_favour, run, message.favour))
 
     def _replace_after(self, run: Run, lasting: str) -> None:

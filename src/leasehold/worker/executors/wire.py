@@ -39,7 +39,7 @@ class LeaseKey(msgspec.Struct, frozen=True, array_like=True):
         return cls(lease.job_id, lease.version)
 
 
-class Setup(msgspec.Struct, frozen=True, tag="setup"):
+class ChildSetup(msgspec.Struct, frozen=True, tag="setup"):
     """The worker's first words: where modules are found, and which one will be needed first."""
 
     sys_path: list[str]
@@ -48,7 +48,7 @@ class Setup(msgspec.Struct, frozen=True, tag="setup"):
     module: str
 
 
-class Part(msgspec.Struct, frozen=True, tag="part"):
+class Piece(msgspec.Struct, frozen=True, tag="part"):
     """A piece of a payload or a result that is too large for the message that follows."""
 
     about: LeaseKey
@@ -76,7 +76,7 @@ class Stop(msgspec.Struct, frozen=True, tag="stop"):
     reason: str
 
 
-class Answer(msgspec.Struct, frozen=True, tag="answer"):
+class DependencyAnswer(msgspec.Struct, frozen=True, tag="answer"):
     """What the job's dependencies returned, or why that could not be read."""
 
     about: LeaseKey
@@ -92,7 +92,7 @@ class Leave(msgspec.Struct, frozen=True, tag="leave"):
     error: JobError | None = None
 
 
-class Kept(msgspec.Struct, frozen=True, tag="kept"):
+class KeptResult(msgspec.Struct, frozen=True, tag="kept"):
     """What to settle in place of a large result, once that was put away; or why it was not."""
 
     about: LeaseKey
@@ -101,18 +101,18 @@ class Kept(msgspec.Struct, frozen=True, tag="kept"):
     error: JobError | None = None
 
 
-class Ready(msgspec.Struct, frozen=True, tag="ready"):
+class ChildReady(msgspec.Struct, frozen=True, tag="ready"):
     """The child has started."""
 
 
-class Progress(msgspec.Struct, frozen=True, tag="progress"):
+class ProgressReport(msgspec.Struct, frozen=True, tag="progress"):
     """What the task said about its progress, as JSON."""
 
     about: LeaseKey
     document: bytes
 
 
-class Log(msgspec.Struct, frozen=True, tag="log"):
+class Logged(msgspec.Struct, frozen=True, tag="log"):
     """A line that the task logged."""
 
     about: LeaseKey
@@ -129,7 +129,7 @@ Favour = Literal["make_way", "claim", "gave_up"]
 """What a task's own transaction needs of the worker; see `leasehold.worker.backing`."""
 
 
-class Request(msgspec.Struct, frozen=True, tag="request"):
+class FavourRequest(msgspec.Struct, frozen=True, tag="request"):
     """The task's own transaction needs a favour."""
 
     about: LeaseKey
@@ -143,7 +143,7 @@ class Keep(msgspec.Struct, frozen=True, tag="keep"):
     codec: str
 
 
-class Ended(msgspec.Struct, frozen=True, tag="ended"):
+class CodeEnded(msgspec.Struct, frozen=True, tag="ended"):
     """The job's code has ended."""
 
     about: LeaseKey
@@ -154,8 +154,8 @@ class Ended(msgspec.Struct, frozen=True, tag="ended"):
     """What the task has changed in its process for good, so that it must run no other job."""
 
 
-ToChild = Setup | Part | Begin | Stop | Answer | Leave | Kept
-FromChild = Ready | Progress | Log | Ask | Request | Part | Keep | Ended
+ToChild = ChildSetup | Piece | Begin | Stop | DependencyAnswer | Leave | KeptResult
+FromChild = ChildReady | ProgressReport | Logged | Ask | FavourRequest | Piece | Keep | CodeEnded
 
 _to_child: Final = msgspec.msgpack.Decoder[ToChild](ToChild)
 _from_child: Final = msgspec.msgpack.Decoder[FromChild](FromChild)

@@ -17,7 +17,7 @@ from leasehold.core.rules.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, 
 from leasehold.core.rules.timeline import ResolutionName, Timeline, timeline
 from leasehold.stores.memory.heaps import HeapFigures
 from leasehold.stores.memory.locked import LockedState
-from leasehold.stores.memory.metrics import Look, heap_figures, stats
+from leasehold.stores.memory.metrics import MetricsReader, heap_figures, stats
 
 
 class FigureVerbs(LockedState):
@@ -29,13 +29,20 @@ class FigureVerbs(LockedState):
     def metrics(
         self, queue: str | None = None, *, window_seconds: float = WINDOW_SECONDS
     ) -> QueueMetrics:
-        return self._look(lambda state: metrics.metrics(Look(state), queue, window_seconds))
+        return self._look(
+            lambda state: metrics.metrics(MetricsReader(state), queue, window_seconds)
+        )
+
+    def metrics_by_queue(self, *, window_seconds: float = WINDOW_SECONDS) -> list[QueueMetrics]:
+        return self._look(
+            lambda state: metrics.metrics_by_queue(MetricsReader(state), window_seconds)
+        )
 
     def series(self, queue: str | None = None, *, minutes: int = 60) -> list[MinutePoint]:
-        return self._look(lambda state: metrics.series(Look(state), queue, minutes))
+        return self._look(lambda state: metrics.series(MetricsReader(state), queue, minutes))
 
     def daily(self, queue: str | None = None, *, days: int = 30) -> list[DayPoint]:
-        return self._look(lambda state: metrics.daily(Look(state), queue, days))
+        return self._look(lambda state: metrics.daily(MetricsReader(state), queue, days))
 
     def timeline(
         self,
@@ -48,7 +55,12 @@ class FigureVerbs(LockedState):
     ) -> Timeline:
         return self._look(
             lambda state: timeline(
-                Look(state), metrics, queue, since=since, until=until, resolution=resolution
+                MetricsReader(state),
+                metrics,
+                queue,
+                since=since,
+                until=until,
+                resolution=resolution,
             )
         )
 
@@ -67,7 +79,7 @@ class FigureVerbs(LockedState):
         return self._look(lambda state: metrics.in_order(state.worked.totals())[:limit])
 
     def lifetimes(self) -> list[QueueLifetime]:
-        return self._look(lambda state: lifetimes(Look(state)))
+        return self._look(lambda state: lifetimes(MetricsReader(state)))
 
     def heap(self, queue: str | None = None) -> HeapFigures:
         """How healthy the heaps of a queue are, or of all, and when they are rebuilt."""

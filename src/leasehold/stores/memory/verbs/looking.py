@@ -31,6 +31,9 @@ class LookingVerbs(LockedState):
     def position(self, job_id: str) -> int | None:
         return self._look(reading.position, job_id)
 
+    def peek(self, queue: str, *, limit: int = 1) -> list[Job]:
+        return self._look(reading.peek, queue, limit)
+
     def graph(self, job_ids: Sequence[str]) -> Graph:
         return self._look(dependents.graph, job_ids)
 

@@ -17,7 +17,7 @@ from leasehold.core.rules.filter_orders import (
     is_oldest_first,
     narrowed,
 )
-from leasehold.core.rules.operation_shelf import Found
+from leasehold.core.rules.operation_shelf import JobsFound
 from leasehold.core.rules.operations import (
     Advance,
     Operation,
@@ -31,7 +31,7 @@ from leasehold.stores.memory import (
     operations,
     reading,
 )
-from leasehold.stores.memory.admin import Desk
+from leasehold.stores.memory.admin import OrderDesk
 from leasehold.stores.memory.locked import LockedState
 
 
@@ -42,7 +42,7 @@ class PeopleVerbs(LockedState):
         self, job_ids: Sequence[str], *, reason: str, actor: str
     ) -> list[Job | LeaseholdError]:
         return self._run(
-            lambda state: people.cancel(Desk(state), job_ids, reason=reason, actor=actor)
+            lambda state: people.cancel(OrderDesk(state), job_ids, reason=reason, actor=actor)
         )
 
     def replay(
@@ -50,16 +50,16 @@ class PeopleVerbs(LockedState):
     ) -> list[Job | LeaseholdError]:
         return self._run(
             lambda state: people.replay(
-                Desk(state), job_ids, reset_attempts=reset_attempts, actor=actor
+                OrderDesk(state), job_ids, reset_attempts=reset_attempts, actor=actor
             )
         )
 
     def discard(self, job_ids: Sequence[str], *, actor: str) -> list[Job | LeaseholdError]:
-        return self._run(lambda state: people.discard(Desk(state), job_ids, actor=actor))
+        return self._run(lambda state: people.discard(OrderDesk(state), job_ids, actor=actor))
 
     def reprioritize(self, job_id: str, priority: int, *, actor: str) -> Job:
         return self._run(
-            lambda state: people.reprioritize(Desk(state), job_id, priority, actor=actor)
+            lambda state: people.reprioritize(OrderDesk(state), job_id, priority, actor=actor)
         )
 
     def order(
@@ -78,7 +78,7 @@ class PeopleVerbs(LockedState):
         )
         if not job_ids:
             return Ordered()
-        done = self._run(lambda state: carry_out(Desk(state), order, able, job_ids, actor))
+        done = self._run(lambda state: carry_out(OrderDesk(state), order, able, job_ids, actor))
         return msgspec.structs.replace(done, next_cursor=following)
 
     def plan_operation(self, order: Order, where: JobFilter) -> Plan:
@@ -92,7 +92,7 @@ class PeopleVerbs(LockedState):
         look = to_look_for(asked, limit)
         found = None
         if look is not None:
-            found = Found(*self._look(reading.find_fitting, *look[:-1], oldest_first=look[-1]))
+            found = JobsFound(*self._look(reading.find_fitting, *look[:-1], oldest_first=look[-1]))
         return self._run(operations.advance, asked, found)
 
     def stop_operation(self, operation_id: str, *, actor: str) -> Operation:

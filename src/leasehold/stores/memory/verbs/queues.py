@@ -17,7 +17,7 @@ from leasehold.core.rules import scheduling
 from leasehold.stores.memory import queues
 from leasehold.stores.memory.locked import LockedState
 from leasehold.stores.memory.record import snapshot
-from leasehold.stores.memory.schedules import Shelf, fire_due
+from leasehold.stores.memory.schedules import ScheduleShelf, fire_due
 from leasehold.stores.memory.state import State
 from leasehold.stores.memory.verbs.burying import BuryingVerbs
 
@@ -71,7 +71,7 @@ class ScheduleVerbs(LockedState):
 
     def set_schedule(self, draft: ScheduleDraft, *, actor: str) -> Schedule:
         draft.check()
-        return self._run(lambda state: scheduling.set_schedule(Shelf(state), draft, actor))
+        return self._run(lambda state: scheduling.set_schedule(ScheduleShelf(state), draft, actor))
 
     def schedules(self) -> list[Schedule]:
         return self._look(
@@ -79,17 +79,21 @@ class ScheduleVerbs(LockedState):
         )
 
     def get_schedule(self, name: str) -> Schedule | None:
-        return self._look(lambda state: Shelf(state).find(name))
+        return self._look(lambda state: ScheduleShelf(state).find(name))
 
     def remove_schedule(self, name: str, *, actor: str) -> Schedule:
-        return self._run(lambda state: scheduling.remove_schedule(Shelf(state), name, actor))
+        return self._run(
+            lambda state: scheduling.remove_schedule(ScheduleShelf(state), name, actor)
+        )
 
     def pause_schedule(self, name: str, *, paused: bool, actor: str) -> Schedule:
-        return self._run(lambda state: scheduling.pause_schedule(Shelf(state), name, paused, actor))
+        return self._run(
+            lambda state: scheduling.pause_schedule(ScheduleShelf(state), name, paused, actor)
+        )
 
     def run_schedule(self, name: str, *, job_id: str, actor: str) -> Job:
         def verb(state: State) -> Job:
-            refusal = scheduling.run_schedule(Shelf(state), name, job_id, actor)
+            refusal = scheduling.run_schedule(ScheduleShelf(state), name, job_id, actor)
             if refusal is not None:
                 raise refusal
             return snapshot(state.records[job_id])

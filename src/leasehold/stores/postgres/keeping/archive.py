@@ -9,7 +9,7 @@ from leasehold.core.model.archive import ERROR_CHARS, RESULT_SUMMARY_CHARS, SUMM
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.text import mentions
 from leasehold.stores.postgres.schema.texts import storable
-from leasehold.stores.postgres.server.connection import POSTGRES, Connection, unnested
+from leasehold.stores.postgres.server.connection import POSTGRES, SqlConnection, unnested
 from leasehold.stores.tables.archive import ArchiveRow, TableArchive, decode_metadata
 
 # Guard: rows of `finished` only, in the write that takes them out of it. A result past its time to
@@ -47,7 +47,7 @@ OLDEST: Final = "SELECT day FROM archive ORDER BY day LIMIT 1"
 _RESULT: Final = ArchiveRow._fields.index("result")
 
 
-class Archive(TableArchive):
+class JobArchive(TableArchive):
     """Texts and metadata are compared in Python, as they are for jobs (`reading.where`)."""
 
     dialect = POSTGRES
@@ -67,7 +67,7 @@ class Archive(TableArchive):
         )
 
 
-def add(db: Connection, seqs: Sequence[int], day: int, now: int) -> None:
+def add(db: SqlConnection, seqs: Sequence[int], day: int, now: int) -> None:
     """Copy ended jobs into the archive; their results are cut to what can be shown as text."""
     rows = [list(row) for row in db.execute(ARCHIVE, (list(seqs), day, now))]
     for row in rows:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from leasehold.errors import BlobUnavailableError, StoreError, StoreUnavailableError
-from leasehold.stores.postgres.server.connection import Connection
+from leasehold.stores.postgres.server.connection import SqlConnection
 
 if TYPE_CHECKING:
     from leasehold.stores.postgres.writing.database import Database
@@ -42,7 +42,7 @@ class TableBlobs:
         self.place = database.address.shown
 
     def put(self, key: str, data: bytes) -> None:
-        def keep(db: Connection) -> None:
+        def keep(db: SqlConnection) -> None:
             db.execute(FORGET, ([key],))
             for part, start in enumerate(range(0, max(1, len(data)), PART_BYTES)):
                 db.execute(KEEP, (key, part, data[start : start + PART_BYTES]))
@@ -63,7 +63,7 @@ class TableBlobs:
         if keys:
             self._do(keys[0], lambda db: db.execute(FORGET, ([*keys],)))
 
-    def _do(self, key: str, operation: Callable[[Connection], T]) -> T:
+    def _do(self, key: str, operation: Callable[[SqlConnection], T]) -> T:
         """Do it in one transaction; once more if it fails, as when the server was started anew.
 
         It does no harm twice.

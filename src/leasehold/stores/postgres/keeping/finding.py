@@ -11,15 +11,15 @@ from typing import Any, Final
 from leasehold.core.model.codes import STATUS_CODE
 from leasehold.core.model.retention import Scope
 from leasehold.core.model.status import Status
-from leasehold.core.rules.cleanup_store import Bookmark, Cutoffs, Found
+from leasehold.core.rules.cleanup_store import Bookmark, CleanUpBatch, Cutoffs
 from leasehold.core.rules.rule_book import RuleBook
 from leasehold.stores.postgres.keeping import archive
 from leasehold.stores.postgres.rules.known import load
-from leasehold.stores.postgres.server.connection import Connection
-from leasehold.stores.postgres.submitting.ended_dependents import Dependents
+from leasehold.stores.postgres.server.connection import SqlConnection
+from leasehold.stores.postgres.submitting.ended_dependents import DependentsBook
 from leasehold.stores.postgres.submitting.lanes import STATS
 from leasehold.stores.tables.finding import TableLook
-from leasehold.stores.tables.statements import Cursor
+from leasehold.stores.tables.statements import SqlCursor
 
 _QUEUE: Final = """
     CASE WHEN $5::boolean THEN (SELECT lane.queue FROM job JOIN lane ON lane.id = job.lane
@@ -28,7 +28,7 @@ _QUEUE: Final = """
 ENDED: Final = f"""
     SELECT finished_at, seq, finished_at, {_QUEUE} FROM finished
     WHERE status = $4 AND (finished_at, seq) > ($1, $2)
-        AND finished_at <= $6 AND NOT ({Dependents.still_needed()})
+        AND finished_at <= $6 AND NOT ({DependentsBook.still_needed()})
     ORDER BY finished_at, seq LIMIT $3
 """  # noqa: S608  # our own words
 RESULTS: Final = """
@@ -54,7 +54,7 @@ HISTORY_BOUND: Final = """
 OLDEST_AUDIT: Final = "SELECT at FROM {} ORDER BY n LIMIT 1"
 
 
-class Look(TableLook):
+class CleanUpLook(TableLook):
     """What core.rules.cleaning asks of a reader."""
 
     stats = STATS
@@ -63,20 +63,22 @@ class Look(TableLook):
     results = RESULTS
     histories = HISTORIES
     history_bound = HISTORY_BOUND
-    _db: Connection
+    _db: SqlConnection
 
     @property
     def _rules(self) -> RuleBook:
         return load(self._db)
 
-    def _rows(self, statement: str, values: dict[str, Any], after: Bookmark, limit: int) -> Cursor:
+    def _rows(
+        self, statement: str, values: dict[str, Any], after: Bookmark, limit: int
+    ) -> SqlCursor:
         # The values stand in the order in which the statement numbers them, after the place.
         place = (after.major, after.minor, limit)
         return self._db.execute(statement, (*place, *values.values()))
 
     def find_ended(
         self, status: Status, cutoffs: Cutoffs, after: Bookmark, limit: int
-    ) -> Found[int]:
+    ) -> CleanUpBatch[int]:
         values = {
             "status": STATUS_CODE[status],
             "by_queue": bool(cutoffs.own),

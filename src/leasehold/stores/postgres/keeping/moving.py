@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from leasehold.core.model.seals import Key, Seal, check_unchanged, seal_of
-from leasehold.core.rules.moving import Counters, Row, Table
+from leasehold.core.rules.moving import Row, StoreCounters, Table
 from leasehold.stores.postgres.schema.migrate import own_tables
 from leasehold.stores.postgres.schema.texts import storable
-from leasehold.stores.postgres.server.connection import Connection
+from leasehold.stores.postgres.server.connection import SqlConnection
 from leasehold.stores.postgres.writing.state import RAISE_VERSIONS, READ_SEAL
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 NOT_MOVED: Final = {
     "migration": "facts about the schema",
-    "store_state": "see `Counters`",
-    "meta": "facts about the store; see `Counters`",
+    "store_state": "see `StoreCounters`",
+    "meta": "facts about the store; see `StoreCounters`",
     "worker": "processes that have the source open",
     "change": "who follows the feed begins anew, and is told of a gap",
     "lane_delta": "read as a part of `lane`",
@@ -167,10 +167,10 @@ class Rows:
             db.execute(UNSEAL)
             db.execute(TELL)
 
-    def counters(self) -> Counters:
+    def counters(self) -> StoreCounters:
         with self._database.read() as db:
             state: Any = db.execute(STATE).fetchone()
-            return Counters(
+            return StoreCounters(
                 store_id=_fact(db, STORE_ID) or "",
                 signing_key=_fact(db, SIGNING_KEY),
                 clock=state[0],
@@ -181,7 +181,7 @@ class Rows:
                 change=state[5],
             )
 
-    def take_over(self, counters: Counters, seal: Seal, actor: str) -> None:
+    def take_over(self, counters: StoreCounters, seal: Seal, actor: str) -> None:
         with self._database.alone() as db:
             check_unchanged(seal_of(_fact(db, READ_SEAL)), seal, self.shown)
             state = (counters.store_id, counters.clock, counters.open_minute, counters.version)
@@ -207,7 +207,7 @@ def _raise_identity(table: str, column: str) -> str:
     """  # noqa: S608  # our own names
 
 
-def _write_seal(db: Connection, seal: Seal | None) -> None:
+def _write_seal(db: SqlConnection, seal: Seal | None) -> None:
     if seal is None:
         db.execute(UNSEAL)
     else:
@@ -219,6 +219,6 @@ def _cell(cell: Any) -> Any:
     return int(cell) if isinstance(cell, bool) else cell
 
 
-def _fact(db: Connection, statement: str) -> str | None:
+def _fact(db: SqlConnection, statement: str) -> str | None:
     row: Any = db.execute(statement).fetchone()
     return None if row is None else str(row[0])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from leasehold.core.model.retention import PruneReport, RetentionPolicy, Scope
 from leasehold.core.model.settings import retention_by
 from leasehold.core.rules import cleaning
-from leasehold.stores.postgres.keeping.finding import Look
+from leasehold.stores.postgres.keeping.finding import CleanUpLook
 from leasehold.stores.postgres.keeping.removing import Removal
 from leasehold.stores.postgres.rules import settings
 from leasehold.stores.postgres.writing.database import Database
@@ -21,8 +21,8 @@ def prune(
     actor: str,
 ) -> PruneReport:
     """Begin a clean-up, or go on with one."""
-    order = cleaning.Order(policy or _policy(database), scope, limit, actor)
-    return cleaning.prune(cleaned_store(database, Look, Removal), run, order)
+    order = cleaning.PruneRequest(policy or _policy(database), scope, limit, actor)
+    return cleaning.prune(cleaned_store(database, CleanUpLook, Removal), run, order)
 
 
 def _policy(database: Database) -> RetentionPolicy:

@@ -12,7 +12,7 @@ from leasehold.core.rules.cleanup_store import EndedJob
 from leasehold.env import to_micros
 from leasehold.stores.postgres.keeping import archive
 from leasehold.stores.postgres.server.connection import POSTGRES
-from leasehold.stores.postgres.submitting.ended_dependents import Dependents
+from leasehold.stores.postgres.submitting.ended_dependents import DependentsBook
 from leasehold.stores.postgres.writing.step import Step
 from leasehold.stores.tables.archive import DROP
 from leasehold.stores.tables.finding import OLD_KEYS
@@ -25,7 +25,7 @@ STILL_ENDED: Final = f"""
     FROM finished
     JOIN job ON job.seq = finished.seq
     JOIN lane ON lane.id = job.lane
-    WHERE finished.seq = ANY($1) AND NOT ({Dependents.still_needed()})
+    WHERE finished.seq = ANY($1) AND NOT ({DependentsBook.still_needed()})
 """  # noqa: S608  # our own words
 COUNT: Final = """
     SELECT job.lane, finished.status, count(*),
@@ -80,7 +80,7 @@ class Removal(TableRemoval):
     """What core.rules.cleaning does inside a write."""
 
     dialect = POSTGRES
-    dependents = Dependents
+    dependents = DependentsBook
     delete = DELETE
     still_ended_statement = STILL_ENDED
     _step: Step

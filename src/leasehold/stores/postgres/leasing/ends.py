@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from leasehold.core.rules import ends
-from leasehold.core.rules.placing import Entry
+from leasehold.core.rules.placing import PendingEntry
 from leasehold.stores.postgres.leasing import ready
 from leasehold.stores.postgres.leasing.state import INSERT_FINISHED
 from leasehold.stores.postgres.schema.texts import storable
@@ -18,6 +18,8 @@ HELD: Final = """
     cancel_reason, expires_at, heartbeat_at, lease_micros
 """
 """The columns of a Held."""
+HELD_BY_NAME: Final = HELD.replace("running.", "")
+"""The same, of a query that has read them."""
 END_LEASES: Final = f"""
     WITH held AS (
         SELECT guarded.seq FROM {unnested("bigint bigint")} AS settled (seq, version), LATERAL (
@@ -68,7 +70,7 @@ WHERE_IT_ENTERS: Final = """
 """
 
 
-class Ends(ends.Ends):
+class Ends(ends.GatheredEnds):
     """Ends of attempts of one write."""
 
     __slots__ = ("_step",)
@@ -99,11 +101,11 @@ class Ends(ends.Ends):
         self.count(step)
 
 
-def entry(step: Step, seq: int, version: int, attempts: int, events: int) -> Entry:
+def entry(step: Step, seq: int, version: int, attempts: int, events: int) -> PendingEntry:
     """A job that is to be pending again, which was running or had ended."""
     row: Any = step.execute(WHERE_IT_ENTERS, (seq,)).fetchone()
     lane, priority, base, *rest = row
-    return Entry(seq, lane, priority, base, version, attempts, events, step.now, *rest)
+    return PendingEntry(seq, lane, priority, base, version, attempts, events, step.now, *rest)
 
 
 def _trim_attempts(step: Step, seq: int) -> None:

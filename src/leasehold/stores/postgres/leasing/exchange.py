@@ -31,14 +31,13 @@ def exchange(
     # A lease does not pay for a long fan-out: the next exchange continues it.
     queues = () if request is None else request.queues
     ahead = [settle.ahead(settlements)] if settlements else []
+    is_light = database.remembered.rules.are_light(queues)
     if request is not None and request.limit > 0:
-        ahead.append(leasing.ahead(request))
+        ahead += leasing.ahead(request, _probable_lane(database, request) if is_light else None)
     return database.write(
         lambda step: _exchange(database, step, settlements, request),
         go_on=request is None,
-        side_by_side=partial(_side_by_side, queues)
-        if database.remembered.rules.are_light(queues)
-        else None,
+        side_by_side=partial(_side_by_side, queues) if is_light else None,
         ahead=ahead if settle.are_of_different_jobs(settlements) else (),
     )
 
@@ -56,6 +55,13 @@ def _side_by_side(queues: Iterable[str], step: Step) -> bool:
         or any(moment is not None and moment <= step.now for moment in due)
         or not step.rules.are_light(queues)
     )
+
+
+def _probable_lane(database: Database, request: LeaseRequest) -> int | None:
+    """The lane in which the jobs of a request probably are: where they were the last time."""
+    if request.parent_id is not None or request.tasks is not None or request.except_lanes:
+        return None
+    return database.remembered.lanes_with_work.get(request.queues)
 
 
 def exchange_once(
@@ -96,9 +102,11 @@ def _exchange(
     tick = step.found.next_tick
     if tick is not None and tick <= step.now:
         _, tick = shelf(database, step).fire_due()
-    granted, cut_short = leasing.lease(
+    granted, cut_short, lane = leasing.lease(
         step, request, database.group_rounds, database.lives.number_of(request.worker)
     )
+    if granted:
+        database.remembered.lanes_with_work[request.queues] = lane
     leases = [lease for _, lease in granted]
     tick_at = None if tick is None else from_micros(tick)
     if len(leases) >= request.limit:

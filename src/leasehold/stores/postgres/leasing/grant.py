@@ -23,7 +23,7 @@ from leasehold.core.rules.queue_limits import starts_used_up
 from leasehold.env import from_micros
 from leasehold.stores.postgres.leasing import ready
 from leasehold.stores.postgres.leasing.order import Candidate
-from leasehold.stores.postgres.leasing.parking import Shelf
+from leasehold.stores.postgres.leasing.parking import KeyShelf
 from leasehold.stores.postgres.server.connection import unnested
 from leasehold.stores.postgres.writing.step import Step
 from leasehold.stores.tables.queue_limits import Limits
@@ -88,6 +88,8 @@ def read(
 
 def grant(step: Step, granted: Sequence[Granted], life: int) -> None:
     """Let the jobs run, under this life of their worker."""
+    if not granted:
+        return
     now = step.now
     waits: defaultdict[tuple[int, Measure], list[int]] = defaultdict(list)
     for job, _ in granted:
@@ -108,7 +110,7 @@ def grant(step: Step, granted: Sequence[Granted], life: int) -> None:
     ]
     ready.leave(
         step,
-        [(job.stands_in, job.tier, job.turn, job.seq) for job, _ in granted],
+        [job.row for job, _ in granted],
         [(job.lane, job.priority) for job, _ in granted],
         placed,
     )
@@ -131,5 +133,5 @@ def grant(step: Step, granted: Sequence[Granted], life: int) -> None:
             for job, lease in granted
             if job.limit_key is not None
         )
-        key_accounts.granted(Shelf(step), keys)
+        key_accounts.granted(KeyShelf(step), keys)
         step.newly_shown.difference_update(placed)

@@ -25,7 +25,7 @@ from leasehold.core.rules.group_rounds import GroupRounds
 from leasehold.core.rules.key_accounts import Account
 from leasehold.core.rules.leasing import OpenLane, Verdict, Walk, open_lane
 from leasehold.core.rules.messages import not_started_by
-from leasehold.core.rules.placing import Entry
+from leasehold.core.rules.placing import PendingEntry
 from leasehold.core.rules.queue_limits import next_starts, open_queues
 from leasehold.core.rules.serving import Lane, Row, in_order
 from leasehold.env import from_micros
@@ -35,9 +35,10 @@ from leasehold.stores.postgres.leasing.order import (
     FOR_LEASING,
     FOR_LEASING_IN_GROUP,
     Candidate,
-    Lanes,
+    LaneReader,
+    first_jobs,
 )
-from leasehold.stores.postgres.leasing.parking import Shelf
+from leasehold.stores.postgres.leasing.parking import KeyShelf
 from leasehold.stores.postgres.leasing.rebalance import rebalance
 from leasehold.stores.postgres.leasing.state import Ending, JobState, end_all_waiting, end_waiting
 from leasehold.stores.postgres.server.connection import unnested
@@ -83,11 +84,16 @@ class Leased(NamedTuple):
     granted: list[Granted]
     cut_short: bool = False
     """Whether the write's budget is used up: more may be available."""
+    only_lane: int | None = None
+    """The one lane that had work, if there was one only, whose jobs are all of one tier."""
 
 
-def ahead(request: LeaseRequest) -> Statement:
-    """What a lease asks first."""
-    return LANES_WITH_WORK, (list(request.queues),)
+def ahead(request: LeaseRequest, guess: int | None = None) -> list[Statement]:
+    """What a lease asks first: which lanes have work, and for the jobs of the one that it probably
+    is. Wrongly guessed, they are locked for the moment of this write.
+    """
+    lanes: Statement = (LANES_WITH_WORK, (list(request.queues),))
+    return [lanes] if guess is None else [lanes, first_jobs(guess, request.limit)]
 
 
 def promote(step: Step) -> int:
@@ -95,7 +101,7 @@ def promote(step: Step) -> int:
     rows: list[Any] = step.execute(FIND_DUE, (step.now, PROMOTED_AT_ONCE)).fetchall()
     entries, events = [], []
     for status, *columns in rows:
-        job = Entry(*columns)
+        job = PendingEntry(*columns)
         entries.append(job)
         events.append((job.seq, job.events, step.now, status, job.attempts, job.version))
         before = Status.FAILED if status == STATUS_CODE[Status.FAILED] else Status.SCHEDULED
@@ -130,7 +136,7 @@ def lease(step: Step, request: LeaseRequest, rounds: GroupRounds, life: int = NO
     granted: list[Granted] = []
     left = PASSED_OVER_AT_ONCE
     ruled = [queue for queue in request.queues if step.alone and queue in step.rules]
-    more_rested = key_accounts.wake_rested(Shelf(step), ruled)
+    more_rested = key_accounts.wake_rested(KeyShelf(step), ruled)
     parked: Sequence[Account] = ()
     after: int | None = None
     if request.parent_id is not None and step.rules.key_limits:
@@ -162,7 +168,7 @@ def lease(step: Step, request: LeaseRequest, rounds: GroupRounds, life: int = NO
             )
             if may_be_more and len(granted) < request.limit:
                 break
-            return Leased(granted)
+            return Leased(granted, only_lane=look.only_lane)
         # Others of their keys have taken the places of those that came too late.
     step.hints.ready = True
     return Leased(granted, cut_short=True)
@@ -207,7 +213,7 @@ class _Look:
         if step.rules:
             step.write_counters()
         queues = {queue.name: queue for queue in open_queues(Limits(step), request.queues)}
-        for name, number, task, *breaker, first, last in step.first(*ahead(request)):
+        for name, number, task, *breaker, first, last in step.first(*ahead(request)[0]):
             if name in queues and request.wants(name, task):
                 state = BreakerState(*breaker)
                 if state.held_until is not None:
@@ -227,6 +233,12 @@ class _Look:
             late_max,
             None if request.free_slots is None else request.free_slots - granted,
         )
+
+    @property
+    def only_lane(self) -> int | None:
+        """The lane of all jobs that were looked at, if their order is that of the index."""
+        numbers = list(self.lanes)
+        return numbers[0] if len(numbers) == 1 and self._of_one_tier else None
 
     def along_the_jobs(self) -> None:
         """Look at the jobs, the best first; nothing is written."""
@@ -254,7 +266,7 @@ class _Look:
         grant(step, granted, life)
         # Only now: to take these out or aside may move others, and those were read where they were.
         key_accounts.turn_away(
-            Shelf(step),
+            KeyShelf(step),
             [
                 (
                     self.lanes[job.lane].queue.name,
@@ -277,14 +289,17 @@ class _Look:
             for number, lane in self.lanes.items()
         ]
         if parent_id is None:
-            return in_order(Lanes(step.db, FOR_LEASING, page=page), looked_into, step.now)
+            # What a write does that is alone may have changed the jobs that were asked for ahead.
+            first = None if step.alone else step.first
+            reader = LaneReader(step.db, FOR_LEASING, page=page, first=first)
+            return in_order(reader, looked_into, step.now)
         # What is parked behind jobs of other groups is the best of its own.
         for account in self._parked:
             home = self.lanes.get(account.lane)
             if home is not None and self._may_run(account, home):
                 may_run = partial(self._may_run, account, home)
                 looked_into.append(Lane(account.parked_lane, self._scoring_of(home), may_run))
-        group = Lanes(step.db, FOR_LEASING_IN_GROUP, (parent_id,), page=page)
+        group = LaneReader(step.db, FOR_LEASING_IN_GROUP, (parent_id,), page=page)
         return in_order(group, looked_into, step.now)
 
     def _may_run(self, account: Account, home: OpenLane) -> bool:

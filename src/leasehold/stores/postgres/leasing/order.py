@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from leasehold.core.rules.serving import SEQ, TIER, TURN, Row
-from leasehold.stores.postgres.server.connection import Connection
+from leasehold.stores.postgres.server.connection import SqlConnection, SqlCursor
+from leasehold.stores.postgres.writing.step import Statement
 from leasehold.stores.tables.parking import NEXT_TIER
 
 _PLACE: Final = "ready.tier, ready.turn, ready.seq, ready.lane, ready.available_at"
 _LEASE: Final = f"""
     {_PLACE}, version, attempts, events, job.id, payload, codec, priority, allowance, lease_seconds,
     timeout_seconds, deadline, start_by, retry, metadata, job.parent_id, created_at, limit_key,
-    job.lane, nextval('lease_version')
+    job.lane, nextval('lease_version'), ready.ctid
 """
 """The columns of a Candidate."""
 _AFTER: Final = "(ready.tier, ready.turn, ready.seq) > "
@@ -66,6 +67,7 @@ PAGE: Final = 100
 
 _BEFORE_ALL: Final = -(1 << 62)
 """Before every turn: those of deadlines may be below zero."""
+_BEFORE_ALL_TIERS: Final = (-1, _BEFORE_ALL, 0)
 
 
 class Candidate(NamedTuple):
@@ -97,6 +99,8 @@ class Candidate(NamedTuple):
     lane: int
     number: int
     """Of the sequence of lease versions, for the lease of this job."""
+    row: bytes
+    """Where its row in `ready` is, which is locked and so stays there."""
 
 
 class Statements(NamedTuple):
@@ -118,20 +122,28 @@ FOR_COUNTING: Final = Statements(SPREAD, NEXT_TIER, PLACES_IN_LANE, PLACES_IN_TI
 """Only where jobs stand."""
 
 
-class Lanes:
+def first_jobs(lane: int, page: int) -> Statement:
+    """The statement with which `LaneReader.jobs` begins to read a lane for a lease."""
+    return READY_IN_LANE, (lane, *_BEFORE_ALL_TIERS, page)
+
+
+class LaneReader:
     """See `leasehold.core.rules.serving.LaneReader`; jobs are read by pages."""
 
-    __slots__ = ("_db", "_narrow", "_page", "_statements")
+    __slots__ = ("_db", "_first", "_narrow", "_page", "_statements")
 
     def __init__(
         self,
-        db: Connection,
+        db: SqlConnection,
         statements: Statements,
         narrow: tuple[str, ...] = (),
         *,
         page: int = PAGE,
+        first: Callable[[str, Sequence[Any]], SqlCursor] | None = None,
     ) -> None:
+        """`first` executes a statement that may have been sent already."""
         self._db = db
+        self._first = first or db.execute
         self._statements = statements
         self._narrow = narrow
         self._page = page
@@ -146,17 +158,17 @@ class Lanes:
         return row  # type: ignore[no-any-return]  # two numbers, or None
 
     def jobs(self, lane: int) -> Iterator[Row]:
-        return self._pages(self._statements.in_lane, lane, -1)
+        return self._pages(self._statements.in_lane, lane, _BEFORE_ALL_TIERS)
 
     def jobs_of_tier(self, lane: int, tier: int) -> Iterator[Row]:
-        return self._pages(self._statements.in_tier, lane, tier)
+        return self._pages(self._statements.in_tier, lane, (tier, _BEFORE_ALL, 0))
 
-    def _pages(self, statement: str, lane: int, tier: int) -> Iterator[Row]:
-        """The rows from the begin of a tier on, a page at a time. The first is asked for at once,
+    def _pages(self, statement: str, lane: int, begin: tuple[int, int, int]) -> Iterator[Row]:
+        """The rows of a lane after this place, a page at a time. The first is asked for at once,
         so that the first pages of several lanes take one round trip together.
         """
         where = (*self._narrow, lane)
-        first = self._db.execute(statement, (*where, tier, _BEFORE_ALL, 0, self._page))
+        first = self._first(statement, (*where, *begin, self._page))
 
         def rows() -> Iterator[Row]:
             found = first.fetchall()

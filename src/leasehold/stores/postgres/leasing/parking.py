@@ -9,7 +9,7 @@ from leasehold.core.model.budget import PARKED_KEYS_AT_ONCE, RESTED_AT_ONCE
 from leasehold.core.rules.key_accounts import Account, Counted, Key, KeyInLane
 from leasehold.stores.postgres.server.connection import unnested
 from leasehold.stores.postgres.writing.step import Step
-from leasehold.stores.tables.parking import KeyShelf, account_of, some_parked
+from leasehold.stores.tables.parking import TableKeyShelf, account_of, some_parked
 
 # Only what is not counted yet: a job is taken in once.
 KEY_OF_UNCOUNTED: Final = """
@@ -53,7 +53,7 @@ RESTED: Final = f"""
 TIERS_NOW: Final = "SELECT seq, tier FROM place WHERE seq = ANY($1)"
 
 
-class Shelf(KeyShelf):
+class KeyShelf(TableKeyShelf):
     """The pending jobs of limited keys, in one write."""
 
     __slots__ = ()

@@ -20,7 +20,7 @@ from leasehold.stores.postgres.reading.read import read_jobs
 from leasehold.stores.postgres.rules.queues import QueueBook
 from leasehold.stores.postgres.server.connection import POSTGRES
 from leasehold.stores.postgres.submitting import inheritance, linking
-from leasehold.stores.postgres.submitting.ended_dependents import Dependents
+from leasehold.stores.postgres.submitting.ended_dependents import DependentsBook
 from leasehold.stores.postgres.writing.step import Step
 from leasehold.stores.tables import ended_dependents, places
 from leasehold.stores.tables.linking import replay_order, waits_again_for
@@ -34,7 +34,7 @@ ALLOW: Final = "UPDATE job SET allowance = $1 WHERE seq = $2"
 SET_PRIORITY: Final = "UPDATE job SET priority = $1 WHERE seq = $2"
 
 
-class Desk(Histories):
+class OrderDesk(Histories):
     """Where people's orders are carried out, inside one write."""
 
     def __init__(self, step: Step) -> None:
@@ -99,7 +99,7 @@ class Desk(Histories):
         step.hints.ready = True
 
     def needed_by(self, job: JobState) -> str | None:
-        return Dependents(self._step).needed_by(job.seq)
+        return DependentsBook(self._step).needed_by(job.seq)
 
     def erase(self, job: JobState) -> None:
         erase(self._step, job.seq)

@@ -9,16 +9,17 @@ only the others have a row in `place`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache, partial
 from typing import Any, Final
 
 from leasehold.core.model.priority import DEFAULT_SCORING, Scoring
 from leasehold.core.rules import key_accounts
 from leasehold.core.rules.measuring import count_entered, count_left
-from leasehold.core.rules.placing import Entry, RowKey, Standing, entering, moving
+from leasehold.core.rules.placing import PendingEntry, Standing, entering, moving
 from leasehold.stores.postgres.leasing import parking
-from leasehold.stores.postgres.leasing.parking import Shelf
+from leasehold.stores.postgres.leasing.parking import KeyShelf
+from leasehold.stores.postgres.server.arrays import RowPlaces
 from leasehold.stores.postgres.server.connection import unnested
 from leasehold.stores.postgres.writing.step import Step
 
@@ -34,12 +35,8 @@ ENTER: Final = f"""
     unnested("bigint bigint bigint bigint bigint bigint bigint bigint text")
 }
 """  # noqa: S608  # our own names
-LEAVE: Final = f"""
-    DELETE FROM ready
-    USING {unnested("bigint bigint bigint bigint")} AS gone (lane, tier, turn, seq)
-    WHERE ready.lane = gone.lane AND ready.tier = gone.tier AND ready.turn = gone.turn
-        AND ready.seq = gone.seq
-"""  # noqa: S608  # our own names
+# Rows that were read in this write, and locked: nobody has moved them since.
+LEAVE: Final = "DELETE FROM ready WHERE ctid = ANY($1)"
 MOVE: Final = f"""
     UPDATE ready SET tier = to_tier, turn = to_turn FROM {
     unnested("bigint bigint bigint bigint bigint bigint")
@@ -84,7 +81,7 @@ def enter_new(step: Step, newcomers: Sequence[Newcomer]) -> None:
     count_entered(step.count, newcomers)
 
 
-def enter(step: Step, entries: Sequence[Entry]) -> None:
+def enter(step: Step, entries: Sequence[PendingEntry]) -> None:
     """Let jobs in that come from elsewhere, or that need a place of their own."""
     step.look_again()
     keys, places = entering(entries, step.now, cache(partial(scoring_of, step)))
@@ -96,17 +93,20 @@ def enter(step: Step, entries: Sequence[Entry]) -> None:
     step.many(REMEMBER_PLACES, places)
     count_entered(step.count, [(each.lane, each.priority) for each in entries])
     if step.rules.key_limits:
-        key_accounts.enter(Shelf(step), keys)
+        key_accounts.enter(KeyShelf(step), keys)
 
 
 def leave(
-    step: Step, keys: Sequence[RowKey], counted: Sequence[tuple[int, int]], placed: Sequence[int]
+    step: Step,
+    rows: Iterable[bytes],
+    counted: Sequence[tuple[int, int]],
+    placed: Sequence[int],
 ) -> None:
-    """Take jobs out whose rows were just read.
+    """Take jobs out whose rows were just read and locked, at these places in the table.
 
     `counted` has the lane and priority of each; `placed` are those with a place of their own.
     """
-    step.many(LEAVE, keys)
+    step.execute(LEAVE, (RowPlaces(rows),))
     if placed:
         step.execute(FORGET_PLACES, (list(placed),))
     count_left(step.count, counted)
@@ -114,12 +114,13 @@ def leave(
 
 def leave_by_numbers(step: Step, jobs: Sequence[tuple[int, int, int]]) -> None:
     """Take jobs out, wherever they stand; each is given by its number, lane and own priority."""
+    step.look_again()
     seqs = [seq for seq, *_ in jobs]
     counted = parking.counted_among(step, seqs) if step.rules.key_limits else {}
     step.execute(LEAVE_BY_NUMBERS, (seqs,))
     step.execute(FORGET_PLACES, (seqs,))
     count_left(step.count, [(lane, priority) for _, lane, priority in jobs])
-    key_accounts.left(Shelf(step), counted.values())
+    key_accounts.left(KeyShelf(step), counted.values())
 
 
 def reprioritize(step: Step, before: Standing, priority: int) -> None:
@@ -132,6 +133,7 @@ def reprioritize(step: Step, before: Standing, priority: int) -> None:
 
 def count_event(step: Step, seq: int) -> None:
     """Count one more history event of a job that stays pending."""
+    step.look_again()
     step.execute(COUNT_EVENT, ([seq],))
 
 
@@ -145,4 +147,4 @@ def move(step: Step, standings: Sequence[Standing]) -> None:
     if moves.unplaced:
         step.execute(FORGET_PLACES, (moves.unplaced,))
     if counted:
-        key_accounts.moved(Shelf(step), counted.values())
+        key_accounts.moved(KeyShelf(step), counted.values())

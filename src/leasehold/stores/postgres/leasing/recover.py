@@ -17,14 +17,14 @@ from leasehold.core.model.lease import Settled, SweepReport
 from leasehold.core.model.lives import Life
 from leasehold.core.rules import key_accounts
 from leasehold.core.rules.decision import Decision
-from leasehold.core.rules.ends import Held
+from leasehold.core.rules.ends import EndedLease
 from leasehold.core.rules.recovery import HeldJob, report_of, sweep
 from leasehold.stores.postgres.leasing import lease
 from leasehold.stores.postgres.leasing.ends import END_LEASES, Ends
-from leasehold.stores.postgres.leasing.parking import Shelf
+from leasehold.stores.postgres.leasing.parking import KeyShelf
 from leasehold.stores.postgres.leasing.registry import FORGET_WORKERS
 from leasehold.stores.postgres.leasing.state import Histories
-from leasehold.stores.postgres.server.connection import Connection
+from leasehold.stores.postgres.server.connection import SqlConnection
 from leasehold.stores.postgres.writing.step import Step
 from leasehold.stores.tables.held import HeldRow, Suspects, held_of, silent_since
 from leasehold.stores.tables.places import AT_ITS_PLACE
@@ -64,7 +64,7 @@ STILL_LATE: Final = f"{LATE} AND job.seq = ANY($2)"
 SET_ALLOWANCE: Final = "UPDATE job SET allowance = $1 WHERE seq = $2"
 
 
-def find(db: Connection, now: int, dead: Collection[Life]) -> Suspects:
+def find(db: SqlConnection, now: int, dead: Collection[Life]) -> Suspects:
     """The jobs whose holders may be lost, and the workers that were silent for long."""
     jobs = [seq for (seq,) in db.execute(LOST, (now, sorted(life.worker for life in dead)))]
     silent = [worker for (worker,) in db.execute(SILENT, silent_since(now))]
@@ -88,9 +88,9 @@ class Holdings(Histories):
         step = self._step
         row: Any = step.execute(END_LEASES, ([job.seq], [job.version])).fetchone()
         if step.rules.key_limits:
-            key_accounts.freed(Shelf(step), (job.seq,))
+            key_accounts.freed(KeyShelf(step), (job.seq,))
         ends = Ends(step)
-        settled = ends.add(job.id, Held._make(row), job.lane, decision, checkpoint=True)
+        settled = ends.add(job.id, EndedLease._make(row), job.lane, decision, checkpoint=True)
         ends.write()
         return settled
 

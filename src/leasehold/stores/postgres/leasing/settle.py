@@ -18,28 +18,32 @@ from leasehold.core.model.stored import (
 from leasehold.core.model.unreadable import set_aside_reason
 from leasehold.core.rules import key_accounts
 from leasehold.core.rules.decision import Decision, completed, decide, failed_for_good
-from leasehold.core.rules.ends import Held
+from leasehold.core.rules.ends import EndedLease
 from leasehold.env import from_micros
 from leasehold.errors import LeaseLostError
-from leasehold.stores.postgres.leasing.ends import HELD, Ends
-from leasehold.stores.postgres.leasing.parking import Shelf
+from leasehold.stores.postgres.leasing.ends import HELD, HELD_BY_NAME, Ends
+from leasehold.stores.postgres.leasing.parking import KeyShelf
 from leasehold.stores.postgres.leasing.state import settle_stale
+from leasehold.stores.postgres.server.arrays import RowPlaces
 from leasehold.stores.postgres.server.connection import columns, unnested
 from leasehold.stores.postgres.writing.step import Statement, Step
 from leasehold.stores.tables import breakers
 
-# Deleting the row is the fence: what this does not return was not the caller's any more. With each
-# lease comes what decides about a job whose attempt did not complete it.
+# The lock is the fence: what this does not return was not the caller's any more. With each lease
+# comes what decides about a job whose attempt did not complete it, and where its row is.
 SETTLE: Final = f"""
     WITH held AS (
         SELECT guarded.* FROM {unnested("text bigint")} AS settled (id, version), LATERAL (
-            SELECT seq, job.id, job.lane, allowance, retry FROM job JOIN running USING (seq)
+            SELECT job.id, job.lane, allowance, retry, running.ctid AS row, {HELD}
+            FROM job JOIN running USING (seq)
             WHERE job.id = settled.id AND running.version = settled.version FOR UPDATE OF running
         ) AS guarded)
-    DELETE FROM running USING held, lane WHERE running.seq = held.seq AND lane.id = held.lane
-    RETURNING held.id, held.lane, held.allowance, held.retry, lane.queue, lane.failures_in_row,
-              {HELD}
+    SELECT held.id, held.lane, allowance, retry, queue, failures_in_row, row, {HELD_BY_NAME}
+    FROM held JOIN lane ON lane.id = held.lane
 """  # noqa: S608  # our own names
+# Rows that were read in this write, and locked: nobody has changed them since. (A statement that
+# finds and deletes them at once has to find them twice.)
+END: Final = "DELETE FROM running WHERE ctid = ANY($1)"
 
 
 class Terms(NamedTuple):
@@ -53,7 +57,7 @@ class Terms(NamedTuple):
 
 
 def ahead(settlements: Sequence[Settlement]) -> Statement:
-    """The statement that ends these leases. Rows are locked in the order of the jobs' ids."""
+    """The statement that finds these leases. Rows are locked in the order of the jobs' ids."""
     keys = sorted((each.job_id, each.version) for each in settlements)
     return SETTLE, columns(keys)
 
@@ -68,15 +72,18 @@ def settle(step: Step, settlements: Sequence[Settlement]) -> list[Settled | Leas
     if not are_of_different_jobs(settlements):
         # One job twice, under an old lease and a new one: each is judged by what the last one left.
         return [answer for each in settlements for answer in settle(step, [each])]
-    found: dict[str, tuple[Terms, Held]] = {
-        row[0]: (Terms._make(row[1:6]), Held._make(row[6:]))
-        for row in step.first(*ahead(settlements))
-    }
+    found: dict[str, tuple[Terms, EndedLease]] = {}
+    rows = RowPlaces()
+    for job_id, *rest in step.first(*ahead(settlements)):
+        found[job_id] = (Terms._make(rest[:5]), EndedLease._make(rest[6:]))
+        rows.append(rest[5])
+    if rows:
+        step.execute(END, (rows,))
     if any(terms.queue in step.rules or terms.failures_in_row for terms, _ in found.values()):
         # Limits and breakers are about other jobs.
         step.must_be_alone()
     if step.rules.key_limits:
-        key_accounts.freed(Shelf(step), [held.seq for _, held in found.values()])
+        key_accounts.freed(KeyShelf(step), [held.seq for _, held in found.values()])
     ends = Ends(step)
     answers: list[Settled | LeaseLostError] = []
     for settlement in settlements:
@@ -99,7 +106,7 @@ def settle(step: Step, settlements: Sequence[Settlement]) -> list[Settled | Leas
     return answers
 
 
-def _decide(step: Step, held: Held, terms: Terms, outcome: Outcome) -> Decision:
+def _decide(step: Step, held: EndedLease, terms: Terms, outcome: Outcome) -> Decision:
     policy = None
     if isinstance(outcome, Fail) and terms.retry is not None:
         try:

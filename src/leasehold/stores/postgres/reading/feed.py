@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from leasehold.core.model.changes import CHANGES_KEPT
-from leasehold.stores.postgres.server.connection import Connection
+from leasehold.stores.postgres.server.connection import SqlConnection
 from leasehold.stores.postgres.writing.step import Step
 from leasehold.stores.tables.feed import Bounds, TableFeed, noted
 
@@ -28,7 +28,7 @@ class Feed(TableFeed):
     Some numbers are missing: of writes that were rolled back.
     """
 
-    def bounds(self, db: Connection) -> Bounds:
+    def bounds(self, db: SqlConnection) -> Bounds:
         row: Any = db.execute(_BOUNDS).fetchone()
         followed_from, latest, followed_at = row
         since = max(followed_from or 0, latest - CHANGES_KEPT)

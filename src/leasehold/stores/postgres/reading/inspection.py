@@ -8,14 +8,14 @@ from typing import Any, Final
 from leasehold.core.model.seals import refusal_of
 from leasehold.stores.postgres.reading import metrics
 from leasehold.stores.postgres.rules import known
-from leasehold.stores.postgres.rules.queues import Queues
+from leasehold.stores.postgres.rules.queues import QueueReader
 from leasehold.stores.postgres.rules.settings import unreadable_settings
 from leasehold.stores.postgres.schema.schedule_row import SCHEDULES
 from leasehold.stores.postgres.server.address import Address
-from leasehold.stores.postgres.server.connection import Connection
+from leasehold.stores.postgres.server.connection import SqlConnection
 from leasehold.stores.postgres.writing.state import READ_SEAL
 from leasehold.stores.tables import graph, inheritance, key_check, places_check
-from leasehold.stores.tables.tokens import Tokens
+from leasehold.stores.tables.tokens import TokenReader
 
 _DESCRIBED: Final = """
     SELECT store_id, current_setting('server_version'), (SELECT max(number) FROM migration),
@@ -26,26 +26,26 @@ _DESCRIBED: Final = """
 """
 
 
-def check(db: Connection) -> list[str]:
+def check(db: SqlConnection) -> list[str]:
     """What must hold of the store's rows, at one moment; the problems found."""
     return [problem for part in _PARTS for problem in part(db)]
 
 
-_PARTS: Final[tuple[Callable[[Connection], Iterable[str]], ...]] = (
+_PARTS: Final[tuple[Callable[[SqlConnection], Iterable[str]], ...]] = (
     places_check.misplaced,
     graph.problems,
     inheritance.problems,
     metrics.problems,
-    lambda db: key_check.problems(db, Queues),
+    lambda db: key_check.problems(db, QueueReader),
     lambda db: places_check.miscounted(db, "lane_now"),
     lambda db: known.load(db).problems(),
     unreadable_settings,
     SCHEDULES.unreadable,
-    lambda db: Tokens(db).unreadable(),
+    lambda db: TokenReader(db).unreadable(),
 )
 
 
-def describe(db: Connection, address: Address) -> dict[str, Any]:
+def describe(db: SqlConnection, address: Address) -> dict[str, Any]:
     """What this store is."""
     row: Any = db.execute(_DESCRIBED, (address.schema,)).fetchone()
     store_id, version, schema_version, size, durability = row

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from leasehold.stores.postgres.server.address import Address
-from leasehold.stores.postgres.server.connection import Connection, one_moment
+from leasehold.stores.postgres.server.connection import SqlConnection, one_moment
 from leasehold.stores.postgres.server.failures import translated
 from leasehold.stores.postgres.server.replica import Replica
 from leasehold.stores.postgres.writing.database import Database
@@ -18,7 +18,7 @@ T = TypeVar("T")
 class NoDeaths:
     """Workers hold their locks on the primary: a replica proves nobody dead."""
 
-    def workers(self, db: Connection) -> set[str]:  # noqa: ARG002  # whatever it shows
+    def workers(self, db: SqlConnection) -> set[str]:  # noqa: ARG002  # whatever it shows
         return set()
 
 
@@ -34,7 +34,7 @@ class LookingDatabase:
         return getattr(self._database, name)
 
     @contextmanager
-    def read(self) -> Iterator[Connection]:
+    def read(self) -> Iterator[SqlConnection]:
         """Several statements, one moment, of the replica where it can be reached."""
         self._database.check_open()
         with translated(self._replica.address), self._replica.connection() as db:
@@ -45,7 +45,7 @@ class LookingDatabase:
         with self._database.read() as db:
             yield db
 
-    def look(self, operation: Callable[[Connection], T]) -> T:
+    def look(self, operation: Callable[[SqlConnection], T]) -> T:
         """Read."""
         with self.read() as db:
             return operation(db)

@@ -5,32 +5,24 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Any, Final
 
-from leasehold.core.model.priority import FIRST_DEADLINE_TIER
 from leasehold.core.model.span import BANDS
 from leasehold.core.rules import metrics_check
 from leasehold.core.rules.sampling import Resolution
-from leasehold.stores.postgres.reading.sampling import Spans
-from leasehold.stores.postgres.server.connection import Connection
-from leasehold.stores.postgres.submitting.lanes import STATS
-from leasehold.stores.tables.lanes import by_priority_from
-from leasehold.stores.tables.metrics import TableMetrics
+from leasehold.stores.postgres.reading.sampling import SpanShelf
+from leasehold.stores.postgres.server.connection import SqlConnection
+from leasehold.stores.postgres.submitting.lanes import STATS, queues
+from leasehold.stores.tables.lanes import standings_from
+from leasehold.stores.tables.metrics import TableMetrics, oldest_from
 from leasehold.stores.tables.query import PlainReader
 
-BY_PRIORITY: Final = by_priority_from("lane_now")
-# Where pending jobs stand: in their lanes, or parked beside them for a key that is full.
-PENDING_LANES: Final = """
-    SELECT id FROM lane WHERE queue = coalesce($1, queue)
-    UNION ALL SELECT -id FROM key_lane WHERE queue = coalesce($1, queue)
-"""
-# From one tier to the next by a seek in the primary key, however many jobs are in it.
-NEXT_HEAD: Final = f"""
-    SELECT tier, available_at FROM ready
-    WHERE lane = $1 AND tier > $2 AND tier < {FIRST_DEADLINE_TIER} ORDER BY tier, turn, seq LIMIT 1
-"""  # noqa: S608  # our own number
-OLDEST_OUT_OF_TURN: Final = f"""
-    SELECT min(available_at) FROM ready
-    WHERE lane = $1 AND (available_at <> turn OR tier >= {FIRST_DEADLINE_TIER})
-"""  # noqa: S608  # our own number
+STANDING: Final = standings_from("lane_now", "queue")
+OLDEST: Final = oldest_from(
+    "SELECT id, queue FROM lane WHERE queue = coalesce($1, queue) "
+    "UNION ALL SELECT -id, queue FROM key_lane WHERE queue = coalesce($1, queue)",
+    "queue",
+    moment="available_at",
+    by_age="",
+)
 
 # For the integrity check only: it does scan.
 RECOUNT: Final = """
@@ -43,23 +35,24 @@ COUNTED_BY_BAND: Final = (
 LATEST_MINUTE: Final = "SELECT max(at) FROM span WHERE resolution = $1"
 
 
-class Look(Spans, TableMetrics):
+class MetricsReader(SpanShelf, TableMetrics):
     """What core.rules.metrics asks of a reader."""
 
     stats = STATS
-    by_priority = BY_PRIORITY
-    pending_lanes = PENDING_LANES
-    next_head = NEXT_HEAD
-    oldest_out_of_turn = OLDEST_OUT_OF_TURN
+    standing = STANDING
+    oldest = OLDEST
 
-    def __init__(self, db: Connection, now: int, lost: Collection[str] = ()) -> None:
+    def __init__(self, db: SqlConnection, now: int, lost: Collection[str] = ()) -> None:
         TableMetrics.__init__(self, PlainReader(db), now, lost)
-        Spans.__init__(self, db)
+        SpanShelf.__init__(self, db)
+
+    def queues(self) -> list[str]:
+        return queues(self._db)
 
 
-def problems(db: Connection) -> Iterator[str]:
+def problems(db: SqlConnection) -> Iterator[str]:
     """What does not fit together, as sentences."""
     pending: list[Any] = db.execute(RECOUNT).fetchall()
     counted: list[Any] = db.execute(COUNTED_BY_BAND).fetchall()
     latest: Any = db.execute(LATEST_MINUTE, (Resolution.MINUTE,)).fetchone()
-    return metrics_check.problems(Spans(db), pending, counted, latest[0])
+    return metrics_check.problems(SpanShelf(db), pending, counted, latest[0])

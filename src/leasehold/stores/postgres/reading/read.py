@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final
 
 from leasehold.core.model.codes import STATUS_OF
@@ -23,12 +24,12 @@ from leasehold.core.model.search import (
     lightened,
 )
 from leasehold.core.model.status import Status
-from leasehold.core.rules.serving import Lane, in_order
-from leasehold.stores.postgres.leasing.order import FOR_COUNTING, Lanes
+from leasehold.core.rules.serving import SEQ, Lane, Row, in_order
+from leasehold.stores.postgres.leasing.order import FOR_COUNTING, LaneReader
 from leasehold.stores.postgres.reading.where import compares_texts, conditions
 from leasehold.stores.postgres.rules.known import load
 from leasehold.stores.postgres.schema.job_row import BY_STATUS, IDS, JOB, job_without, jobs_of
-from leasehold.stores.postgres.server.connection import Connection
+from leasehold.stores.postgres.server.connection import SqlConnection
 from leasehold.stores.postgres.submitting.lanes import STATS
 from leasehold.stores.tables.lanes import stats
 from leasehold.stores.tables.places import AT_ITS_PLACE
@@ -38,9 +39,9 @@ _PENDING: Final = f"""
         LEFT JOIN place ON place.seq = job.seq JOIN ready ON {AT_ITS_PLACE}
     WHERE job.id = $1
 """  # noqa: S608  # our own names
-_LANES: Final = """
-    SELECT id FROM lane WHERE queue = $1 UNION ALL SELECT -id FROM key_lane WHERE queue = $1
-"""
+_LANES: Final = "SELECT id FROM lane WHERE queue = $1"
+_ALL_LANES: Final = f"{_LANES} UNION ALL SELECT -id FROM key_lane WHERE queue = $1"  # noqa: S608  # our own
+"""With those in which jobs are parked."""
 FIND_IDS: Final = "SELECT id FROM job WHERE id >= $1 AND id < $2 ORDER BY id LIMIT $3"
 LAST_CHARACTER: Final = "\U0010ffff"
 """No id goes on with it: it is not printable."""
@@ -48,33 +49,50 @@ COMPARED_AT_ONCE: Final = 500
 """How many jobs are fetched at once to compare their texts."""
 
 
-def read_job(db: Connection, job_id: str) -> Job | None:
+def read_job(db: SqlConnection, job_id: str) -> Job | None:
     """A snapshot of one job."""
     rows = db.execute(f"{JOB} WHERE job.id = $1", (job_id,)).fetchall()
     return jobs_of(db, rows)[0] if rows else None
 
 
-def read_jobs(db: Connection, job_ids: Sequence[str]) -> list[Job]:
+def read_jobs(db: SqlConnection, job_ids: Sequence[str]) -> list[Job]:
     """Snapshots of those of these jobs that are there."""
     if not job_ids:
         return []
     return jobs_of(db, db.execute(f"{JOB} WHERE job.id = ANY($1)", (list(job_ids),)).fetchall())
 
 
-def position(db: Connection, job_id: str, now: int) -> int | None:
+def position(db: SqlConnection, job_id: str, now: int) -> int | None:
     """How many pending jobs of its queue are served before this one."""
     found: Any = db.execute(_PENDING, (job_id,)).fetchone()
     if found is None:
         return None
     queue, seq = found
+    served = _in_order(db, _ALL_LANES, queue, now)
+    return next(count for count, row in enumerate(served) if row[SEQ] == seq)
+
+
+def peek(db: SqlConnection, queue: str, limit: int, now: int) -> list[Job]:
+    """The pending jobs of a queue that are served first."""
+    numbers = [row[SEQ] for row in islice(_in_order(db, _LANES, queue, now), limit)]
+    if not numbers:
+        return []
+    rows = db.execute(f"{JOB} WHERE job.seq = ANY($1)", (numbers,)).fetchall()
+    place = {number: count for count, number in enumerate(numbers)}
+    rows.sort(key=lambda row: place[row[0]])
+    return jobs_of(db, rows)
+
+
+def _in_order(db: SqlConnection, lanes: str, queue: str, now: int) -> Iterable[Row]:
     rule = load(db).get(queue)
     scoring = DEFAULT_SCORING if rule is None else rule.config.scoring
-    lanes = [Lane(number, scoring) for (number,) in db.execute(_LANES, (queue,)).fetchall()]
-    served = in_order(Lanes(db, FOR_COUNTING), lanes, now)
-    return next(count for count, row in enumerate(served) if row[2] == seq)
+    numbers = db.execute(lanes, (queue,)).fetchall()
+    return in_order(
+        LaneReader(db, FOR_COUNTING), [Lane(number, scoring) for (number,) in numbers], now
+    )
 
 
-def find_ids(db: Connection, prefix: str, limit: int) -> list[str]:
+def find_ids(db: SqlConnection, prefix: str, limit: int) -> list[str]:
     """Ids that begin like this, in order."""
     return [
         str(job_id)
@@ -83,7 +101,7 @@ def find_ids(db: Connection, prefix: str, limit: int) -> list[str]:
 
 
 def search(
-    db: Connection,
+    db: SqlConnection,
     where: JobFilter,
     limit: int,
     cursor: str | None,
@@ -105,7 +123,7 @@ def search(
 
 
 def _walk(
-    db: Connection,
+    db: SqlConnection,
     where: JobFilter,
     select: str,
     limit: int,
@@ -136,7 +154,7 @@ def _walk(
         seen = rows[-1][0]
 
 
-def count(db: Connection, where: JobFilter, counted_max: int) -> Count:
+def count(db: SqlConnection, where: JobFilter, counted_max: int) -> Count:
     """How many jobs fit, counted up to one more than the bound."""
     check_count(counted_max)
     known = by_counters(where, lambda queue: stats(db, STATS, queue).counts)
@@ -153,7 +171,7 @@ def count(db: Connection, where: JobFilter, counted_max: int) -> Count:
     return counted_up_to(found[0], counted_max)
 
 
-def count_by_status(db: Connection, where: JobFilter) -> Mapping[Status, int]:
+def count_by_status(db: SqlConnection, where: JobFilter) -> Mapping[Status, int]:
     """How many jobs fit, all of them counted."""
     known = by_status_counters(where, lambda queue: stats(db, STATS, queue).counts)
     if known is not None:
@@ -166,7 +184,7 @@ def count_by_status(db: Connection, where: JobFilter) -> Mapping[Status, int]:
     return {STATUS_OF[code]: jobs for code, jobs in found}
 
 
-def _compared_by_status(db: Connection, where: JobFilter) -> Mapping[Status, int]:
+def _compared_by_status(db: SqlConnection, where: JobFilter) -> Mapping[Status, int]:
     counted: Counter[Status] = Counter()
     seen: int | None = None
     while found := _walk(db, where, JOB, COMPARED_AT_ONCE, seen):
@@ -176,7 +194,7 @@ def _compared_by_status(db: Connection, where: JobFilter) -> Mapping[Status, int
 
 
 def find_fitting(
-    db: Connection, where: JobFilter, limit: int, cursor: str | None, *, oldest_first: bool
+    db: SqlConnection, where: JobFilter, limit: int, cursor: str | None, *, oldest_first: bool
 ) -> tuple[list[str], str | None]:
     """The ids of jobs that fit, from one end on, and where the next ones begin."""
     seen = check_cursor(limit, cursor)

@@ -18,7 +18,7 @@ from leasehold.core.model.histogram import Measurements
 from leasehold.core.model.span import MINUTE_MICROS, SUMMED, Span
 from leasehold.core.rules.sampling import KeptSpan, Resolution
 from leasehold.stores.postgres.reading.tallies import ADD_WORKED
-from leasehold.stores.postgres.server.connection import Connection, unnested
+from leasehold.stores.postgres.server.connection import SqlConnection, unnested
 from leasehold.stores.tables.tallies import FORGET_WORKERS
 
 _COLUMNS: Final = (*SUMMED, "pending_before", "pending", "deepest", "measures")
@@ -57,10 +57,10 @@ NEXT_MINUTE: Final = "UPDATE store_state SET open_minute = $1"
 _decode = msgspec.msgpack.Decoder(dict[int, Measurements]).decode
 
 
-class Spans:
+class SpanShelf:
     """The spans of a store, as core.rules.sampling asks for them."""
 
-    def __init__(self, db: Connection) -> None:
+    def __init__(self, db: SqlConnection) -> None:
         self._db = db
 
     def open_minute(self) -> int:

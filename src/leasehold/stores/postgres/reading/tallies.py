@@ -13,16 +13,16 @@ from leasehold.core.rules.failures import ErrorType, note
 from leasehold.core.rules.measuring import WORKER_COUNTERS
 from leasehold.env import from_micros, to_micros
 from leasehold.stores.postgres.schema.texts import storable
-from leasehold.stores.postgres.server.connection import Connection, unnested
+from leasehold.stores.postgres.server.connection import SqlConnection, unnested
 from leasehold.stores.tables.query import PlainReader, Query
 from leasehold.stores.tables.tallies import FAILURE_COLUMNS, TableFailures, failures_of, row_of
 
 KNOWN: Final = Query(FAILURE_COLUMNS, "FROM failure WHERE fingerprint = ANY($1)")
 KEEP: Final = f"""
     INSERT INTO failure SELECT * FROM {
-    unnested("text text text text text text bigint bigint bigint text")
+    unnested("text text text text text text bigint bigint bigint text text")
 } ON CONFLICT (fingerprint) DO UPDATE SET count = excluded.count, first_at = excluded.first_at,
-        last_at = excluded.last_at, jobs = excluded.jobs
+        last_at = excluded.last_at, jobs = excluded.jobs, hours = excluded.hours
 """  # noqa: S608  # our own names
 NAMES: Final = "SELECT id, queue, task FROM lane WHERE id = ANY($1)"
 FORGET: Final = "DELETE FROM failure WHERE fingerprint = ANY($1)"
@@ -56,10 +56,10 @@ MAKE_WORKER: Final = """
 """
 
 
-class Failures(TableFailures):
+class FailureBook(TableFailures):
     """The failures, as core.rules.failures asks for them."""
 
-    def __init__(self, db: Connection) -> None:
+    def __init__(self, db: SqlConnection) -> None:
         super().__init__(PlainReader(db))
         self._db = db
 
@@ -88,12 +88,12 @@ class Failures(TableFailures):
         self._db.many(COUNT_TYPES, [(*each, more, micros) for each, more in stored.items()])
 
 
-def note_failures(db: Connection, failed: Sequence[tuple[int, str, JobError]], now: int) -> None:
+def note_failures(db: SqlConnection, failed: Sequence[tuple[int, str, JobError]], now: int) -> None:
     """Count attempts that failed, each given by its lane, its job and the error."""
     rows = db.execute(NAMES, (list({lane for lane, _, _ in failed}),))
     names = {lane: (queue, task) for lane, queue, task in rows}
     attempts = [FailedAttempt(*names[lane], job_id, error) for lane, job_id, error in failed]
-    note(Failures(db), attempts, from_micros(now))
+    note(FailureBook(db), attempts, from_micros(now))
 
 
 def _storable(row: tuple[Any, ...]) -> tuple[Any, ...]:

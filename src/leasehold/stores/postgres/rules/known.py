@@ -14,7 +14,7 @@ from leasehold.core.model.stored import (
     problem_of,
 )
 from leasehold.core.rules.rule_book import RuleBook
-from leasehold.stores.postgres.server.connection import Connection
+from leasehold.stores.postgres.server.connection import SqlConnection
 
 LOAD: Final = """
     SELECT name, state, config, created_at, created_by, changed_at, changed_by FROM queue
@@ -23,7 +23,7 @@ LOAD: Final = """
 _decode = msgspec.json.Decoder(QueueConfig).decode
 
 
-def load(db: Connection) -> RuleBook:
+def load(db: SqlConnection) -> RuleBook:
     """The rules as they are now, inside this write or read."""
     rows: Any = db.execute(LOAD)
     return RuleBook(dict(_rule_of(row) for row in rows))

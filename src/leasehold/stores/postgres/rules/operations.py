@@ -6,7 +6,7 @@ from leasehold.stores.tables.operations import BY_ID, TableOperations
 from leasehold.stores.tables.query import Query
 
 
-class Operations(TableOperations):
+class OperationShelf(TableOperations):
     """See `leasehold.core.rules.operation_shelf.OperationShelf`."""
 
     to_change = Query(BY_ID.columns, f"{BY_ID.rest} FOR UPDATE")

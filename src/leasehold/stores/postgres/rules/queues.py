@@ -9,12 +9,12 @@ from leasehold.core.model.search import JobFilter, Page
 from leasehold.core.model.status import WAITING, Status
 from leasehold.core.rules.rule_book import RuleBook
 from leasehold.stores.postgres.keeping.erase import erase_all
-from leasehold.stores.postgres.leasing.rebalance import Passes
+from leasehold.stores.postgres.leasing.rebalance import PassBook
 from leasehold.stores.postgres.leasing.state import Ending, end_all_waiting, states_of
 from leasehold.stores.postgres.reading import read
 from leasehold.stores.postgres.rules.known import load
-from leasehold.stores.postgres.server.connection import POSTGRES, Connection
-from leasehold.stores.postgres.submitting.gate import BucketBook
+from leasehold.stores.postgres.server.connection import POSTGRES, SqlConnection
+from leasehold.stores.postgres.submitting.gate import StartBook
 from leasehold.stores.postgres.writing.step import Step
 from leasehold.stores.tables.queue_book import TableQueueBook
 from leasehold.stores.tables.queues import TableQueues
@@ -33,20 +33,20 @@ NOTE_DELETED: Final = """
 NOTE_PURGED: Final = "INSERT INTO resolving (seq, purged) SELECT unnest($1::bigint[]), 1"
 
 
-class Queues(TableQueues):
+class QueueReader(TableQueues):
     """What is known of queues."""
 
     dialect = POSTGRES
     figures = FIGURES
-    _db: Connection
+    _db: SqlConnection
 
     @property
     def rules(self) -> RuleBook:
         return load(self._db)
 
     @property
-    def buckets(self) -> BucketBook:
-        return BucketBook(self._db, self._now)
+    def buckets(self) -> StartBook:
+        return StartBook(self._db, self._now)
 
     def search(self, where: JobFilter, limit: int) -> Page:
         return read.search(self._db, where, limit, None)
@@ -57,11 +57,11 @@ class QueueBook(TableQueueBook):
 
     dialect = POSTGRES
     note_deleted = NOTE_DELETED
-    queues = Queues
+    queues = QueueReader
     _step: Step
 
-    def _passes(self) -> Passes:
-        return Passes(self._step)
+    def _passes(self) -> PassBook:
+        return PassBook(self._step)
 
     def end_waiting(self, jobs: Sequence[int], after: Status, reason: str) -> list[int]:
         # They were found by a reader: some may have been leased, or ended, since.

@@ -10,13 +10,13 @@ from leasehold.core.model.settings import DEFINITIONS, SettingValue, check_setti
 from leasehold.core.model.stored import UNREADABLE, problem_of
 from leasehold.core.rules.settings_in_force import SettingsInForce
 from leasehold.errors import InvalidSettingError
-from leasehold.stores.postgres.server.connection import Connection
+from leasehold.stores.postgres.server.connection import SqlConnection
 
 GENERATION: Final = "SELECT settings_generation FROM store_state"
 LOAD: Final = "SELECT name, value FROM setting"
 
 
-def load(db: Connection) -> SettingsInForce:
+def load(db: SqlConnection) -> SettingsInForce:
     """The settings as they are now, inside this write or read.
 
     One that this version does not know was set by a newer one, and is left alone; one that it
@@ -26,12 +26,12 @@ def load(db: Connection) -> SettingsInForce:
     return SettingsInForce.of(row[0], _read(db)[0])
 
 
-def unreadable_settings(db: Connection) -> list[str]:
+def unreadable_settings(db: SqlConnection) -> list[str]:
     """The settings that cannot be read, as sentences."""
     return _read(db)[1]
 
 
-def _read(db: Connection) -> tuple[dict[str, SettingValue], list[str]]:
+def _read(db: SqlConnection) -> tuple[dict[str, SettingValue], list[str]]:
     values: dict[str, SettingValue] = {}
     problems: list[str] = []
     rows: Any = db.execute(LOAD)

@@ -21,7 +21,7 @@ from leasehold.core.model.stored import (
 )
 from leasehold.core.model.unreadable import ERROR_TYPE, set_aside_reason
 from leasehold.env import from_micros
-from leasehold.stores.postgres.server.connection import Connection
+from leasehold.stores.postgres.server.connection import SqlConnection
 from leasehold.stores.tables.places import AT_ITS_PLACE
 
 _COLUMNS: Final = {
@@ -170,7 +170,7 @@ class JobRow(NamedTuple):
     last_failed_at: Any
 
 
-def jobs_of(db: Connection, rows: Sequence[Any]) -> list[Job]:
+def jobs_of(db: SqlConnection, rows: Sequence[Any]) -> list[Job]:
     """The snapshots that rows of JOB tell, in their order."""
     jobs = [JobRow._make(row) for row in rows]
     depends_on: defaultdict[int, list[str]] = defaultdict(list)

@@ -13,7 +13,7 @@ from typing import Any, Final
 from leasehold.env import Env
 from leasehold.errors import StoreVersionError
 from leasehold.stores.postgres.server.address import Address
-from leasehold.stores.postgres.server.connection import Connection
+from leasehold.stores.postgres.server.connection import SqlConnection
 
 MADE: Final = re.compile(r"^CREATE TABLE (\w+)", re.MULTILINE)
 LOCK: Final = "SELECT pg_advisory_xact_lock(hashtextextended('leasehold migrate ' || $1, 0))"
@@ -47,7 +47,7 @@ def own_tables() -> set[str]:
     return {name for _, sql in migrations() for name in MADE.findall(sql)}
 
 
-def migrate(db: Connection, address: Address, env: Env) -> None:
+def migrate(db: SqlConnection, address: Address, env: Env) -> None:
     """Make the schema or bring it up to date; refuses what is not ours, or newer than we are."""
     newest = migrations()[-1][0]
     with db.transaction():
@@ -71,7 +71,7 @@ def migrate(db: Connection, address: Address, env: Env) -> None:
             db.execute(FIRST_STATE, (env.new_secret(),))
 
 
-def version(db: Connection, address: Address) -> int:
+def version(db: SqlConnection, address: Address) -> int:
     """The number of the last migration applied; 0 where there is no store yet."""
     row: Any = db.execute(TABLES, (address.schema,)).fetchone()
     tables, has_store = row

@@ -23,12 +23,12 @@ from psycopg import RawCursor
 from psycopg.adapt import AdaptersMap
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import tuple_row
-from psycopg.types.array import ListBinaryDumper
 from psycopg.types.numeric import Int8BinaryDumper
 from psycopg.types.string import BytesBinaryDumper, StrBinaryDumper
 from psycopg_pool import ConnectionPool
 
 from leasehold.stores.postgres.server.address import Address
+from leasehold.stores.postgres.server.arrays import ColumnDumper, RowPlaces, RowPlacesDumper
 from leasehold.stores.postgres.server.silence import (
     CONNECT_TIMEOUT_SECONDS,
     ListeningConnection,
@@ -62,7 +62,7 @@ class RawConnection(ListeningConnection):
     """What it is to be set to."""
 
 
-class Cursor(Protocol):
+class SqlCursor(Protocol):
     """What a statement gave."""
 
     @property
@@ -83,7 +83,7 @@ class _BigInt(Int8BinaryDumper):
         return self
 
 
-class Connection:
+class SqlConnection:
     """What a statement is executed on.
 
     Inside `pipelined` a statement is sent at once and waited for only by who asks for its rows:
@@ -123,12 +123,12 @@ class Connection:
             finally:
                 self._pipeline = None
 
-    def execute(self, statement: str, values: Sequence[Any] | None = None) -> Cursor:
+    def execute(self, statement: str, values: Sequence[Any] | None = None) -> SqlCursor:
         """Execute one statement; the cursor has its rows, if it gives any."""
-        cursor: Cursor = self.raw.cursor(binary=True).execute(statement.encode(), values)
+        cursor: SqlCursor = self.raw.cursor(binary=True).execute(statement.encode(), values)
         return cursor
 
-    def many(self, statement: str, rows: Sequence[Sequence[Any]]) -> Cursor | None:
+    def many(self, statement: str, rows: Sequence[Sequence[Any]]) -> SqlCursor | None:
         """Execute a statement about many rows, given the rows; nothing, if there are none."""
         return self.execute(statement, columns(rows)) if rows else None
 
@@ -140,7 +140,7 @@ class Connection:
         return cursor.rowcount
 
 
-class BorrowedConnection(Connection):
+class BorrowedConnection(SqlConnection):
     """The application's own, in its own transaction: whatever it is set to stays so."""
 
     __slots__ = ()
@@ -150,15 +150,15 @@ class BorrowedConnection(Connection):
     def __init__(self, raw: psycopg.Connection[Row]) -> None:
         super().__init__(cast("RawConnection", raw))
 
-    def execute(self, statement: str, values: Sequence[Any] | None = None) -> Cursor:
+    def execute(self, statement: str, values: Sequence[Any] | None = None) -> SqlCursor:
         cursor = RawCursor(self.raw, row_factory=tuple_row)
-        _adapt(cursor.adapters)
-        found: Cursor = cursor.execute(statement.encode(), values, binary=True)
+        adapt(cursor.adapters)
+        found: SqlCursor = cursor.execute(statement.encode(), values, binary=True)
         return found
 
 
 @contextmanager
-def one_moment(db: Connection) -> Iterator[None]:
+def one_moment(db: SqlConnection) -> Iterator[None]:
     """A transaction in which every statement sees the same."""
     try:
         with db.pipelined():
@@ -248,7 +248,7 @@ def configure(raw: RawConnection, address: Address) -> None:
     """Let a new connection speak as the statements of the store expect."""
     raw.cursor_factory = RawCursor
     raw.prepare_threshold = PREPARE_THRESHOLD
-    _adapt(raw.adapters)
+    adapt(raw.adapters)
     settle_in(
         raw,
         timeouts(address)
@@ -283,7 +283,7 @@ def settle_in(raw: RawConnection, settings: dict[str, str]) -> None:
     # In one statement, so that nothing is set on a connection that others will be lent.
     statement, values = _set(settings, f"pg_backend_pid() <> {process}")
     cursor = RawCursor(raw, row_factory=tuple_row)
-    _adapt(cursor.adapters)
+    adapt(cursor.adapters)
     row: Any = cursor.execute(f"{statement}, pg_backend_pid()".encode(), values).fetchone()
     raw.is_pooled, raw.settings = row[-1] != process, settings
     if raw.is_pooled:
@@ -296,9 +296,10 @@ def _set(settings: dict[str, str], is_local: str) -> tuple[str, list[str]]:
     return f"SELECT {', '.join(each)}", list(settings.values())
 
 
-def _adapt(adapters: AdaptersMap) -> None:
+def adapt(adapters: AdaptersMap) -> None:
     # The one that is registered last is preferred.
     adapters.register_dumper(int, _BigInt)
     adapters.register_dumper(str, StrBinaryDumper)
     adapters.register_dumper(bytes, BytesBinaryDumper)
-    adapters.register_dumper(list, ListBinaryDumper)
+    adapters.register_dumper(list, ColumnDumper)
+    adapters.register_dumper(RowPlaces, RowPlacesDumper)

@@ -12,9 +12,9 @@ from psycopg_pool import PoolClosed, PoolTimeout
 
 from leasehold.stores.postgres.server.address import Address
 from leasehold.stores.postgres.server.connection import (
-    Connection,
     Pool,
     RawConnection,
+    SqlConnection,
     open_connection,
     open_pool,
 )
@@ -31,11 +31,11 @@ class Lending:
         self._pool: Pool | None = None
 
     @contextmanager
-    def connection(self) -> Iterator[Connection]:
+    def connection(self) -> Iterator[SqlConnection]:
         """One of them, for the time of this block."""
         pool, raw = self._take()
         try:
-            yield Connection(raw)
+            yield SqlConnection(raw)
         except SilentError:
             self._drop(pool)  # The others in it lead the same way.
             raise

@@ -8,7 +8,7 @@ from typing import Final
 
 from leasehold.core.model.lives import Life
 from leasehold.env import Clock
-from leasehold.stores.postgres.server.connection import Connection
+from leasehold.stores.postgres.server.connection import SqlConnection
 
 DEAD_SECONDS: Final = 2.0
 """A lock that is free for so long is not taken again by a worker that was only cut off."""
@@ -38,7 +38,7 @@ class Deaths:
         self._mutex = threading.Lock()
         self._free_since: dict[Life, float] = {}
 
-    def find(self, db: Connection) -> set[Life]:
+    def find(self, db: SqlConnection) -> set[Life]:
         """Lives whose lock was free when this was asked DEAD_SECONDS ago or more, and is."""
         now = self._clock.monotonic()
         free = self.free(db)
@@ -47,11 +47,11 @@ class Deaths:
             self._free_since = {key: known.get(key, now) for key in free}
             return {life for life, since in self._free_since.items() if now - since >= DEAD_SECONDS}
 
-    def workers(self, db: Connection) -> set[str]:
+    def workers(self, db: SqlConnection) -> set[str]:
         """The names of the dead."""
         return {life.worker for life in self.find(db)}
 
-    def free(self, db: Connection) -> set[Life]:
+    def free(self, db: SqlConnection) -> set[Life]:
         """The lives whose lock is free at this moment."""
         return set(map(Life._make, db.execute(FREE, (self._schema, self._up_seconds))))
 

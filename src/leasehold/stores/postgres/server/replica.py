@@ -19,9 +19,9 @@ from leasehold.env import Env
 from leasehold.errors import UnsupportedError
 from leasehold.stores.postgres.server.address import Address
 from leasehold.stores.postgres.server.connection import (
-    Connection,
     Pool,
     RawConnection,
+    SqlConnection,
     open_connection,
     open_pool,
 )
@@ -47,7 +47,7 @@ class Replica:
         self._again_at = 0
 
     @contextmanager
-    def connection(self) -> Iterator[Connection | None]:
+    def connection(self) -> Iterator[SqlConnection | None]:
         """One of them; None while the replica cannot be reached."""
         pool = raw = None
         try:
@@ -72,7 +72,7 @@ class Replica:
             return
         try:
             raw.patience_seconds = self.address.statement_timeout_seconds + PATIENCE_SECONDS
-            yield Connection(raw)
+            yield SqlConnection(raw)
         finally:
             pool.putconn(raw)
 

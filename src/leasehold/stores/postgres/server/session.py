@@ -34,7 +34,7 @@ from leasehold.core.model.records import Listener
 from leasehold.env import Env
 from leasehold.errors import StoreClosedError
 from leasehold.stores.postgres.server.address import Address
-from leasehold.stores.postgres.server.connection import Connection, open_connection
+from leasehold.stores.postgres.server.connection import SqlConnection, open_connection
 from leasehold.stores.postgres.server.silence import CONNECT_TIMEOUT_SECONDS
 from leasehold.stores.tables.hints import Hints
 
@@ -84,7 +84,7 @@ class _Way:
         self._is_cut = False
 
 
-class Session:
+class ServerSession:
     """The connections of one process that outlast its transactions; opened when first needed."""
 
     def __init__(self, address: Address, env: Env, accelerator: Accelerator | None = None) -> None:
@@ -100,7 +100,7 @@ class Session:
         self._something_to_do = threading.Condition(self._mutex)
         self._news: set[str] = set()
         self._lives: set[int] = set()
-        self._connection: Connection | None = None
+        self._connection: SqlConnection | None = None
         self._speaker: threading.Thread | None = None
         self._ears: threading.Thread | None = None
         self._listening = threading.Event()
@@ -287,9 +287,9 @@ class Session:
         # Also with nothing to tell: an answer shows that the connection lasts.
         db.execute(NOTIFY, (self._address.schema, f"{self._name} {news}"))
 
-    def _open(self) -> Connection:
+    def _open(self) -> SqlConnection:
         if self._connection is None:
-            self._connection = Connection(
+            self._connection = SqlConnection(
                 open_connection(self._address, application_name="leasehold session")
             )
             if not self._connection.raw.is_pooled:

@@ -20,7 +20,7 @@ from leasehold.core.model.codes import (
 )
 from leasehold.core.model.status import Event, Status
 from leasehold.core.rules import resolving
-from leasehold.core.rules.placing import Entry
+from leasehold.core.rules.placing import PendingEntry
 from leasehold.core.rules.resolving import Dependent, Ended
 from leasehold.stores.postgres.keeping.erase import erase
 from leasehold.stores.postgres.leasing import ready
@@ -140,7 +140,7 @@ class Links:
         ready.enter(
             step,
             [
-                Entry(
+                PendingEntry(
                     each.seq, each.lane, each.priority, each.base, each.version, each.attempts,
                     each.events + 1, now, each.created_at, each.deadline, each.parent_id,
                 )

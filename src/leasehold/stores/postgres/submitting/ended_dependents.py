@@ -10,7 +10,7 @@ from leasehold.stores.tables.ended_dependents import TableDependents
 _UP_TO: Final = "coalesce((SELECT up_to FROM ended_dependents AS known WHERE known.seq = {0}), 0)"
 
 
-class Dependents(TableDependents):
+class DependentsBook(TableDependents):
     """See `leasehold.core.rules.ended_dependents.DependentsBook`."""
 
     __slots__ = ()

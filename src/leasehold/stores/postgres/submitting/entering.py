@@ -16,7 +16,7 @@ from leasehold.core.rules.replies import (
 )
 from leasehold.core.rules.rule_book import RuleBook
 from leasehold.errors import LeaseholdError, QueueFullError
-from leasehold.stores.postgres.submitting.lanes import Lanes
+from leasehold.stores.postgres.submitting.lanes import LaneNumbers
 from leasehold.stores.postgres.submitting.submit import submit as submit_in
 from leasehold.stores.postgres.writing import replies
 from leasehold.stores.postgres.writing.application import within
@@ -78,7 +78,7 @@ def submit_within(
         return within(database, connection, operation, may_share)[0]
 
     # What is looked up in a transaction that may be rolled back is not remembered.
-    return _submit(write, Lanes(), drafts, partial=partial)
+    return _submit(write, LaneNumbers(), drafts, partial=partial)
 
 
 def submit_once(
@@ -108,7 +108,7 @@ def submit_once(
 
 
 def _submit(
-    write: Write, lanes: Lanes, drafts: Sequence[Draft], *, partial: bool
+    write: Write, lanes: LaneNumbers, drafts: Sequence[Draft], *, partial: bool
 ) -> list[Submitted | LeaseholdError]:
     if not partial:
         for draft in drafts:
@@ -120,7 +120,7 @@ def _submit(
 
 def _store(
     write: Write,
-    lanes: Lanes,
+    lanes: LaneNumbers,
     drafts: Sequence[Draft],
     refused: Mapping[str, LeaseholdError],
     *,

@@ -16,7 +16,7 @@ from leasehold.core.model.job import Draft
 from leasehold.core.model.queue_config import QueueRule
 from leasehold.core.rules.admission import QUEUE_BUCKET, client_bucket, loose_rate
 from leasehold.core.rules.gate import QueueFill
-from leasehold.stores.postgres.server.connection import Connection, unnested
+from leasehold.stores.postgres.server.connection import SqlConnection, unnested
 
 if TYPE_CHECKING:
     from leasehold.stores.postgres.writing.step import Step
@@ -44,12 +44,12 @@ FORGET_FULL_BUCKETS: Final = f"""
 """  # noqa: S608  # our own number
 
 
-class BucketBook:
+class StartBook:
     """See `leasehold.core.rules.starting.StartBook`."""
 
     __slots__ = ("_db", "now")
 
-    def __init__(self, db: Connection, now: int) -> None:
+    def __init__(self, db: SqlConnection, now: int) -> None:
         self._db = db
         self.now = now
 
@@ -62,7 +62,7 @@ class BucketBook:
         self._db.many(KEEP_BUCKETS, [(queue, name, full_at) for name, full_at in buckets.items()])
 
 
-class GateBook(BucketBook):
+class GateBook(StartBook):
     """See `leasehold.core.rules.gate.GateBook`."""
 
     __slots__ = ("_drafts", "_partial", "step")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from leasehold.core.model.graph import Graph
-from leasehold.stores.postgres.server.connection import Connection
+from leasehold.stores.postgres.server.connection import SqlConnection
 from leasehold.stores.tables.graph import graph_of
 
 # Not by way of a job that is gone: its dependents have nothing to do with each other. One step of
@@ -23,6 +23,6 @@ _LINKED: Final = """
 """
 
 
-def graph(db: Connection, job_ids: Sequence[str]) -> Graph:
+def graph(db: SqlConnection, job_ids: Sequence[str]) -> Graph:
     """These jobs and all that are linked with them."""
     return graph_of(db, _LINKED, list(job_ids))

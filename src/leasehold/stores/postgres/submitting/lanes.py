@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from leasehold.stores.postgres.server.connection import Connection, unnested
+from leasehold.stores.postgres.server.connection import SqlConnection, unnested
 from leasehold.stores.postgres.writing.step import Step
 from leasehold.stores.tables.lanes import stats_from
 
@@ -28,7 +28,7 @@ LaneName = tuple[str, str]
 """Queue and task."""
 
 
-class Lanes:
+class LaneNumbers:
     """Remembers lane numbers, which never change once they are committed on a server that lasts."""
 
     def __init__(self) -> None:
@@ -56,6 +56,6 @@ class Lanes:
         return found
 
 
-def queues(db: Connection) -> list[str]:
+def queues(db: SqlConnection) -> list[str]:
     """Every queue that has jobs or rules, or had."""
     return [str(name) for (name,) in db.execute(QUEUES)]

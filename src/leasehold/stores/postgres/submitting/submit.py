@@ -26,7 +26,7 @@ from leasehold.core.rules.intake import (
     NewKey,
     NewLinks,
 )
-from leasehold.core.rules.placing import Entry
+from leasehold.core.rules.placing import PendingEntry
 from leasehold.core.rules.submitting import due_at
 from leasehold.env import to_micros
 from leasehold.errors import LeaseholdError, QueueFullError
@@ -34,7 +34,7 @@ from leasehold.stores.postgres.leasing import ready
 from leasehold.stores.postgres.server.connection import columns, unnested
 from leasehold.stores.postgres.submitting import linking
 from leasehold.stores.postgres.submitting.gate import GateBook
-from leasehold.stores.postgres.submitting.lanes import Lanes
+from leasehold.stores.postgres.submitting.lanes import LaneNumbers
 from leasehold.stores.postgres.writing.step import Step, row_of
 
 # Guard: an id that is taken ends a write that goes side by side with others. It is done again,
@@ -93,7 +93,7 @@ _encode = msgspec.json.Encoder().encode
 
 def submit(
     step: Step,
-    lanes: Lanes,
+    lanes: LaneNumbers,
     drafts: Sequence[Draft],
     refused: Mapping[str, LeaseholdError] = MappingProxyType({}),
     *,
@@ -109,7 +109,9 @@ class Intake(GateBook):
 
     __slots__ = ("_lanes", "_numbers", "defaults", "has_rules")
 
-    def __init__(self, step: Step, lanes: Lanes, drafts: Sequence[Draft], *, partial: bool) -> None:
+    def __init__(
+        self, step: Step, lanes: LaneNumbers, drafts: Sequence[Draft], *, partial: bool
+    ) -> None:
         super().__init__(step, drafts, partial=partial)
         self._lanes = lanes
         self._numbers: dict[str, int] = {}
@@ -178,7 +180,7 @@ class Intake(GateBook):
 
 def insert(
     step: Step,
-    lanes: Lanes,
+    lanes: LaneNumbers,
     drafts: Sequence[Draft],
     numbers: Sequence[int],
     blocked: Collection[str] = (),
@@ -234,8 +236,8 @@ def insert(
     return answers
 
 
-def _entry(seq: int, lane: int, draft: Draft, now: int) -> Entry:
-    return Entry(
+def _entry(seq: int, lane: int, draft: Draft, now: int) -> PendingEntry:
+    return PendingEntry(
         seq=seq,
         lane=lane,
         priority=draft.priority,

@@ -2,7 +2,8 @@
 
 They are the same as elsewhere: each is an operation on a `Step`, and here the step is a part of a
 transaction that somebody else commits. It holds the store's turn until then: shared with others
-where the verb goes side by side with them, else alone.
+where the verb goes side by side with them, else alone. It never has it alone only to end a minute:
+it may be open for long.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar, cast
 
 import psycopg
-from psycopg.errors import UniqueViolation
+from psycopg.errors import LockNotAvailable, UniqueViolation
 from psycopg.pq import TransactionStatus
 
 from leasehold.core.contract.transactions import Connection
@@ -29,10 +30,11 @@ from leasehold.stores.postgres.server.connection import (
     timeouts,
 )
 from leasehold.stores.postgres.server.failures import TRY_AGAIN, translated
-from leasehold.stores.postgres.writing.database import Database, MaySideBySide
+from leasehold.stores.postgres.writing.database import Database
 from leasehold.stores.postgres.writing.loans import Loans
 from leasehold.stores.postgres.writing.own_connections import unwrapped
 from leasehold.stores.postgres.writing.step import NotAlone, Step
+from leasehold.stores.postgres.writing.tries import MaySideBySide, Tries, Way
 
 T = TypeVar("T")
 
@@ -139,19 +141,22 @@ def within(
         )
     db = BorrowedConnection(raw)
     with translated(database.address), _as_the_store(database, db):
+        way = Way(side_by_side, in_any_minute=True)
+        tries = Tries(way, database.address.lock_timeout_seconds)
         while True:
             try:
                 with Loans(database.accelerator) as loans:
                     with _part(db):
-                        answer, step = database.carry_out(db, operation, side_by_side, loans)
+                        answer, step = database.carry_out(db, operation, tries.way, loans)
                         if step.hints.ready:
                             db.execute(NOTIFY, (database.address.schema,))
                     loans.keep()
                 return answer, step
-            except (NotAlone, UniqueViolation):
-                if side_by_side is None:
+            except (NotAlone, UniqueViolation) as error:
+                tries.go_alone(error)
+            except LockNotAvailable:
+                if not tries.give_way():
                     raise
-                side_by_side = None
             except TRY_AGAIN as error:
                 # Another one has what this transaction waits for, and waits for what it has.
                 raise StoreBusyError(

@@ -5,8 +5,8 @@ The order of locks, the same in every write, so that none waits for another in a
 1. the *turn* of the store (`writing.turn`): alone, or side by side with others;
 2. in a write that is alone, nothing more is waited for: nobody else writes;
 3. in one that is side by side: rows of `running` in the order of the jobs' ids, then the row of one
-   worker, then rows of `waiting` and `ready` that nobody has locked (SKIP LOCKED); or, in a submit,
-   the ids of new jobs in their own order.
+   worker; or, in a submit, the ids of new jobs in their own order. Rows of `waiting` and `ready`
+   are taken at any time, but only those that nobody has locked (SKIP LOCKED): none is waited for.
 
 The transaction of a task (`leasing.held`) is open for long, and before its turn: it holds nothing
 but its row of `job`, FOR KEY SHARE. Only who takes a job from its holder wants more of that row,
@@ -40,22 +40,23 @@ from leasehold.core.rules.sampling import end_minute
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import StoreClosedError, StoreError
 from leasehold.stores.postgres.leasing.rebalance import rebalance
-from leasehold.stores.postgres.reading.sampling import Spans
+from leasehold.stores.postgres.reading.sampling import SpanShelf
 from leasehold.stores.postgres.schema.migrate import migrate
 from leasehold.stores.postgres.server import address as addresses
 from leasehold.stores.postgres.server.clock import SERVER_MICROS, StoreClock
-from leasehold.stores.postgres.server.connection import Connection, Cursor, one_moment
+from leasehold.stores.postgres.server.connection import SqlConnection, SqlCursor, one_moment
 from leasehold.stores.postgres.server.failures import TRY_AGAIN, is_lost, translated
 from leasehold.stores.postgres.server.lending import Lending
 from leasehold.stores.postgres.server.life import Deaths
-from leasehold.stores.postgres.server.session import Session
+from leasehold.stores.postgres.server.session import ServerSession
 from leasehold.stores.postgres.submitting import dependents
-from leasehold.stores.postgres.submitting.lanes import Lanes
+from leasehold.stores.postgres.submitting.lanes import LaneNumbers
 from leasehold.stores.postgres.writing import deltas, state
 from leasehold.stores.postgres.writing.loans import Loans
 from leasehold.stores.postgres.writing.outcome import Outcome
-from leasehold.stores.postgres.writing.state import Found, Remembered
-from leasehold.stores.postgres.writing.step import NotAlone, Statement, Step
+from leasehold.stores.postgres.writing.state import Remembered, StateRow
+from leasehold.stores.postgres.writing.step import MinuteIsOver, NotAlone, Statement, Step
+from leasehold.stores.postgres.writing.tries import TRIES_MAX, MaySideBySide, Tries, Way
 from leasehold.stores.postgres.writing.turn import Turn
 from leasehold.stores.tables import statements
 from leasehold.stores.tables.hints import Hints
@@ -68,11 +69,6 @@ logger = logging.getLogger("leasehold.store")
 STORE_ID: Final = "SELECT store_id FROM store_state"
 RAISE_CLOCK: Final = "UPDATE store_state SET clock = $1 WHERE clock < $1"
 NOW: Final = f"SELECT clock, {SERVER_MICROS} FROM store_state"  # noqa: S608  # our own names
-TRIES_MAX: Final = 20
-"""How often a write is tried that others got in the way of; each try undid all of it."""
-
-MaySideBySide = Callable[[Step], bool]
-"""Whether a write may go side by side with others, given what it finds."""
 
 
 class Database:
@@ -86,7 +82,7 @@ class Database:
         self.url = url
         self.address = addresses.parse(url)
         self.clock = StoreClock(env)
-        self.lanes = Lanes()
+        self.lanes = LaneNumbers()
         self._inherited: list[object] = []
         """What is the parent's after a fork. It is kept, or its end would close the parent's."""
         self.remembered = Remembered(self.address.shown)
@@ -110,7 +106,7 @@ class Database:
     def _begin(self) -> None:
         """Make what belongs to one process; nothing is connected yet."""
         self._lending = Lending(self.address, self.check_open)
-        self.session = Session(self.address, self.env, self.accelerator)
+        self.session = ServerSession(self.address, self.env, self.accelerator)
         self.deaths = Deaths(self.address.schema, self.env.clock)
         self.lives = LivesHere()
         self.group_rounds = GroupRounds()
@@ -160,39 +156,38 @@ class Database:
         ahead: Sequence[Statement] = (),
     ) -> T:
         with translated(self.address):
-            tries_left = TRIES_MAX
+            tries = Tries(Way(side_by_side), self.address.lock_timeout_seconds)
             while True:
-                tries_left -= 1
+                tries.begin()
                 outcome: Outcome[T] = Outcome()
                 try:
                     with self._lending.connection() as db:
-                        self._transaction(db, operation, side_by_side, ahead, outcome)
-                except (NotAlone, UniqueViolation):
+                        self._transaction(db, operation, tries.way, ahead, outcome)
+                except (NotAlone, UniqueViolation) as error:
                     # Somebody else may have just used the id of a job. Alone it can be said which.
-                    # It is done alone once, whatever was tried before: that is no try of its own.
-                    if side_by_side is None:
-                        raise
-                    side_by_side = None
-                    tries_left += 1
+                    tries.go_alone(error)
                     continue
                 except TRY_AGAIN as error:
-                    if tries_left:
+                    if not tries.is_last:
                         continue
                     raise StoreError(
                         f"{self.address.shown}: {TRIES_MAX} tries were undone by others' "
                         f"writes: {error}"
                     ) from error
                 except LockNotAvailable:
-                    if not tries_left:
+                    if tries.give_way():
+                        continue
+                    if tries.is_last:
                         raise
                     with self._lending.connection() as db, db.transaction():
                         self.turn.free(db)
+                    tries.go_on()
                     continue
                 except psycopg.OperationalError as error:
                     if not (outcome.has_begun and is_lost(error)):
                         raise
                     if not outcome.was_committed(self.address):
-                        if tries_left:
+                        if not tries.is_last:
                             continue
                         raise
                 self.after_commit(outcome.hints)
@@ -200,9 +195,9 @@ class Database:
 
     def _transaction(
         self,
-        db: Connection,
+        db: SqlConnection,
         operation: Callable[[Step], T],
-        side_by_side: MaySideBySide | None,
+        way: Way,
         ahead: Sequence[Statement],
         outcome: Outcome[T],
     ) -> None:
@@ -211,7 +206,7 @@ class Database:
             try:
                 with db.pipelined():
                     db.begin()
-                    answer, step = self.carry_out(db, operation, side_by_side, loans, ahead)
+                    answer, step = self.carry_out(db, operation, way, loans, ahead)
                     outcome.transaction = step.found.transaction
                     outcome.send(db, answer, step.hints)
             except BaseException:
@@ -221,7 +216,7 @@ class Database:
             loans.keep()
 
     @contextlib.contextmanager
-    def alone(self) -> Iterator[Connection]:
+    def alone(self) -> Iterator[SqlConnection]:
         """A bare transaction, also where the store is sealed: for who moves all its rows."""
         self.check_open()
         with translated(self.address), self._lending.connection() as db, db.transaction():
@@ -229,7 +224,7 @@ class Database:
             yield db
 
     @contextlib.contextmanager
-    def beside_all(self) -> Iterator[Connection]:
+    def beside_all(self) -> Iterator[SqlConnection]:
         """A bare transaction without a turn: for rows that no rule of the store concerns."""
         self.check_open()
         with translated(self.address), self._lending.connection() as db, db.transaction():
@@ -237,27 +232,27 @@ class Database:
 
     def carry_out(
         self,
-        db: Connection,
+        db: SqlConnection,
         operation: Callable[[Step], T],
-        side_by_side: MaySideBySide | None,
+        way: Way,
         loans: Loans,
         ahead: Sequence[Statement] = (),
     ) -> tuple[T, Step]:
         """Carry out an operation inside a transaction, whoever commits it.
 
-        Raises NotAlone if it must be undone and done again alone, without `side_by_side`.
+        Raises NotAlone if it must be undone and done again alone.
         """
-        alone = side_by_side is None
-        self.turn.take(db, alone=alone)
+        alone = way.side_by_side is None
+        self.turn.take(db, alone=alone, seconds=way.seconds)
         looked = db.execute(state.READ)
-        sent = {statement: db.execute(statement, values) for statement, values in ahead}
+        sent = {statement: (values, db.execute(statement, values)) for statement, values in ahead}
         step = self._step(db, looked, sent, loans, alone=alone)
-        if side_by_side is None:
+        if way.side_by_side is None:
             self._prepare(step)
-        elif step.found.server_was_started or not (
-            self._is_of_open_minute(step) and side_by_side(step)
-        ):
-            step.must_be_alone()
+        elif step.found.server_was_started or not way.side_by_side(step):
+            raise NotAlone
+        elif not (way.in_any_minute or self._is_of_open_minute(step)):
+            raise MinuteIsOver
         answer = operation(step)
         dependents.resolve(step)
         step.flush()
@@ -271,10 +266,16 @@ class Database:
         return step.found.open_minute >= step.now // MINUTE_MICROS
 
     def _step(
-        self, db: Connection, looked: Cursor, sent: dict[str, Cursor], loans: Loans, *, alone: bool
+        self,
+        db: SqlConnection,
+        looked: SqlCursor,
+        sent: dict[str, tuple[Sequence[Any], SqlCursor]],
+        loans: Loans,
+        *,
+        alone: bool,
     ) -> Step:
         row: Any = looked.fetchone()
-        found = Found(*row)
+        found = StateRow(*row)
         if found.server_was_started or found.version_base != self._version_base:
             # What this process remembers may be what the server has lost.
             self.lanes.forget()
@@ -298,7 +299,7 @@ class Database:
             deltas.fold(step.db)
         minute = step.now // MINUTE_MICROS
         if minute > step.found.open_minute:
-            end_minute(Spans(step.db), minute)
+            end_minute(SpanShelf(step.db), minute)
 
     def after_commit(self, hints: Hints) -> None:
         """Wake whoever waits for what was committed."""
@@ -328,18 +329,18 @@ class Database:
     # -- reading -----------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def read(self) -> Iterator[Connection]:
+    def read(self) -> Iterator[SqlConnection]:
         """Several statements, one moment."""
         self.check_open()
         with translated(self.address), self._lending.connection() as db, one_moment(db):
             yield db
 
-    def look(self, operation: Callable[[Connection], T]) -> T:
+    def look(self, operation: Callable[[SqlConnection], T]) -> T:
         """Read."""
         with self.read() as db:
             return operation(db)
 
-    def now(self, db: statements.Connection) -> int:
+    def now(self, db: statements.SqlConnection) -> int:
         """The store's time in microseconds, for who only looks."""
         row: Any = db.execute(NOW).fetchone()
         return self.clock.time(*row)

@@ -9,7 +9,7 @@ from typing import Final
 
 from leasehold.core.model.span import BANDS, SUMMED
 from leasehold.core.model.status import Status
-from leasehold.stores.postgres.server.connection import Connection
+from leasehold.stores.postgres.server.connection import SqlConnection
 
 COUNTERS: Final = (
     *(status.value for status in Status),
@@ -25,6 +25,6 @@ FOLD: Final = f"""
 """  # noqa: S608  # our own names
 
 
-def fold(db: Connection) -> None:
+def fold(db: SqlConnection) -> None:
     """Add up what was counted side by side."""
     db.execute(FOLD)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Self
 
-from leasehold.core.contract.accelerator import Accelerator, Tokens
+from leasehold.core.contract.accelerator import Accelerator, TakenTokens
 from leasehold.core.model.rate import Rate
 
 Bucket = tuple[str, str]
@@ -20,7 +20,7 @@ Bucket = tuple[str, str]
 class _Loan:
     __slots__ = ("full_at", "now", "rate", "tokens", "used")
 
-    def __init__(self, rate: Rate, tokens: Tokens, now: int) -> None:
+    def __init__(self, rate: Rate, tokens: TakenTokens, now: int) -> None:
         self.rate = rate
         self.tokens = tokens
         self.now = now

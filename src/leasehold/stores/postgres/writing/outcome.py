@@ -14,7 +14,7 @@ import psycopg
 
 from leasehold.errors import StoreUnavailableError
 from leasehold.stores.postgres.server.address import Address
-from leasehold.stores.postgres.server.connection import Connection, open_connection
+from leasehold.stores.postgres.server.connection import SqlConnection, open_connection
 from leasehold.stores.postgres.server.silence import CONNECT_TIMEOUT_SECONDS
 from leasehold.stores.tables.hints import Hints
 
@@ -38,7 +38,7 @@ class Outcome(Generic[T]):
         self.answer: T
         self.hints = Hints()
 
-    def send(self, db: Connection, answer: T, hints: Hints) -> None:
+    def send(self, db: SqlConnection, answer: T, hints: Hints) -> None:
         """Let the server commit."""
         self.answer, self.hints, self.is_sent = answer, hints, True
         db.execute("COMMIT")
@@ -66,5 +66,5 @@ class Outcome(Generic[T]):
 def _look_up(address: Address, transaction: str) -> str | None:
     with open_connection(address, application_name="leasehold look-up") as raw:
         raw.patience_seconds = CONNECT_TIMEOUT_SECONDS  # This waits for nobody.
-        row: Any = Connection(raw).execute(LOOK_UP, (transaction,)).fetchone()
+        row: Any = SqlConnection(raw).execute(LOOK_UP, (transaction,)).fetchone()
         return row[0]  # type: ignore[no-any-return]  # a word

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from leasehold.core.rules.replies import REPLIES_KEPT_SECONDS, REPLIES_MAX
-from leasehold.stores.postgres.server.connection import Connection
+from leasehold.stores.postgres.server.connection import SqlConnection
 from leasehold.stores.postgres.writing.step import Step
 
 _FIND: Final = "SELECT data FROM reply WHERE id = $1 AND at >= $2"
@@ -20,7 +20,7 @@ _FORGET: Final = """
 """
 
 
-def find(db: Connection, request_id: str, now: int) -> bytes | None:
+def find(db: SqlConnection, request_id: str, now: int) -> bytes | None:
     """What is remembered of a request."""
     row: Any = db.execute(_FIND, (request_id, _oldest(now))).fetchone()
     return None if row is None else row[0]

@@ -15,7 +15,7 @@ from leasehold.core.rules.settings_in_force import SettingsInForce
 from leasehold.stores.postgres.rules import settings
 from leasehold.stores.postgres.rules.known import load
 from leasehold.stores.postgres.server.clock import SERVER_MICROS
-from leasehold.stores.postgres.server.connection import Connection
+from leasehold.stores.postgres.server.connection import SqlConnection
 
 READ: Final = f"""
     SELECT pg_current_xact_id()::text, clock, {SERVER_MICROS}, version_base, queue_generation,
@@ -46,7 +46,7 @@ _NONE: Final = RuleBook()
 READ_SEAL: Final = "SELECT value FROM meta WHERE key = 'seal'"
 
 
-class Found(NamedTuple):
+class StateRow(NamedTuple):
     """What READ gives."""
 
     transaction: str
@@ -98,11 +98,15 @@ class Remembered:
         self._mutex = threading.Lock()
         self._known: Known | None = None
         self._workers: tuple[int, dict[tuple[str, int], int]] = (0, {})
+        self.lanes_with_work: dict[tuple[str, ...], int | None] = {}
+        """Of each set of queues, the one lane in which the last lease found all of its jobs. It is
+        only a guess; it is forgotten once a minute."""
 
     def worker_numbers(self, minute: int) -> dict[tuple[str, int], int]:
         """Of workers that were met in a lane in this minute; at its end some are forgotten."""
         if self._workers[0] != minute:
             self._workers = (minute, {})
+            self.lanes_with_work = {}
         return self._workers[1]
 
     @property
@@ -110,7 +114,7 @@ class Remembered:
         """Those that were read last: a write will probably find the same."""
         return _NONE if self._known is None else self._known.rules
 
-    def at(self, db: Connection, found: Found) -> Known:
+    def at(self, db: SqlConnection, found: StateRow) -> Known:
         """Rules and settings at these generations, which must be committed."""
         known = self._known
         at = (found.queue_generation, found.settings_generation)

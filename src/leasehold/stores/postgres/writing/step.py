@@ -17,10 +17,10 @@ from leasehold.stores.postgres.reading.tallies import FIND_WORKER, MAKE_WORKER, 
 from leasehold.stores.postgres.rules import settings
 from leasehold.stores.postgres.rules.known import load
 from leasehold.stores.postgres.schema.texts import storable
-from leasehold.stores.postgres.server.connection import Connection, Cursor, unnested
-from leasehold.stores.postgres.submitting.gate import BucketBook
+from leasehold.stores.postgres.server.connection import SqlConnection, SqlCursor, unnested
+from leasehold.stores.postgres.submitting.gate import StartBook
 from leasehold.stores.postgres.writing.loans import Loans
-from leasehold.stores.postgres.writing.state import Found, Known
+from leasehold.stores.postgres.writing.state import Known, StateRow
 from leasehold.stores.tables.step import TableStep
 
 # A lane whose breaker has counted failures; it is closed, and news if it held jobs back.
@@ -40,8 +40,12 @@ Statement = tuple[str, Sequence[Any]]
 """A statement and its values."""
 
 
-class NotAlone(Exception):  # noqa: N818  # no error: it never leaves `writing.database`
+class NotAlone(Exception):  # noqa: N818  # no error: it never leaves `writing`
     """A write found that it must have the store to itself; it is undone and done again, alone."""
+
+
+class MinuteIsOver(NotAlone):
+    """The same, but only because a minute has to be ended: that can be left to others."""
 
 
 class Step(TableStep):
@@ -51,17 +55,17 @@ class Step(TableStep):
     folded in later, and nothing may depend on what it cannot see.
     """
 
-    db: Connection
+    db: SqlConnection
 
     def __init__(
         self,
-        db: Connection,
+        db: SqlConnection,
         env: Env,
         now: int,
-        found: Found,
+        found: StateRow,
         known: Known,
         worker_numbers: dict[tuple[str, int], int],
-        ahead: dict[str, Cursor],
+        ahead: dict[str, tuple[Sequence[Any], SqlCursor]],
         loans: Loans,
         *,
         alone: bool,
@@ -101,9 +105,10 @@ class Step(TableStep):
         """A lease version above all that were ever granted, from a new number of the sequence."""
         return self.found.version_base + number
 
-    def first(self, statement: str, values: Sequence[Any]) -> Cursor:
+    def first(self, statement: str, values: Sequence[Any]) -> SqlCursor:
         """Execute a statement that this write may have sent ahead, with its look at the state."""
-        return self._ahead.pop(statement, None) or self.db.execute(statement, values)
+        sent, cursor = self._ahead.pop(statement, (None, None))
+        return cursor if cursor and sent == values else self.db.execute(statement, values)
 
     def look_again(self) -> None:
         """Said by who changes where jobs stand or lanes are held: what was sent ahead is stale."""
@@ -132,8 +137,8 @@ class Step(TableStep):
         return int(row[0])
 
     @property
-    def buckets(self) -> BucketBook:
-        return BucketBook(self.db, self.now)
+    def buckets(self) -> StartBook:
+        return StartBook(self.db, self.now)
 
     def _load_rules(self) -> RuleBook:
         return load(self.db)

@@ -6,6 +6,10 @@ of a pipeline no timeout of the server counts. So whoever has waited for its tur
 looks who has it, and ends those of the store's own connections that have waited for their client
 for half that time. Their writes are undone, and done again by themselves if their client goes on.
 An application's own transaction is never ended: whoever waits is told of it.
+
+Nobody who comes later is let in before a write that waits to be alone, or it would wait for ever.
+So where the turn is kept for long, such a write gives way now and then (`Patience`): else one open
+transaction and one write that waits for it would keep all others from renewing their leases.
 """
 
 from __future__ import annotations
@@ -17,11 +21,16 @@ from psycopg.errors import InsufficientPrivilege
 
 from leasehold.errors import StoreBusyError
 from leasehold.stores.postgres.server.address import Address
-from leasehold.stores.postgres.server.connection import Connection, name_of
+from leasehold.stores.postgres.server.connection import SqlConnection, name_of
 
 logger = logging.getLogger("leasehold.store")
 
 ALONE: Final = "SELECT pg_advisory_xact_lock($1)"
+# In this order: what comes first is done before the lock is waited for.
+ALONE_WITHIN: Final = """
+    SELECT set_config('lock_timeout', $2, true), pg_advisory_xact_lock($1),
+           set_config('lock_timeout', $3, true)
+"""
 SHARED: Final = "SELECT pg_advisory_xact_lock_shared($1)"
 KEY: Final = "SELECT hashtextextended('leasehold turn ' || $1, 0)"
 # Of those who share a turn the one that has it for longest comes first.
@@ -37,6 +46,10 @@ HOLDERS: Final = """
         AND objid = ($1::bigint & 4294967295)::oid
     ORDER BY xact_start
 """
+FIRST_WAIT_SECONDS: Final = 1.0
+LAST_WAIT_SECONDS: Final = 3.0
+"""A write waits for so long to be alone before it gives way, the first time and the last. It must
+be longer than others' writes take, or it might never have its turn on a busy store."""
 END: Final = "SELECT pg_terminate_backend($1::integer)"
 
 
@@ -58,24 +71,60 @@ class Holder(NamedTuple):
         return f"of the server ({self.application or 'no application name'}, {self.client})"
 
 
+class Patience:
+    """How long a write waits to be alone before it gives way, and how long it has done so in all.
+
+    >>> patience = Patience(5)
+    >>> [patience.seconds, patience.goes_on(), patience.seconds, patience.goes_on()]
+    [1.0, True, 2.0, True]
+    >>> [patience.seconds, patience.goes_on()]
+    [2.0, False]
+    """
+
+    def __init__(self, seconds_max: float) -> None:
+        self._seconds_max = seconds_max
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """As if it had not waited yet."""
+        self._left = self._seconds_max
+        self._next = FIRST_WAIT_SECONDS
+
+    @property
+    def seconds(self) -> float:
+        """How long to wait now."""
+        return min(self._next, self._left)
+
+    def goes_on(self) -> bool:
+        """Said when it has waited in vain: whether it may ask again."""
+        self._left -= self.seconds
+        self._next = min(self._next + 1.0, LAST_WAIT_SECONDS)
+        return self._left > 0
+
+
 class Turn:
     """The turn of one store."""
 
-    def __init__(self, db: Connection, address: Address) -> None:
+    def __init__(self, db: SqlConnection, address: Address) -> None:
         row: Any = db.execute(KEY, (address.schema,)).fetchone()
         self.key: int = row[0]
         self._address = address
+        self._lock_timeout_seconds = address.lock_timeout_seconds
 
-    def take(self, db: Connection, *, alone: bool) -> None:
-        """Wait for it; it ends with the transaction."""
-        db.execute(ALONE if alone else SHARED, (self.key,))
+    def take(self, db: SqlConnection, *, alone: bool, seconds: float | None = None) -> None:
+        """Wait for it, at most so long where that is said; it ends with the transaction."""
+        if alone and seconds is not None:
+            millis = (max(1, round(each * 1000)) for each in (seconds, self._lock_timeout_seconds))
+            db.execute(ALONE_WITHIN, (self.key, *(f"{each}ms" for each in millis)))
+        else:
+            db.execute(ALONE if alone else SHARED, (self.key,))
 
-    def holders(self, db: Connection) -> list[Holder]:
+    def holders(self, db: SqlConnection) -> list[Holder]:
         """Who has it at this moment."""
         frozen_seconds = self._address.lock_timeout_seconds / 2
         return [Holder(*row) for row in db.execute(HOLDERS, (self.key, frozen_seconds))]
 
-    def free(self, db: Connection) -> None:
+    def free(self, db: SqlConnection) -> None:
         """End those that hold it without doing anything; raises StoreBusyError if there are none.
 
         Said by who has waited for it in vain.

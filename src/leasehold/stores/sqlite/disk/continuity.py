@@ -40,14 +40,14 @@ READ: Final = "SELECT clock, version_floor FROM store_state"
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class StoreProgress:
     """How far a store has come: both numbers only ever grow."""
 
     clock: int
     version_floor: int
 
     @classmethod
-    def of(cls, db: apsw.Connection) -> Progress:
+    def of(cls, db: apsw.Connection) -> StoreProgress:
         clock, version_floor = db.execute(READ).fetchall()[0]
         return cls(int(str(clock)), int(str(version_floor)))
 
@@ -90,7 +90,7 @@ class Continuity:
         """Whether another process had the store open when this one came."""
         return self._somebody_else_holds_it
 
-    def is_unbroken(self, now: Progress, changed_at: int) -> bool:
+    def is_unbroken(self, now: StoreProgress, changed_at: int) -> bool:
         """Whether all that was ever written to the store is still in it, as far as can be told.
 
         `changed_at` is the change time of the database, as the kernel keeps it: whoever puts an
@@ -104,15 +104,15 @@ class Continuity:
             return noted.clock <= now.clock and noted.version_floor <= now.version_floor
         return how == _LEFT and noted == now and noted_change == changed_at
 
-    def noted(self) -> Progress | None:
+    def noted(self) -> StoreProgress | None:
         """How far the store had come when the last note was taken, if it can be read."""
         return self._read()[1]
 
-    def note_in_use(self, now: Progress) -> None:
+    def note_in_use(self, now: StoreProgress) -> None:
         """The store has come so far, and goes on from there."""
         self._note(_IN_USE, now)
 
-    def note_left(self, now: Progress, changed_at: int) -> None:
+    def note_left(self, now: StoreProgress, changed_at: int) -> None:
         """The store is left there, unless others go on with it."""
         if self._try(fcntl.LOCK_EX):
             self._note(_LEFT, now, changed_at)
@@ -122,14 +122,14 @@ class Continuity:
             os.close(self._fd)
             self._fd = -1
 
-    def _read(self) -> tuple[bytes, Progress | None, int]:
+    def _read(self) -> tuple[bytes, StoreProgress | None, int]:
         try:
             how, clock, version_floor, changed_at = os.pread(self._fd, 100, 0).split()
-            return how, Progress(int(clock), int(version_floor)), int(changed_at)
+            return how, StoreProgress(int(clock), int(version_floor)), int(changed_at)
         except ValueError:
             return b"", None, 0
 
-    def _note(self, how: bytes, now: Progress, changed_at: int = 0) -> None:
+    def _note(self, how: bytes, now: StoreProgress, changed_at: int = 0) -> None:
         # Always as long as the one before. Nothing is synced: after a restart no note is trusted.
         note = b"%-8b %-24d %-24d %-24d\n" % (how, now.clock, now.version_floor, changed_at)
         os.pwrite(self._fd, note, 0)

@@ -31,7 +31,7 @@ from typing import Any, Final
 import apsw
 
 from leasehold.env import Env
-from leasehold.stores.sqlite.disk.continuity import Continuity, Progress
+from leasehold.stores.sqlite.disk.continuity import Continuity, StoreProgress
 from leasehold.stores.sqlite.disk.files import FileId, StoreFiles, boot_id
 from leasehold.stores.sqlite.writing.failures import translated
 from leasehold.stores.sqlite.writing.transaction import transaction
@@ -94,7 +94,7 @@ def open_epoch(
         # Where that fails, so does the opening: nothing was acknowledged yet.
         with translated(files.database):
             db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
-    continuity.note_in_use(Progress.of(db))
+    continuity.note_in_use(StoreProgress.of(db))
 
 
 def raise_floor(db: apsw.Connection, env: Env, known: int = 0) -> None:
@@ -118,7 +118,7 @@ def _goes_on(
         # Where the system does not tell one start from another, every opening may be the first.
         and bool(now["boot"])
         and _read(db, "copy") is None
-        and continuity.is_unbroken(Progress.of(db), changed_at)
+        and continuity.is_unbroken(StoreProgress.of(db), changed_at)
     )
 
 

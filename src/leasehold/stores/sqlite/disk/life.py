@@ -25,11 +25,16 @@ class LockedLife:
         # Locked before it gets its name, so that nobody ever sees it there with its lock free.
         hidden = folder.parent / self._path.name
         self._fd: int | None = os.open(hidden, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        os.write(self._fd, f"{life.number} {life.worker}".encode())
-        fcntl.flock(self._fd, fcntl.LOCK_EX)
-        # Somebody may have deleted it. That proves nobody's death: jobs wait for their leases.
-        folder.mkdir(mode=0o700, exist_ok=True)
-        hidden.rename(self._path)
+        try:
+            os.write(self._fd, f"{life.number} {life.worker}".encode())
+            fcntl.flock(self._fd, fcntl.LOCK_EX)
+            # Somebody may have deleted it. That proves nobody's death: jobs wait for their leases.
+            folder.mkdir(mode=0o700, exist_ok=True)
+            hidden.rename(self._path)
+        except BaseException:
+            hidden.unlink(missing_ok=True)
+            self.let_go()
+            raise
 
     @property
     def lock_fd(self) -> int | None:

@@ -47,7 +47,7 @@ _HAS_TAG: Final = """
 """
 
 
-class Archive(TableArchive):
+class JobArchive(TableArchive):
     """Whatever is asked for, SQLite compares it."""
 
     dialect = SQLITE

@@ -18,15 +18,15 @@ from leasehold.core.model.codes import STATUS_CODE
 from leasehold.core.model.retention import Scope
 from leasehold.core.model.status import Status
 from leasehold.core.model.stored import MOMENT_MAX
-from leasehold.core.rules.cleanup_store import Bookmark, Cutoffs, Found
+from leasehold.core.rules.cleanup_store import Bookmark, CleanUpBatch, Cutoffs
 from leasehold.core.rules.rule_book import RuleBook
 from leasehold.stores.sqlite.disk import space
 from leasehold.stores.sqlite.keeping import archive
 from leasehold.stores.sqlite.rules.known import load
-from leasehold.stores.sqlite.submitting.ended_dependents import Dependents
+from leasehold.stores.sqlite.submitting.ended_dependents import DependentsBook
 from leasehold.stores.sqlite.submitting.gate import STATS
 from leasehold.stores.tables.finding import TableLook
-from leasehold.stores.tables.statements import Cursor
+from leasehold.stores.tables.statements import SqlCursor
 
 _QUEUE: Final = """
     iif(:by_queue, (SELECT lane.queue FROM job JOIN lane ON lane.id = job.lane
@@ -37,7 +37,7 @@ _QUEUE: Final = """
 IN_TROUBLE: Final = f"""
     SELECT finished_at, seq, finished_at, {_QUEUE} FROM finished
     WHERE status = :status AND status <> 5 AND (finished_at, seq) > (:major, :minor)
-        AND finished_at <= :latest AND NOT ({Dependents.still_needed()})
+        AND finished_at <= :latest AND NOT ({DependentsBook.still_needed()})
     ORDER BY finished_at, seq LIMIT :rows
 """  # noqa: S608  # our own words
 COMPLETED: Final = f"""
@@ -80,7 +80,7 @@ SUBMITTED: Final = f"""
 NEXT_SEQ: Final = "SELECT next_seq FROM store_state"
 
 
-class Look(TableLook):
+class CleanUpLook(TableLook):
     """What core.rules.cleaning asks of a reader."""
 
     stats = STATS
@@ -95,13 +95,15 @@ class Look(TableLook):
     def _rules(self) -> RuleBook:
         return load(self._db)
 
-    def _rows(self, statement: str, values: dict[str, Any], after: Bookmark, limit: int) -> Cursor:
+    def _rows(
+        self, statement: str, values: dict[str, Any], after: Bookmark, limit: int
+    ) -> SqlCursor:
         place = {"major": after.major, "minor": after.minor, "rows": limit}
         return self._db.execute(statement, values | place)
 
     def find_ended(
         self, status: Status, cutoffs: Cutoffs, after: Bookmark, limit: int
-    ) -> Found[int]:
+    ) -> CleanUpBatch[int]:
         values = {"latest": cutoffs.latest, "by_queue": bool(cutoffs.own)}
         if status is not Status.COMPLETED:
             values["status"] = STATUS_CODE[status]

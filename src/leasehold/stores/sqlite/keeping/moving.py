@@ -10,7 +10,7 @@ import apsw
 import msgspec
 
 from leasehold.core.model.seals import Key, Seal, check_unchanged, seal_of
-from leasehold.core.rules.moving import Counters, Row, Table
+from leasehold.core.rules.moving import Row, StoreCounters, Table
 from leasehold.stores.sqlite.disk.epoch import raise_floor, read_store_id
 from leasehold.stores.sqlite.schema.cells import CELLS
 from leasehold.stores.sqlite.writing.remembered import READ_SEAL
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from leasehold.stores.sqlite.writing.database import Database
 
 NOT_MOVED: Final = {
-    "store_state": "see `Counters`",
-    "meta": "facts about the file; see `Counters` for the others",
+    "store_state": "see `StoreCounters`",
+    "meta": "facts about the file; see `StoreCounters` for the others",
     "worker": "processes that have the source open",
     "change": "who follows the feed begins anew, and is told of a gap",
-    "sqlite_sequence": "SQLite's own; see `Counters`",
+    "sqlite_sequence": "SQLite's own; see `StoreCounters`",
 }
 """Tables of which no row is moved, and why."""
 NOT_MOVED_COLUMNS: Final = {
@@ -115,10 +115,10 @@ class Rows:
             db.execute(UNSEAL)
             db.execute(TELL)
 
-    def counters(self) -> Counters:
+    def counters(self) -> StoreCounters:
         with self._database.read() as db:
             state: Any = db.execute(STATE).fetchone()
-            return Counters(
+            return StoreCounters(
                 store_id=read_store_id(db),
                 signing_key=_fact(db, SIGNING_KEY),
                 clock=state[0],
@@ -129,7 +129,7 @@ class Rows:
                 change=_number(db, USED_UP, "change"),
             )
 
-    def take_over(self, counters: Counters, seal: Seal, actor: str) -> None:
+    def take_over(self, counters: StoreCounters, seal: Seal, actor: str) -> None:
         with self._database.alone() as db:
             check_unchanged(seal_of(_fact(db, READ_SEAL)), seal, self.shown)
             db.execute(

@@ -8,7 +8,7 @@ from leasehold.core.model.stored import UNREADABLE
 from leasehold.core.rules import cleaning
 from leasehold.errors import LeaseholdError
 from leasehold.stores.sqlite.disk import space
-from leasehold.stores.sqlite.keeping.finding import Look
+from leasehold.stores.sqlite.keeping.finding import CleanUpLook
 from leasehold.stores.sqlite.keeping.removing import Removal
 from leasehold.stores.sqlite.rules import settings
 from leasehold.stores.sqlite.writing.database import Database
@@ -24,8 +24,8 @@ def prune(
     actor: str,
 ) -> PruneReport:
     """Begin a clean-up, or go on with one."""
-    order = cleaning.Order(policy or _policy(database), scope, limit, actor)
-    store = cleaned_store(database, Look, Removal)
+    order = cleaning.PruneRequest(policy or _policy(database), scope, limit, actor)
+    store = cleaned_store(database, CleanUpLook, Removal)
     report = None
     try:
         report = cleaning.prune(store, run, order)

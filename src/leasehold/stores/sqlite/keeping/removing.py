@@ -19,7 +19,7 @@ from leasehold.stores.sqlite.disk import space
 from leasehold.stores.sqlite.keeping import archive
 from leasehold.stores.sqlite.leasing.state import remove, state_of
 from leasehold.stores.sqlite.schema.rows import SQLITE
-from leasehold.stores.sqlite.submitting.ended_dependents import Dependents
+from leasehold.stores.sqlite.submitting.ended_dependents import DependentsBook
 from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.tables.archive import DROP
 from leasehold.stores.tables.finding import OLD_KEYS
@@ -33,7 +33,7 @@ STILL_ENDED: Final = f"""
     CROSS JOIN finished ON finished.seq = doomed.value
     JOIN job ON job.seq = finished.seq
     JOIN lane ON lane.id = job.lane
-    WHERE NOT ({Dependents.still_needed()})
+    WHERE NOT ({DependentsBook.still_needed()})
 """  # noqa: S608  # our own words
 COUNT: Final = """
     SELECT job.lane, finished.status, count(*), max(finished.version),
@@ -92,7 +92,7 @@ class Removal(TableRemoval):
     """What core.rules.cleaning does inside a write."""
 
     dialect = SQLITE
-    dependents = Dependents
+    dependents = DependentsBook
     delete = DELETE
     still_ended_statement = STILL_ENDED
     _step: Step

@@ -26,15 +26,15 @@ from leasehold.core.model.unreadable import set_aside_reason
 from leasehold.core.rules import decision as decisions
 from leasehold.core.rules import key_accounts
 from leasehold.core.rules.decision import Decision
-from leasehold.core.rules.ends import Held
+from leasehold.core.rules.ends import EndedLease
 from leasehold.core.rules.measuring import count_left
 from leasehold.stores.sqlite.leasing import parking, ready
 from leasehold.stores.sqlite.leasing.ends import Ends
-from leasehold.stores.sqlite.leasing.parking import Shelf
+from leasehold.stores.sqlite.leasing.parking import KeyShelf
 from leasehold.stores.sqlite.leasing.state import WAIT_FOR_NOBODY, JobState, finish_waiting
 from leasehold.stores.sqlite.rules import known
 from leasehold.stores.sqlite.rules.settings import unreadable_settings
-from leasehold.stores.sqlite.rules.tokens import Tokens
+from leasehold.stores.sqlite.rules.tokens import TokenReader
 from leasehold.stores.sqlite.schema import damaged_cells
 from leasehold.stores.sqlite.schema.job_row import GUARDED, problems
 from leasehold.stores.sqlite.schema.rows import whole
@@ -145,8 +145,8 @@ def _running_aside(step: Step, damaged: Damaged) -> Decision | None:
     job = _identity(step, seq)
     reached = _reached_by(step, seq, Reached(stood.version, stood.attempts, stood.events))
     if step.rules.key_limits:
-        key_accounts.freed(Shelf(step), (seq,))
-    held = Held(
+        key_accounts.freed(KeyShelf(step), (seq,))
+    held = EndedLease(
         seq=seq,
         version=reached.version + (stood.version < reached.version),
         worker=stood.worker.decode(errors="replace"),
@@ -186,7 +186,7 @@ def _waiting_aside(step: Step, damaged: Damaged) -> Decision | None:
         if job.priority is not None:
             count_left(step.count, [(job.lane, job.priority)])
         if counted is not None:
-            key_accounts.left(Shelf(step), [counted])
+            key_accounts.left(KeyShelf(step), [counted])
     state = JobState(seq, job.id, job.lane, before, *reached, available_at)
     return finish_waiting(step, state, Status.DEAD, set_aside_reason(problem))
 
@@ -197,7 +197,7 @@ def told(db: apsw.Connection) -> Iterator[str]:
     yield from SCHEDULES.unreadable(db)
     yield from known.load(db).problems()
     yield from unreadable_settings(db)
-    yield from Tokens(db).unreadable()
+    yield from TokenReader(db).unreadable()
 
 
 def _damaged(db: apsw.Connection, statement: str) -> Iterator[Damaged]:

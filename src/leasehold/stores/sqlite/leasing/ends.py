@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from leasehold.core.rules import ends
-from leasehold.core.rules.placing import Entry
+from leasehold.core.rules.placing import PendingEntry
 from leasehold.stores.sqlite.leasing import ready
 from leasehold.stores.sqlite.leasing.state import INSERT_FINISHED
 from leasehold.stores.sqlite.writing.step import Step
@@ -45,7 +45,7 @@ WHERE_IT_ENTERS: Final = """
 """
 
 
-class Ends(ends.Ends):
+class Ends(ends.GatheredEnds):
     """Ends of attempts of one write."""
 
     __slots__ = ("_step",)
@@ -72,11 +72,11 @@ class Ends(ends.Ends):
         self.count(step)
 
 
-def entry(step: Step, seq: int, version: int, attempts: int, events: int) -> Entry:
+def entry(step: Step, seq: int, version: int, attempts: int, events: int) -> PendingEntry:
     """A job that is to be pending again, which was running or had ended."""
     row: Any = step.execute(WHERE_IT_ENTERS, (seq,)).fetchone()
     lane, priority, base, *rest = row
-    return Entry(seq, lane, priority, base, version, attempts, events, step.now, *rest)
+    return PendingEntry(seq, lane, priority, base, version, attempts, events, step.now, *rest)
 
 
 def _trim_attempts(step: Step, seq: int) -> None:

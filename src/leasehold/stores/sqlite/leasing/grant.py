@@ -23,7 +23,7 @@ from leasehold.core.rules.queue_limits import starts_used_up
 from leasehold.env import from_micros
 from leasehold.stores.sqlite.leasing import ready
 from leasehold.stores.sqlite.leasing.order import Candidate
-from leasehold.stores.sqlite.leasing.parking import Shelf
+from leasehold.stores.sqlite.leasing.parking import KeyShelf
 from leasehold.stores.sqlite.schema.rows import seconds_of
 from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.tables.queue_limits import Limits
@@ -144,5 +144,5 @@ def grant(step: Step, granted: Sequence[Granted], life: int) -> None:
             for job, lease in granted
             if job.limit_key is not None
         )
-        key_accounts.granted(Shelf(step), keys)
+        key_accounts.granted(KeyShelf(step), keys)
         step.newly_shown.difference_update(placed)

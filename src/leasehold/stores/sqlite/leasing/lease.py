@@ -25,7 +25,7 @@ from leasehold.core.rules.group_rounds import GroupRounds
 from leasehold.core.rules.key_accounts import Account
 from leasehold.core.rules.leasing import OpenLane, Verdict, Walk, open_lane
 from leasehold.core.rules.messages import not_started_by
-from leasehold.core.rules.placing import Entry
+from leasehold.core.rules.placing import PendingEntry
 from leasehold.core.rules.queue_limits import next_starts, open_queues
 from leasehold.core.rules.serving import Lane, Row, in_order
 from leasehold.env import from_micros
@@ -36,9 +36,9 @@ from leasehold.stores.sqlite.leasing.order import (
     FOR_LEASING,
     FOR_LEASING_IN_GROUP,
     Candidate,
-    Lanes,
+    LaneReader,
 )
-from leasehold.stores.sqlite.leasing.parking import Shelf
+from leasehold.stores.sqlite.leasing.parking import KeyShelf
 from leasehold.stores.sqlite.leasing.rebalance import rebalance
 from leasehold.stores.sqlite.leasing.state import JobState, end_waiting
 from leasehold.stores.sqlite.schema.job_row import problem_with
@@ -82,7 +82,7 @@ def promote(step: Step) -> int:
     rows: list[Any] = step.execute(FIND_DUE, (step.now, PROMOTED_AT_ONCE)).fetchall()
     entries, events = [], []
     for status, *columns in rows:
-        job = Entry(*columns)
+        job = PendingEntry(*columns)
         if job.lane is None:
             damage.set_aside(step, Damaged(job.seq, "it belongs to no queue and task"))
             continue
@@ -116,7 +116,7 @@ def lease(step: Step, request: LeaseRequest, rounds: GroupRounds, life: int = NO
     granted: list[Granted] = []
     left = PASSED_OVER_AT_ONCE
     ruled = [queue for queue in request.queues if queue in step.rules]
-    more_rested = key_accounts.wake_rested(Shelf(step), ruled)
+    more_rested = key_accounts.wake_rested(KeyShelf(step), ruled)
     parked: Sequence[Account] = ()
     after: int | None = None
     if request.parent_id is not None and step.rules.key_limits:
@@ -222,7 +222,7 @@ class _Look:
         grant(step, granted, life)
         # Only now: to take these out or aside may move others, and those were read where they were.
         key_accounts.turn_away(
-            Shelf(step),
+            KeyShelf(step),
             [
                 (
                     self.lanes[job.lane].queue.name,
@@ -244,14 +244,14 @@ class _Look:
             for number, lane in self.lanes.items()
         ]
         if parent_id is None:
-            return in_order(Lanes(step.db, FOR_LEASING), looked_into, step.now)
+            return in_order(LaneReader(step.db, FOR_LEASING), looked_into, step.now)
         # What is parked behind jobs of other groups is the best of its own.
         for account in self._parked:
             home = self.lanes.get(account.lane)
             if home is not None and self._may_run(account, home):
                 may_run = partial(self._may_run, account, home)
                 looked_into.append(Lane(account.parked_lane, self._scoring_of(home), may_run))
-        group = Lanes(step.db, FOR_LEASING_IN_GROUP, (parent_id,))
+        group = LaneReader(step.db, FOR_LEASING_IN_GROUP, (parent_id,))
         return in_order(group, looked_into, step.now)
 
     def _may_run(self, account: Account, home: OpenLane) -> bool:

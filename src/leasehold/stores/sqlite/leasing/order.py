@@ -107,7 +107,7 @@ FOR_COUNTING: Final = Statements(SPREAD, NEXT_TIER, PLACES_IN_LANE, PLACES_IN_TI
 """Only where jobs stand."""
 
 
-class Lanes:
+class LaneReader:
     """See `leasehold.core.rules.serving.LaneReader`."""
 
     __slots__ = ("_db", "_narrow", "_statements")

@@ -11,7 +11,7 @@ from leasehold.core.model.budget import PARKED_KEYS_AT_ONCE, RESTED_AT_ONCE
 from leasehold.core.model.stored import MOMENT_MAX
 from leasehold.core.rules.key_accounts import Account, Counted, Key, KeyInLane
 from leasehold.stores.sqlite.writing.step import Step
-from leasehold.stores.tables.parking import KeyShelf, account_of, some_parked
+from leasehold.stores.tables.parking import TableKeyShelf, account_of, some_parked
 
 # Only what is not counted yet: a job is taken in once.
 KEY_OF_UNCOUNTED: Final = """
@@ -54,7 +54,7 @@ TIER_NOW: Final = "SELECT tier FROM place WHERE seq = ?"
 REST_NO_MORE: Final = "DELETE FROM resting WHERE queue = ? AND key = ?"
 
 
-class Shelf(KeyShelf):
+class KeyShelf(TableKeyShelf):
     """The pending jobs of limited keys, in one write."""
 
     __slots__ = ()

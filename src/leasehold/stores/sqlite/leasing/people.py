@@ -22,7 +22,7 @@ from leasehold.stores.sqlite.rules.queues import QueueBook
 from leasehold.stores.sqlite.schema.job_row import problem_with
 from leasehold.stores.sqlite.schema.rows import SQLITE
 from leasehold.stores.sqlite.submitting import inheritance, linking
-from leasehold.stores.sqlite.submitting.ended_dependents import Dependents
+from leasehold.stores.sqlite.submitting.ended_dependents import DependentsBook
 from leasehold.stores.tables import ended_dependents, places
 from leasehold.stores.tables.linking import replay_order, waits_again_for
 
@@ -33,7 +33,7 @@ ALLOW: Final = "UPDATE job SET allowance = ? WHERE seq = ?"
 SET_PRIORITY: Final = "UPDATE job SET priority = ? WHERE seq = ?"
 
 
-class Desk(Histories):
+class OrderDesk(Histories):
     """Where people's orders are carried out, inside one write."""
 
     def find_all(self, job_ids: Sequence[str]) -> dict[str, tuple[JobState, Job]]:
@@ -98,7 +98,7 @@ class Desk(Histories):
         step.hints.ready = True
 
     def needed_by(self, job: JobState) -> str | None:
-        return Dependents(self._step).needed_by(job.seq)
+        return DependentsBook(self._step).needed_by(job.seq)
 
     def erase(self, job: JobState) -> None:
         erase(self._step, job.seq)

@@ -16,9 +16,9 @@ from typing import Any, Final
 from leasehold.core.model.priority import DEFAULT_SCORING, Scoring
 from leasehold.core.rules import key_accounts
 from leasehold.core.rules.measuring import count_entered, count_left
-from leasehold.core.rules.placing import Entry, RowKey, Standing, entering, moving
+from leasehold.core.rules.placing import PendingEntry, RowKey, Standing, entering, moving
 from leasehold.stores.sqlite.leasing import parking
-from leasehold.stores.sqlite.leasing.parking import Shelf
+from leasehold.stores.sqlite.leasing.parking import KeyShelf
 from leasehold.stores.sqlite.writing.step import Step
 
 # A new job's place is the default one, unless it has a deadline or its queue a max_priority.
@@ -67,7 +67,7 @@ def enter_new(step: Step, newcomers: Sequence[Newcomer]) -> None:
     count_entered(step.count, newcomers)
 
 
-def enter(step: Step, entries: Sequence[Entry]) -> None:
+def enter(step: Step, entries: Sequence[PendingEntry]) -> None:
     """Let jobs in that come from elsewhere, or that need a place of their own."""
     keys, places = entering(entries, step.now, cache(partial(scoring_of, step)))
     rows = [
@@ -78,7 +78,7 @@ def enter(step: Step, entries: Sequence[Entry]) -> None:
     step.executemany(REMEMBER_PLACE, places)
     count_entered(step.count, [(each.lane, each.priority) for each in entries])
     if step.rules.key_limits:
-        key_accounts.enter(Shelf(step), keys)
+        key_accounts.enter(KeyShelf(step), keys)
 
 
 def leave(
@@ -101,7 +101,7 @@ def leave_by_number(step: Step, seq: int) -> None:
     step.execute(FORGET_PLACE, (seq,))
     count_left(step.count, left)
     if counted is not None:
-        key_accounts.left(Shelf(step), [counted])
+        key_accounts.left(KeyShelf(step), [counted])
 
 
 def reprioritize(step: Step, before: Standing, priority: int) -> None:
@@ -125,4 +125,4 @@ def move(step: Step, standings: Sequence[Standing]) -> None:
     step.executemany(REMEMBER_PLACE, moves.placed)
     step.executemany(FORGET_PLACE, [(seq,) for seq in moves.unplaced])
     if counted:
-        key_accounts.moved(Shelf(step), counted.values())
+        key_accounts.moved(KeyShelf(step), counted.values())

@@ -33,14 +33,14 @@ from leasehold.core.model.lives import Life
 from leasehold.core.model.status import Event
 from leasehold.core.rules import key_accounts, recovery
 from leasehold.core.rules.decision import Decision
-from leasehold.core.rules.ends import Held
+from leasehold.core.rules.ends import EndedLease
 from leasehold.core.rules.recovery import (
     HeldJob,
     report_of,
 )
 from leasehold.stores.sqlite.leasing import damage, lease
 from leasehold.stores.sqlite.leasing.ends import END_LEASE, Ends
-from leasehold.stores.sqlite.leasing.parking import Shelf
+from leasehold.stores.sqlite.leasing.parking import KeyShelf
 from leasehold.stores.sqlite.leasing.rebalance import rebalance
 from leasehold.stores.sqlite.leasing.registry import FORGET_WORKER
 from leasehold.stores.sqlite.leasing.state import Histories
@@ -115,9 +115,9 @@ class Holdings(Histories):
         step = self._step
         row: Any = step.execute(END_LEASE, (job.seq, job.version)).fetchone()
         if step.rules.key_limits:
-            key_accounts.freed(Shelf(step), (job.seq,))
+            key_accounts.freed(KeyShelf(step), (job.seq,))
         ends = Ends(step)
-        settled = ends.add(job.id, Held._make(row), job.lane, decision, checkpoint=True)
+        settled = ends.add(job.id, EndedLease._make(row), job.lane, decision, checkpoint=True)
         ends.write()
         return settled
 

@@ -13,6 +13,7 @@ from leasehold.core.model.lives import Life, remote_life
 from leasehold.core.model.records import WorkerInfo
 from leasehold.stores.sqlite.disk.life import LockedLife
 from leasehold.stores.sqlite.writing.database import Database
+from leasehold.stores.sqlite.writing.failures import of_files
 from leasehold.stores.sqlite.writing.step import Step
 
 ADD: Final = "INSERT OR REPLACE INTO worker VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, ?)"
@@ -40,7 +41,10 @@ LIFE_BITS: Final = 48
 def register_worker(database: Database, info: WorkerInfo) -> LockedLife:
     """Enter a worker; it is in the registry until its life is closed, or proved to be over."""
     life = Life(info.id, database.env.random.getrandbits(LIFE_BITS) + 1)
-    locked = LockedLife(database.files.workers, life, partial(_leave, database, life))
+    try:
+        locked = LockedLife(database.files.workers, life, partial(_leave, database, life))
+    except OSError as error:
+        raise of_files(error, database.files.database) from error
     try:
         _enter(database, info, life)
     except BaseException:

@@ -21,7 +21,7 @@ from leasehold.core.model.stored import (
 from leasehold.core.model.unreadable import set_aside_reason
 from leasehold.core.rules import key_accounts
 from leasehold.core.rules.decision import Decision, completed, decide, failed_for_good
-from leasehold.core.rules.ends import Held
+from leasehold.core.rules.ends import EndedLease
 from leasehold.core.rules.replies import (
     check_request_id,
     digest_of_exchange,
@@ -32,7 +32,7 @@ from leasehold.env import from_micros
 from leasehold.errors import LeaseLostError
 from leasehold.stores.sqlite.leasing import lease as leasing
 from leasehold.stores.sqlite.leasing.ends import END_LEASE, Ends
-from leasehold.stores.sqlite.leasing.parking import Shelf
+from leasehold.stores.sqlite.leasing.parking import KeyShelf
 from leasehold.stores.sqlite.leasing.registry import note_consumer
 from leasehold.stores.sqlite.leasing.state import settle_stale
 from leasehold.stores.sqlite.reading.read import read_job
@@ -80,9 +80,9 @@ def settle(
             lanes[known[0]] = known[1]
     as_tuple = tuple.__new__
     # The known number of a lease may be that of a discarded job: then it is not in `running`.
-    leases = {row[0]: as_tuple(Held, row) for row in step.executemany(END_LEASE, keys)}
+    leases = {row[0]: as_tuple(EndedLease, row) for row in step.executemany(END_LEASE, keys)}
     if step.rules.key_limits:
-        key_accounts.freed(Shelf(step), list(leases))
+        key_accounts.freed(KeyShelf(step), list(leases))
     ends = Ends(step)
     end = ends.add
     answers: list[Settled | LeaseLostError] = []
@@ -105,7 +105,7 @@ def settle(
     return answers
 
 
-def _decide(step: Step, held: Held, terms: Terms, outcome: Outcome) -> Decision:
+def _decide(step: Step, held: EndedLease, terms: Terms, outcome: Outcome) -> Decision:
     policy = None
     if isinstance(outcome, Fail) and terms.retry is not None:
         try:

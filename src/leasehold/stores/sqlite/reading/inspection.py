@@ -13,12 +13,12 @@ import apsw
 
 from leasehold.core.model.seals import refusal_of
 from leasehold.core.model.stored import UNREADABLE, problem_of
-from leasehold.errors import StoreError
+from leasehold.errors import BackupExistsError, StoreError
 from leasehold.stores.sqlite.disk.epoch import mark_as_copy, read_store_id
 from leasehold.stores.sqlite.disk.files import StoreFiles, create_private, file_system
 from leasehold.stores.sqlite.leasing import damage
 from leasehold.stores.sqlite.reading import metrics
-from leasehold.stores.sqlite.rules.queues import Queues
+from leasehold.stores.sqlite.rules.queues import QueueReader
 from leasehold.stores.sqlite.writing import own_state
 from leasehold.stores.sqlite.writing.remembered import READ_SEAL
 from leasehold.stores.sqlite.writing.turn import who_writes
@@ -52,7 +52,7 @@ _PARTS: Final[dict[str, Callable[[apsw.Connection], Iterable[str]]]] = {
     "dependencies": graph.problems,
     "inherited priorities": inheritance.problems,
     "metrics": metrics.problems,
-    "limits per key": lambda db: key_check.problems(db, Queues),
+    "limits per key": lambda db: key_check.problems(db, QueueReader),
     "counters": lambda db: places_check.miscounted(db, "lane"),
 }
 
@@ -60,7 +60,7 @@ _PARTS: Final[dict[str, Callable[[apsw.Connection], Iterable[str]]]] = {
 def backup(db: apsw.Connection, target: Path) -> None:
     """A consistent copy, made in one step; it appears under its name only when it is whole."""
     if target.exists():
-        raise StoreError(f"{target} exists already: a backup never overwrites anything")
+        raise BackupExistsError(f"{target} exists already: a backup never overwrites anything")
     partial = target.with_name(f"{target.name}.partial-{os.getpid()}-{threading.get_ident()}")
     try:
         create_private(partial)

@@ -7,34 +7,25 @@ from typing import Any, Final
 
 import apsw
 
-from leasehold.core.model.priority import FIRST_DEADLINE_TIER
 from leasehold.core.model.span import BANDS
 from leasehold.core.rules import metrics_check
 from leasehold.core.rules.sampling import Resolution
-from leasehold.stores.sqlite.reading.sampling import Spans
+from leasehold.stores.sqlite.reading.sampling import SpanShelf, queue_name
 from leasehold.stores.sqlite.schema.rows import LenientReader
-from leasehold.stores.sqlite.submitting.gate import STATS
-from leasehold.stores.tables.lanes import by_priority_from
-from leasehold.stores.tables.metrics import TableMetrics
+from leasehold.stores.sqlite.submitting.gate import STATS, queues
+from leasehold.stores.tables.lanes import standings_from
+from leasehold.stores.tables.metrics import TableMetrics, oldest_from
 
-BY_PRIORITY: Final = by_priority_from("lane")
-# Where pending jobs stand: in their lanes, or parked beside them for a key that is full.
-PENDING_LANES: Final = """
-    SELECT id FROM lane WHERE queue = coalesce(?1, queue) AND pending > 0
-    UNION ALL SELECT -id FROM key_lane WHERE queue = coalesce(?1, queue)
-"""
-# From one tier to the next by a seek in the primary key, however many jobs are in it.
-NEXT_HEAD: Final = f"""
-    SELECT tier, iif(typeof(available_at) = 'integer', available_at, NULL) FROM ready
-    WHERE lane = ? AND tier > ? AND tier < {FIRST_DEADLINE_TIER} ORDER BY tier, turn, seq LIMIT 1
-"""  # noqa: S608  # our own number
-# The condition is that of the index, word by word, or SQLite would not use it.
-OLDEST_OUT_OF_TURN: Final = f"""
-    SELECT min(iif(typeof(available_at) = 'integer', available_at, NULL))
-    FROM ready INDEXED BY ready_by_age
-    WHERE lane = ? AND (available_at <> turn OR tier >= {FIRST_DEADLINE_TIER})
-"""  # noqa: S608  # our own number
-
+_QUEUE: Final = "CAST(queue AS BLOB)"
+STANDING: Final = standings_from("lane", _QUEUE)
+# The condition of the index stands in it word by word, or SQLite would not use it.
+OLDEST: Final = oldest_from(
+    "SELECT id, queue FROM lane WHERE queue = coalesce(?1, queue) AND pending > 0 "
+    "UNION ALL SELECT -id, queue FROM key_lane WHERE queue = coalesce(?1, queue)",
+    _QUEUE,
+    moment="iif(typeof(available_at) = 'integer', available_at, NULL)",
+    by_age="INDEXED BY ready_by_age",
+)
 
 # For the integrity check only: it does scan.
 RECOUNT: Final = """
@@ -47,18 +38,22 @@ COUNTED_BY_BAND: Final = (
 LATEST_MINUTE: Final = "SELECT max(at) FROM span WHERE resolution = ?"
 
 
-class Look(Spans, TableMetrics):
+class MetricsReader(SpanShelf, TableMetrics):
     """What core.rules.metrics asks of a reader."""
 
     stats = STATS
-    by_priority = BY_PRIORITY
-    pending_lanes = PENDING_LANES
-    next_head = NEXT_HEAD
-    oldest_out_of_turn = OLDEST_OUT_OF_TURN
+    standing = STANDING
+    oldest = OLDEST
 
     def __init__(self, db: apsw.Connection, now: int, lost: Collection[str] = ()) -> None:
         TableMetrics.__init__(self, LenientReader(db), now, lost)
-        Spans.__init__(self, db)
+        SpanShelf.__init__(self, db)
+
+    def queues(self) -> list[str]:
+        return queues(self._db)
+
+    def named(self, queue: Any) -> str:
+        return queue_name(queue)
 
 
 def problems(db: apsw.Connection) -> Iterator[str]:
@@ -66,4 +61,4 @@ def problems(db: apsw.Connection) -> Iterator[str]:
     pending: list[Any] = db.execute(RECOUNT).fetchall()
     counted: list[Any] = db.execute(COUNTED_BY_BAND).fetchall()
     latest: Any = db.execute(LATEST_MINUTE, (Resolution.MINUTE,)).fetchone()
-    return metrics_check.problems(Spans(db), pending, counted, latest[0])
+    return metrics_check.problems(SpanShelf(db), pending, counted, latest[0])

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from contextlib import suppress
+from itertools import islice
 from typing import Any, Final
 
 import apsw
@@ -26,8 +27,8 @@ from leasehold.core.model.search import (
 )
 from leasehold.core.model.status import Status
 from leasehold.core.model.stored import UNREADABLE
-from leasehold.core.rules.serving import Lane, in_order
-from leasehold.stores.sqlite.leasing.order import FOR_COUNTING, Lanes
+from leasehold.core.rules.serving import SEQ, Lane, Row, in_order
+from leasehold.stores.sqlite.leasing.order import FOR_COUNTING, LaneReader
 from leasehold.stores.sqlite.reading.where import conditions
 from leasehold.stores.sqlite.rules.known import load
 from leasehold.stores.sqlite.schema.job_row import (
@@ -48,10 +49,9 @@ _PENDING: Final = f"""
         LEFT JOIN place ON place.seq = job.seq JOIN ready ON {AT_ITS_PLACE}
     WHERE job.id = ?
 """  # noqa: S608  # our own names
-_LANES: Final = """
-    SELECT id FROM lane WHERE queue = ?1 AND pending > 0
-    UNION ALL SELECT -id FROM key_lane WHERE queue = ?1
-"""
+_LANES: Final = "SELECT id FROM lane WHERE queue = ?1 AND pending > 0"
+_ALL_LANES: Final = f"{_LANES} UNION ALL SELECT -id FROM key_lane WHERE queue = ?1"  # noqa: S608  # our own
+"""With those in which jobs are parked."""
 # A range of the unique index. No id goes on with the last character of all: it is not printable.
 FIND_IDS: Final = (
     "SELECT id FROM job WHERE id >= ?1 AND id < ?1 || char(1114111) ORDER BY id LIMIT ?2"
@@ -74,15 +74,37 @@ def position(db: apsw.Connection, job_id: str, now: int) -> int | None:
     if found is None:
         return None
     queue, seq = found
-    rule = load(db).get(queue)
-    scoring = DEFAULT_SCORING if rule is None else rule.config.scoring
-    numbers: list[Any] = db.execute(_LANES, (queue,)).fetchall()
-    lanes = [Lane(number, scoring) for (number,) in numbers]
-    served = in_order(Lanes(db, FOR_COUNTING), lanes, now)
+    served = _in_order(db, _ALL_LANES, queue, now)
     # One that cannot be placed, because its row or another is damaged, stands nowhere.
     with suppress(*UNREADABLE):
-        return next((count for count, row in enumerate(served) if row[2] == seq), None)
+        return next((count for count, row in enumerate(served) if row[SEQ] == seq), None)
     return None
+
+
+def peek(db: apsw.Connection, queue: str, limit: int, now: int) -> list[Job]:
+    """The pending jobs of a queue that are served first."""
+    # Where a damaged row stands is not known: what was read before it is told.
+    numbers: list[int] = []
+    with suppress(*UNREADABLE):
+        numbers.extend(row[SEQ] for row in islice(_in_order(db, _LANES, queue, now), limit))
+    return [_read_numbered(db, number) for number in numbers]
+
+
+def _in_order(db: apsw.Connection, lanes: str, queue: str, now: int) -> Iterable[Row]:
+    rule = load(db).get(queue)
+    scoring = DEFAULT_SCORING if rule is None else rule.config.scoring
+    numbers: list[Any] = db.execute(lanes, (queue,)).fetchall()
+    return in_order(
+        LaneReader(db, FOR_COUNTING), [Lane(number, scoring) for (number,) in numbers], now
+    )
+
+
+def _read_numbered(db: apsw.Connection, seq: int) -> Job:
+    try:
+        row: Any = db.execute(f"{JOB} WHERE job.seq = ?", (seq,)).fetchone()
+        return job_of(db, row)
+    except UNREADABLE:
+        return job_carefully(db, seq)
 
 
 def find_ids(db: apsw.Connection, prefix: str, limit: int) -> list[str]:
@@ -100,7 +122,7 @@ def search(
     """Jobs that fit, the last submitted first."""
     before = check_cursor(limit, cursor)
     check_left_out(without)
-    clauses, values = conditions(where)
+    clauses, values = conditions(db, where)
     if before is not None:
         clauses.append("job.seq < ?")
         values.append(before)
@@ -125,7 +147,7 @@ def count(db: apsw.Connection, where: JobFilter, counted_max: int) -> Count:
     known = by_counters(where, lambda queue: stats(db, STATS, queue).counts)
     if known is not None:
         return known
-    clauses, values = conditions(where)
+    clauses, values = conditions(db, where)
     condition = " AND ".join(clauses) or "1"
     found: Any = db.execute(
         f"SELECT count(*) FROM ({IDS} WHERE {condition} LIMIT ?)",  # noqa: S608  # our own names
@@ -139,7 +161,7 @@ def count_by_status(db: apsw.Connection, where: JobFilter) -> dict[Status, int]:
     known = by_status_counters(where, lambda queue: stats(db, STATS, queue).counts)
     if known is not None:
         return known
-    clauses, values = conditions(where)
+    clauses, values = conditions(db, where)
     condition = " AND ".join(clauses) or "1"
     found: Any = db.execute(f"{BY_STATUS} WHERE {condition} GROUP BY 1", values)
     return {STATUS_OF[code]: jobs for code, jobs in found if code in STATUS_OF}
@@ -149,7 +171,7 @@ def find_fitting(
     db: apsw.Connection, where: JobFilter, limit: int, cursor: str | None, *, oldest_first: bool
 ) -> tuple[list[str], str | None]:
     """The ids of jobs that fit, from one end on, and where the next ones begin."""
-    clauses, values = conditions(where)
+    clauses, values = conditions(db, where)
     seen = check_cursor(limit, cursor)
     if seen is not None:
         clauses.append("job.seq > ?" if oldest_first else "job.seq < ?")

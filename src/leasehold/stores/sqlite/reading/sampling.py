@@ -73,7 +73,7 @@ NEXT_MINUTE: Final = "UPDATE store_state SET open_minute = ?"
 _decode = msgspec.msgpack.Decoder(dict[int, Measurements]).decode
 
 
-class Spans:
+class SpanShelf:
     """The spans of a store, as core.rules.sampling asks for them."""
 
     def __init__(self, db: apsw.Connection) -> None:
@@ -90,9 +90,9 @@ class Spans:
             each = list(rows)
             buckets = {bucket: jobs for _, _, bucket, jobs, _ in each}
             micros = sum(row[4] for row in each)
-            found[_name(name)][measure] = Measurements(micros, buckets)
+            found[queue_name(name)][measure] = Measurements(micros, buckets)
         totals_of: Any = self._db.execute(TOTALS, (queue,))
-        named = ((_name(name), *figures) for name, *figures in totals_of)
+        named = ((queue_name(name), *figures) for name, *figures in totals_of)
         return {
             name: Span(
                 **dict(zip(SUMMED, totals, strict=True)),
@@ -141,7 +141,7 @@ class Spans:
         self._db.execute(FORGET_WORKERS, (FORGOTTEN_AT_ONCE, kept))
 
 
-def _name(queue: bytes) -> str:
+def queue_name(queue: bytes) -> str:
     """A queue's name, whatever its lane holds."""
     return queue.decode(errors="replace")
 

@@ -21,7 +21,7 @@ from leasehold.stores.tables.tallies import FAILURE_COLUMNS, TableFailures, fail
 KNOWN: Final = Query(
     FAILURE_COLUMNS, "FROM failure WHERE fingerprint IN (SELECT value FROM json_each(?))"
 )
-KEEP: Final = f"INSERT OR REPLACE INTO failure VALUES ({', '.join('?' * 10)})"  # noqa: S608  # placeholders
+KEEP: Final = f"INSERT OR REPLACE INTO failure VALUES ({', '.join('?' * 11)})"  # noqa: S608  # placeholders
 NAMES: Final = "SELECT queue, task FROM lane WHERE id = ?"
 FORGET: Final = "DELETE FROM failure WHERE fingerprint = ?"
 KNOWN_TYPE: Final = "SELECT 1 FROM error_total WHERE queue = ? AND error_type = ?"
@@ -48,7 +48,7 @@ MAKE_WORKER: Final = f"""
 """  # noqa: S608  # our own names
 
 
-class Failures(TableFailures):
+class FailureBook(TableFailures):
     """The failures, as core.rules.failures asks for them."""
 
     def __init__(self, db: apsw.Connection) -> None:
@@ -84,4 +84,4 @@ def note_failures(
             row: Any = db.execute(NAMES, (lane,)).fetchone()
             names[lane] = row
         attempts.append(FailedAttempt(*names[lane], job_id, error))
-    note(Failures(db), attempts, from_micros(now))
+    note(FailureBook(db), attempts, from_micros(now))

@@ -16,11 +16,20 @@ from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import Status
 from leasehold.core.model.text import mentions
 from leasehold.env import to_micros
+from leasehold.stores.sqlite.schema.rows import whole
 
 # As bytes, as a payload is: what is no UTF-8 could not even be given to a function as text.
 _ERROR_TEXT: Final = """
     coalesce((SELECT CAST(error_type || ': ' || error_message AS BLOB) FROM attempt
      WHERE attempt.seq = job.seq AND error_type IS NOT NULL ORDER BY version DESC LIMIT 1), '')
+"""
+# In their lanes, or parked beside them for a key that is full.
+_LANES: Final = """
+    SELECT lane.id FROM lane WHERE {0}
+    UNION ALL SELECT -key_lane.id FROM key_lane JOIN lane ON lane.id = key_lane.lane WHERE {0}
+"""
+_FAILED_ONCE: Final = """
+    job.seq IN (SELECT seq FROM attempt INDEXED BY attempt_in_trouble WHERE error_type IS NOT NULL)
 """
 _HAS_TAG: Final = """
     EXISTS (SELECT 1
@@ -29,13 +38,42 @@ _HAS_TAG: Final = """
             WHERE tag.key = wanted.key AND tag.value IS wanted.value)
 """
 
+SPARSE: Final = 10_000
+"""So many jobs are found by a list of their numbers; for more, jobs are looked at from the newest
+on, until enough of them fit."""
+
 Clause = tuple[str, tuple[Any, ...]]
 
 
-def conditions(where: JobFilter) -> tuple[list[str], list[Any]]:
+def conditions(db: apsw.Connection, where: JobFilter) -> tuple[list[str], list[Any]]:
     """The clauses that must all hold, and the values for their placeholders."""
-    found = [*_of_the_job(where), *_of_its_texts(where)]
+    found = [*_of_its_lane(db, where), *_of_the_job(where), *_of_its_texts(where)]
     return [clause for clause, _ in found], [value for _, values in found for value in values]
+
+
+def _of_its_lane(db: apsw.Connection, where: JobFilter) -> list[Clause]:
+    """Queue, task and status: the lanes know how many jobs there are."""
+    listed = (("queue", where.queues), ("task", where.tasks))
+    named = {column: _json(wanted) for column, wanted in listed if wanted is not None}
+    if not named and where.statuses is None:
+        return []
+    one_of = "lane.{} IN (SELECT value FROM json_each(?))"
+    chosen = " AND ".join(map(one_of.format, named))
+    lanes: Clause = (chosen or "1", tuple(named.values()))
+    counted = " + ".join(whole(each.value) for each in where.statuses or ()) or "0"
+    found: Any = db.execute(
+        f"SELECT count(*), coalesce(sum({counted}), 0) FROM lane WHERE {lanes[0]}",  # noqa: S608  # our own names
+        lanes[1],
+    ).fetchone()
+    if not found[0]:
+        return [("0", ())]
+    clauses: list[Clause] = []
+    if named:
+        clauses.append((f"job.lane IN (SELECT id FROM lane WHERE {chosen})", lanes[1]))  # noqa: S608  # our own names
+    if where.statuses is not None:
+        many = found[1] > SPARSE
+        clauses.append(_met(where.statuses) if many else _listed(where.statuses, lanes))
+    return clauses
 
 
 def _of_the_job(where: JobFilter) -> list[Clause]:
@@ -50,24 +88,23 @@ def _of_the_job(where: JobFilter) -> list[Clause]:
         ("job.parent_id = ?", where.parent_id),
         ("job.limit_key = ?", where.limit_key),
     )
-    listed = (("job.id", where.ids), ("lane.queue", where.queues), ("lane.task", where.tasks))
     clauses: list[Clause] = [(clause, (value,)) for clause, value in compared if value is not None]
-    for column, wanted in listed:
-        if wanted is not None:
-            one_of = f"{column} IN (SELECT value FROM json_each(?))"  # noqa: S608  # our own names
-            clauses.append((one_of, (msgspec.json.encode(wanted).decode(),)))
+    if where.ids is not None:
+        clauses.append(("job.id IN (SELECT value FROM json_each(?))", (_json(where.ids),)))
     if where.has_parent:
         clauses.append(("job.parent_id IS NOT NULL", ()))
-    if where.statuses is not None:
-        clauses.append((_one_of(where.statuses), ()))
     for key, value in (where.metadata or {}).items():
-        clauses.append((_HAS_TAG, (msgspec.json.encode({key: value}).decode(),)))
+        if isinstance(value, str):
+            # What is not even in the text need not be read as JSON, as most are not.
+            clauses.append(("instr(job.metadata, ?)", (_json(value),)))
+        clauses.append((_HAS_TAG, (_json({key: value}),)))
     return clauses
 
 
 def _of_its_texts(where: JobFilter) -> list[Clause]:
     clauses: list[Clause] = []
-    if where.error_text is not None:
+    if where.error_text:
+        clauses.append((_FAILED_ONCE, ()))
         clauses.append((f"mentions({_ERROR_TEXT}, ?)", (where.error_text,)))
     if where.text is not None:
         either = f"(mentions(CAST(job.payload AS BLOB), ?) OR mentions({_ERROR_TEXT}, ?))"
@@ -75,27 +112,55 @@ def _of_its_texts(where: JobFilter) -> list[Clause]:
     return clauses
 
 
-def _one_of(statuses: Sequence[Status]) -> str:
-    """The few are found in their own table or index; the many that completed do not matter then.
+def _listed(statuses: Sequence[Status], lanes: Clause) -> Clause:
+    """Few jobs: their numbers are read from the tables in which they stand.
 
     `status <> 5` is said again because SQLite uses a partial index only for its very words.
     """
-    either = []
+    chosen, named = lanes
+    either: list[Clause] = []
     for status in statuses:
         code = STATUS_CODE[status]
         if status is Status.COMPLETED:
-            either.append(f"finished.status = {code}")
-            continue
-        if status.is_terminal:
-            among = f"finished WHERE status = {code} AND status <> 5"
+            either.append((f"finished.status = {code}", ()))
+        elif status.is_terminal:
+            either.append(_among(f"finished WHERE status = {code} AND status <> 5"))
         elif status is Status.PENDING:
-            among = "ready"
+            either.append(_among(f"ready WHERE lane IN ({_LANES.format(chosen)})", named * 2))
         elif status is Status.RUNNING:
-            among = "running"
+            either.append(_among("running"))
         else:
-            among = f"waiting WHERE status = {code}"
-        either.append(f"job.seq IN (SELECT seq FROM {among})")  # noqa: S608  # our own names
-    return f"({' OR '.join(either) or '0'})"
+            either.append(_among(f"waiting WHERE status = {code}"))
+    values = tuple(value for _, given in either for value in given)
+    return f"({' OR '.join(clause for clause, _ in either) or '0'})", values
+
+
+def _among(table: str, values: tuple[Any, ...] = ()) -> Clause:
+    return f"job.seq IN (SELECT seq FROM {table})", values  # noqa: S608  # our own names
+
+
+def _met(statuses: Sequence[Status]) -> Clause:
+    """Many jobs: each that is met on the way is looked up."""
+    either = []
+    for status in statuses:
+        code = STATUS_CODE[status]
+        if status.is_terminal:
+            either.append(f"finished.status = {code}")
+        elif status is Status.PENDING:
+            either.append("(finished.seq IS NULL AND waiting.seq IS NULL AND running.seq IS NULL)")
+        elif status is Status.RUNNING:
+            either.append("running.seq IS NOT NULL")
+        else:
+            either.append(f"waiting.status = {code}")
+    clause = f"({' OR '.join(either)})"
+    if all(status.is_terminal for status in statuses):
+        # A backlog that is newer than all that has ended is passed over at once.
+        clause += " AND job.seq <= (SELECT max(seq) FROM finished)"
+    return clause, ()
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
 
 
 def add_mentions(db: apsw.Connection) -> None:

@@ -11,12 +11,12 @@ from leasehold.core.model.search import JobFilter, Page
 from leasehold.core.model.status import WAITING, Status
 from leasehold.core.rules.rule_book import RuleBook
 from leasehold.stores.sqlite.keeping.removing import erase
-from leasehold.stores.sqlite.leasing.rebalance import Passes
+from leasehold.stores.sqlite.leasing.rebalance import PassBook
 from leasehold.stores.sqlite.leasing.state import end_waiting, state_of
 from leasehold.stores.sqlite.reading import read
 from leasehold.stores.sqlite.rules.known import load
 from leasehold.stores.sqlite.schema.rows import SQLITE
-from leasehold.stores.sqlite.submitting.gate import BucketBook
+from leasehold.stores.sqlite.submitting.gate import StartBook
 from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.tables.queue_book import TableQueueBook
 from leasehold.stores.tables.queues import TableQueues
@@ -32,7 +32,7 @@ NOTE_DELETED: Final = "UPDATE lane SET deleted_after = total_submitted WHERE que
 NOTE_PURGED: Final = "INSERT INTO resolving (seq, purged) VALUES (?, 1)"
 
 
-class Queues(TableQueues):
+class QueueReader(TableQueues):
     """What is known of queues."""
 
     dialect = SQLITE
@@ -44,8 +44,8 @@ class Queues(TableQueues):
         return load(self._db)
 
     @property
-    def buckets(self) -> BucketBook:
-        return BucketBook(self._db, self._now)
+    def buckets(self) -> StartBook:
+        return StartBook(self._db, self._now)
 
     def search(self, where: JobFilter, limit: int) -> Page:
         return read.search(self._db, where, limit, None)
@@ -56,11 +56,11 @@ class QueueBook(TableQueueBook):
 
     dialect = SQLITE
     note_deleted = NOTE_DELETED
-    queues = Queues
+    queues = QueueReader
     _step: Step
 
-    def _passes(self) -> Passes:
-        return Passes(self._step)
+    def _passes(self) -> PassBook:
+        return PassBook(self._step)
 
     def end_waiting(self, jobs: Sequence[int], after: Status, reason: str) -> list[int]:
         ended = []

@@ -14,7 +14,7 @@ from leasehold.errors import LeaseholdError
 from leasehold.stores.sqlite.reading.read import read_job
 from leasehold.stores.sqlite.schema.rows import SQLITE
 from leasehold.stores.sqlite.schema.schedule_row import AHEAD, SCHEDULES
-from leasehold.stores.sqlite.submitting.gate import Lanes
+from leasehold.stores.sqlite.submitting.gate import LaneNumbers
 from leasehold.stores.sqlite.submitting.submit import submit
 from leasehold.stores.sqlite.writing.database import Database
 from leasehold.stores.sqlite.writing.step import Step
@@ -26,14 +26,14 @@ Admit = Callable[[Sequence[Draft]], None]
 """Raises when there is no room on the disk for these."""
 
 
-class Shelf(TableSchedules):
+class ScheduleShelf(TableSchedules):
     """The schedules, as core.rules.scheduling asks for them inside a write."""
 
     dialect = SQLITE
     rows = SCHEDULES
     _step: Step
 
-    def __init__(self, step: Step, lanes: Lanes, admit: Admit) -> None:
+    def __init__(self, step: Step, lanes: LaneNumbers, admit: Admit) -> None:
         super().__init__(step)
         self._lanes = lanes
         self._admit = admit
@@ -49,9 +49,9 @@ class Shelf(TableSchedules):
         return read_job(self._step.db, job_id)
 
 
-def shelf(database: Database, step: Step) -> Shelf:
+def shelf(database: Database, step: Step) -> ScheduleShelf:
     """The schedules of a store, in one of its writes."""
-    return Shelf(step, database.lanes, database.disk.refuse_when_low)
+    return ScheduleShelf(step, database.lanes, database.disk.refuse_when_low)
 
 
 def go_on_from(step: Step, now: datetime) -> int:

@@ -11,7 +11,7 @@ from leasehold.stores.tables.query import Kind
 _DOCUMENT: Final = guarded("document", Kind.TEXT)
 
 
-class Tokens(tokens.Tokens):
+class TokenReader(tokens.TokenReader):
     """The tokens of a store and its signing key, for who reads."""
 
     all = f"SELECT {guarded('name', Kind.TEXT)}, {_DOCUMENT} FROM token ORDER BY name"  # noqa: S608  # our own names

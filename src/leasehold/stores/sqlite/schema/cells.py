@@ -322,6 +322,7 @@ CELLS: Final[dict[str, dict[str, str]]] = {
         "first_at": MOMENT,
         "last_at": MOMENT,
         "jobs": read_as("ids"),
+        "hours": read_as("counts"),
     },
     "error_total": {
         "queue": TEXT,

@@ -27,7 +27,7 @@ from leasehold.core.model.stored import (
 from leasehold.core.model.tokens import Token
 from leasehold.core.rules.operations import Operation
 from leasehold.core.rules.replies import check_reply
-from leasehold.core.rules.undoing import Part
+from leasehold.core.rules.undoing import OperationPart
 from leasehold.errors import LeaseholdError
 from leasehold.stores.sqlite.schema.cells import BREAKER, CELLS, COUNTERS, TOTALS
 
@@ -173,13 +173,14 @@ _READERS: Final[dict[str, Callable[[Any], Any]]] = {
     "names": msgspec.json.Decoder(list[str]).decode,
     "measures": msgspec.msgpack.Decoder(dict[int, Measurements]).decode,
     "ids": msgspec.json.Decoder(tuple[str, ...]).decode,
+    "counts": msgspec.json.Decoder(tuple[int, ...]).decode,
     "schedule": msgspec.json.Decoder(ScheduleDraft).decode,
     "config": msgspec.json.Decoder(QueueConfig).decode,
     "state": lambda data: QueueState(data.decode().partition(DELETED_BY)[0]),
     "pin": msgspec.json.Decoder(Pin).decode,
     "token": msgspec.json.Decoder(Token).decode,
     "operation": msgspec.json.Decoder(Operation).decode,
-    "part": msgspec.json.Decoder(Part).decode,
+    "part": msgspec.json.Decoder(OperationPart).decode,
     "mode": lambda data: CleanUpMode(data.decode()),
     "reply": check_reply,
 }

@@ -42,7 +42,7 @@ from leasehold.stores.tables.places import AT_ITS_PLACE
 from leasehold.stores.tables.query import Kind
 
 
-class Column(NamedTuple):
+class JobColumn(NamedTuple):
     """One column of a job's row."""
 
     name: str
@@ -54,77 +54,77 @@ class Column(NamedTuple):
 
 DEPENDS_ON: Final = "SELECT id FROM dependency WHERE seq = ? ORDER BY n"
 _COLUMNS: Final = (
-    Column("number", "job.seq", Kind.WHOLE, 0),
-    Column("id", "job.id", Kind.TEXT, "unreadable"),
-    Column("queue", "lane.queue", Kind.TEXT, "unreadable"),
-    Column("task", "lane.task", Kind.TEXT, "unreadable"),
-    Column("priority", "job.priority", Kind.WHOLE, 0),
-    Column("created_at", "job.created_at", Kind.MOMENT, 0),
-    Column("max_retries", "job.max_retries", Kind.WHOLE, 0),
-    Column("allowance", "job.allowance", Kind.WHOLE, 0),
-    Column("timeout_seconds", "job.timeout_seconds", Kind.SECONDS_OR_NULL),
-    Column("lease_seconds", "job.lease_seconds", Kind.SECONDS_OR_NULL),
-    Column("deadline", "job.deadline", Kind.MOMENT_OR_NULL),
-    Column("start_by", "job.start_by", Kind.MOMENT_OR_NULL),
-    Column("result_ttl_seconds", "job.result_ttl_seconds", Kind.SECONDS_OR_NULL),
-    Column("retry", "job.retry", Kind.TEXT_OR_NULL),
-    Column("metadata", "job.metadata", Kind.TEXT_OR_NULL),
-    Column("idempotency_key", "job.idempotency_key", Kind.TEXT_OR_NULL),
-    Column("parent_id", "job.parent_id", Kind.TEXT_OR_NULL),
-    Column("codec", "job.codec", Kind.TEXT_OR_NULL),
-    Column("payload", "job.payload", Kind.BYTES, b""),
-    Column(
+    JobColumn("number", "job.seq", Kind.WHOLE, 0),
+    JobColumn("id", "job.id", Kind.TEXT, "unreadable"),
+    JobColumn("queue", "lane.queue", Kind.TEXT, "unreadable"),
+    JobColumn("task", "lane.task", Kind.TEXT, "unreadable"),
+    JobColumn("priority", "job.priority", Kind.WHOLE, 0),
+    JobColumn("created_at", "job.created_at", Kind.MOMENT, 0),
+    JobColumn("max_retries", "job.max_retries", Kind.WHOLE, 0),
+    JobColumn("allowance", "job.allowance", Kind.WHOLE, 0),
+    JobColumn("timeout_seconds", "job.timeout_seconds", Kind.SECONDS_OR_NULL),
+    JobColumn("lease_seconds", "job.lease_seconds", Kind.SECONDS_OR_NULL),
+    JobColumn("deadline", "job.deadline", Kind.MOMENT_OR_NULL),
+    JobColumn("start_by", "job.start_by", Kind.MOMENT_OR_NULL),
+    JobColumn("result_ttl_seconds", "job.result_ttl_seconds", Kind.SECONDS_OR_NULL),
+    JobColumn("retry", "job.retry", Kind.TEXT_OR_NULL),
+    JobColumn("metadata", "job.metadata", Kind.TEXT_OR_NULL),
+    JobColumn("idempotency_key", "job.idempotency_key", Kind.TEXT_OR_NULL),
+    JobColumn("parent_id", "job.parent_id", Kind.TEXT_OR_NULL),
+    JobColumn("codec", "job.codec", Kind.TEXT_OR_NULL),
+    JobColumn("payload", "job.payload", Kind.BYTES, b""),
+    JobColumn(
         "status", "coalesce(finished.status, waiting.status, iif(running.seq IS NULL, 2, 3))",
         Kind.WHOLE, 2,
     ),
-    Column(
+    JobColumn(
         "lease version",
         "coalesce(ready.version, running.version, finished.version, waiting.version)",
         Kind.WHOLE, 0,
     ),
-    Column(
+    JobColumn(
         "attempts",
         "coalesce(ready.attempts, running.attempts, finished.attempts, waiting.attempts)",
         Kind.WHOLE, 0,
     ),
-    Column(
+    JobColumn(
         "the time since when it is available",
         "coalesce(ready.available_at, running.available_at, finished.available_at, waiting.due, "
         "dependent.due, waiting.since)",
         Kind.MOMENT, 0,
     ),
-    Column("worker", "running.worker", Kind.TEXT_OR_NULL),
-    Column("acquired_at", "running.acquired_at", Kind.MOMENT_OR_NULL),
-    Column("expires_at", "running.expires_at", Kind.MOMENT_OR_NULL),
-    Column("heartbeat_at", "running.heartbeat_at", Kind.MOMENT_OR_NULL),
-    Column("cancel_reason", "running.cancel_reason", Kind.TEXT_OR_NULL),
-    Column("finished_at", "finished.finished_at", Kind.MOMENT_OR_NULL),
-    Column("started_at", "finished.started_at", Kind.MOMENT_OR_NULL),
-    Column("result", "finished.result", Kind.BYTES_OR_NULL),
-    Column("result_codec", "finished.result_codec", Kind.TEXT_OR_NULL),
-    Column("reason", "coalesce(finished.reason, waiting.reason)", Kind.TEXT_OR_NULL),
-    Column("since", "waiting.since", Kind.MOMENT_OR_NULL),
-    Column("progress", "progress.document", Kind.TEXT_OR_NULL),
-    Column("the dependency policy", "dependent.policy", Kind.WHOLE_OR_NULL),
-    Column("the inherited priority", "raised.base", Kind.WHOLE_OR_NULL),
-    Column("limit_key", "job.limit_key", Kind.TEXT_OR_NULL),
-    Column("failure_count", "coalesce(failed_job.count, 0)", Kind.WHOLE, 0),
-    Column("first_failed_at", "failed_job.first_at", Kind.MOMENT_OR_NULL),
-    Column("last_failed_at", "failed_job.last_at", Kind.MOMENT_OR_NULL),
+    JobColumn("worker", "running.worker", Kind.TEXT_OR_NULL),
+    JobColumn("acquired_at", "running.acquired_at", Kind.MOMENT_OR_NULL),
+    JobColumn("expires_at", "running.expires_at", Kind.MOMENT_OR_NULL),
+    JobColumn("heartbeat_at", "running.heartbeat_at", Kind.MOMENT_OR_NULL),
+    JobColumn("cancel_reason", "running.cancel_reason", Kind.TEXT_OR_NULL),
+    JobColumn("finished_at", "finished.finished_at", Kind.MOMENT_OR_NULL),
+    JobColumn("started_at", "finished.started_at", Kind.MOMENT_OR_NULL),
+    JobColumn("result", "finished.result", Kind.BYTES_OR_NULL),
+    JobColumn("result_codec", "finished.result_codec", Kind.TEXT_OR_NULL),
+    JobColumn("reason", "coalesce(finished.reason, waiting.reason)", Kind.TEXT_OR_NULL),
+    JobColumn("since", "waiting.since", Kind.MOMENT_OR_NULL),
+    JobColumn("progress", "progress.document", Kind.TEXT_OR_NULL),
+    JobColumn("the dependency policy", "dependent.policy", Kind.WHOLE_OR_NULL),
+    JobColumn("the inherited priority", "raised.base", Kind.WHOLE_OR_NULL),
+    JobColumn("limit_key", "job.limit_key", Kind.TEXT_OR_NULL),
+    JobColumn("failure_count", "coalesce(failed_job.count, 0)", Kind.WHOLE, 0),
+    JobColumn("first_failed_at", "failed_job.first_at", Kind.MOMENT_OR_NULL),
+    JobColumn("last_failed_at", "failed_job.last_at", Kind.MOMENT_OR_NULL),
 )  # fmt: skip
 # What no snapshot tells, but a lease or a settlement needs.
 _BESIDES: Final = (
-    Column("born", "job.born", Kind.WHOLE),
-    Column(
+    JobColumn("born", "job.born", Kind.WHOLE),
+    JobColumn(
         "the number of its events",
         "coalesce(ready.events, running.events, finished.events, waiting.events)",
         Kind.WHOLE,
     ),
-    Column("leased_event", "running.leased_event", Kind.WHOLE_OR_NULL),
-    Column("lease_micros", "running.lease_micros", Kind.WHOLE_OR_NULL),
-    Column("the parent_id of its place", "ready.parent_id", Kind.TEXT_OR_NULL),
-    Column("the time until which it waits", "dependent.due", Kind.MOMENT_OR_NULL),
-    Column("the time when it is due", "waiting.due", Kind.MOMENT_OR_NULL),
+    JobColumn("leased_event", "running.leased_event", Kind.WHOLE_OR_NULL),
+    JobColumn("lease_micros", "running.lease_micros", Kind.WHOLE_OR_NULL),
+    JobColumn("the parent_id of its place", "ready.parent_id", Kind.TEXT_OR_NULL),
+    JobColumn("the time until which it waits", "dependent.due", Kind.MOMENT_OR_NULL),
+    JobColumn("the time when it is due", "waiting.due", Kind.MOMENT_OR_NULL),
 )  # fmt: skip
 _ALL: Final = (*_COLUMNS, *_BESIDES)
 
@@ -267,7 +267,7 @@ def _read(guarded_row: tuple[Any, ...]) -> tuple[list[Any], list[str]]:
     return row[: len(_COLUMNS)], found
 
 
-def _value(column: Column, fetched: Any) -> Any:
+def _value(column: JobColumn, fetched: Any) -> Any:
     value = value_of(column.name, column.kind, fetched)
     match column.name:
         case "retry" if value is not None:

@@ -20,7 +20,7 @@ from leasehold.core.model.limits import SECONDS_MAX
 from leasehold.core.model.status import TERMINAL, Status
 from leasehold.core.model.stored import MOMENT_MAX
 from leasehold.stores.tables.query import Kind, Query
-from leasehold.stores.tables.statements import Connection, Dialect
+from leasehold.stores.tables.statements import Dialect, SqlConnection
 
 SQLITE: Final = Dialect(
     "IN (SELECT value FROM json_each({}))", lambda values: msgspec.json.encode(values).decode()
@@ -107,7 +107,7 @@ class LenientReader:
     For what people look at; a text that is no UTF-8 is shown with replacement characters.
     """
 
-    def __init__(self, db: Connection) -> None:
+    def __init__(self, db: SqlConnection) -> None:
         self.db = db
 
     def rows(self, query: Query, *values: Any) -> Iterator[tuple[Any, ...]]:

@@ -14,7 +14,7 @@ _UP_TO: Final = """
 """
 
 
-class Dependents(TableDependents):
+class DependentsBook(TableDependents):
     """See `leasehold.core.rules.ended_dependents.DependentsBook`."""
 
     __slots__ = ()

@@ -17,7 +17,7 @@ from leasehold.core.rules.replies import (
     submit_again,
 )
 from leasehold.errors import LeaseholdError, QueueFullError
-from leasehold.stores.sqlite.submitting.gate import Lanes
+from leasehold.stores.sqlite.submitting.gate import LaneNumbers
 from leasehold.stores.sqlite.submitting.submit import PlainSubmit
 from leasehold.stores.sqlite.submitting.submit import submit as submit_in
 from leasehold.stores.sqlite.writing import remembered
@@ -76,11 +76,11 @@ def submit_within(
         return within(database, connection, operation)
 
     # Lanes that this transaction makes come to nothing if it is rolled back: none is kept.
-    return _submit(database, write, Lanes(), drafts, partial=partial)
+    return _submit(database, write, LaneNumbers(), drafts, partial=partial)
 
 
 def _submit(
-    database: Database, write: Write, lanes: Lanes, drafts: Sequence[Draft], *, partial: bool
+    database: Database, write: Write, lanes: LaneNumbers, drafts: Sequence[Draft], *, partial: bool
 ) -> list[Submitted | LeaseholdError]:
     if not partial:
         is_plain = True

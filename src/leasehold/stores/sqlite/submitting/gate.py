@@ -41,7 +41,7 @@ FORGET_FULL_BUCKETS: Final = f"""
 """  # noqa: S608  # our own number
 
 
-class BucketBook:
+class StartBook:
     """See `leasehold.core.rules.starting.StartBook`."""
 
     __slots__ = ("_db", "now")
@@ -62,7 +62,7 @@ class BucketBook:
         )
 
 
-class GateBook(BucketBook):
+class GateBook(StartBook):
     """See `leasehold.core.rules.gate.GateBook`."""
 
     __slots__ = ("step",)
@@ -107,7 +107,7 @@ QUEUES: Final = """
 """
 
 
-class Lanes:
+class LaneNumbers:
     """Remembers lane numbers, which never change once they are committed."""
 
     def __init__(self) -> None:

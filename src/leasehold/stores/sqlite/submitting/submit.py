@@ -25,13 +25,13 @@ from leasehold.core.rules.intake import (
     NewKey,
     NewLinks,
 )
-from leasehold.core.rules.placing import Entry
+from leasehold.core.rules.placing import PendingEntry
 from leasehold.core.rules.submitting import due_at
 from leasehold.env import to_micros
 from leasehold.errors import LeaseholdError, QueueFullError
 from leasehold.stores.sqlite.leasing import ready
 from leasehold.stores.sqlite.submitting import linking
-from leasehold.stores.sqlite.submitting.gate import GateBook, Lanes
+from leasehold.stores.sqlite.submitting.gate import GateBook, LaneNumbers
 from leasehold.stores.sqlite.writing.step import Grouped, Step
 
 INSERT_JOB: Final = f"INSERT INTO job VALUES ({', '.join('?' * 20)})"  # noqa: S608  # placeholders
@@ -62,7 +62,7 @@ _encode = msgspec.json.Encoder().encode
 
 def submit(
     step: Step,
-    lanes: Lanes,
+    lanes: LaneNumbers,
     drafts: Sequence[Draft],
     refused: Mapping[str, LeaseholdError] = MappingProxyType({}),
     *,
@@ -83,7 +83,7 @@ class PlainSubmit(Grouped[Sequence[Answer] | QueueFullError]):
 
     __slots__ = ("drafts", "lanes")
 
-    def __init__(self, lanes: Lanes, drafts: Sequence[Draft]) -> None:
+    def __init__(self, lanes: LaneNumbers, drafts: Sequence[Draft]) -> None:
         self.lanes = lanes
         self.drafts = drafts
 
@@ -108,7 +108,7 @@ class Intake(GateBook):
 
     __slots__ = ("_lanes", "_numbers", "defaults", "has_rules")
 
-    def __init__(self, step: Step, lanes: Lanes) -> None:
+    def __init__(self, step: Step, lanes: LaneNumbers) -> None:
         super().__init__(step)
         self._lanes = lanes
         self._numbers: dict[str, int] = {}
@@ -180,7 +180,7 @@ def _json(ids: Collection[str]) -> str:
 
 
 def insert(
-    step: Step, lanes: Lanes, drafts: Sequence[Draft], blocked: Collection[str] = ()
+    step: Step, lanes: LaneNumbers, drafts: Sequence[Draft], blocked: Collection[str] = ()
 ) -> list[Submitted]:
     """Make jobs of drafts that nothing stands against; those in `blocked` are born so."""
     jobs, newcomers, entries = [], [], []
@@ -228,8 +228,8 @@ def insert(
     return answers
 
 
-def _entry(seq: int, lane: int, draft: Draft, now: int) -> Entry:
-    return Entry(
+def _entry(seq: int, lane: int, draft: Draft, now: int) -> PendingEntry:
+    return PendingEntry(
         seq=seq,
         lane=lane,
         priority=draft.priority,

@@ -30,7 +30,7 @@ from leasehold.stores.sqlite.schema.damaged_cells import add_reads_as
 from leasehold.stores.sqlite.writing.failures import translated
 from leasehold.stores.sqlite.writing.remembered import Remembered
 from leasehold.stores.sqlite.writing.transaction import begin, wait_when_busy
-from leasehold.stores.sqlite.writing.turn import Turn
+from leasehold.stores.sqlite.writing.turn import ApplicationTurn
 from leasehold.stores.tables.hints import Hints
 
 _open_transactions: Final[weakref.WeakValueDictionary[tuple[int, Path], ApplicationConnection]] = (
@@ -49,7 +49,7 @@ class ApplicationConnection(apsw.Connection):
         self,
         database: Path,
         durability: Durability,
-        turn: Turn,
+        turn: ApplicationTurn,
         after_commit: Callable[[Hints], None],
     ) -> None:
         # Never creates the file: the store has.

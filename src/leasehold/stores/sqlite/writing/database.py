@@ -37,16 +37,16 @@ from leasehold.stores.sqlite.leasing import damage
 from leasehold.stores.sqlite.leasing.rebalance import rebalance
 from leasehold.stores.sqlite.schema import damaged_cells
 from leasehold.stores.sqlite.submitting import dependents
-from leasehold.stores.sqlite.submitting.gate import Lanes
-from leasehold.stores.sqlite.writing import own_state
+from leasehold.stores.sqlite.submitting.gate import LaneNumbers
+from leasehold.stores.sqlite.writing import own_state, recounting
 from leasehold.stores.sqlite.writing.application import ApplicationConnection, check_not_inside
 from leasehold.stores.sqlite.writing.clock import StoreClock
 from leasehold.stores.sqlite.writing.step import Step
-from leasehold.stores.sqlite.writing.turn import Turn
+from leasehold.stores.sqlite.writing.turn import ApplicationTurn
 from leasehold.stores.sqlite.writing.write_side import WriteSide
 from leasehold.stores.sqlite.writing.writer import Writer
 from leasehold.stores.tables.hints import Hints
-from leasehold.stores.tables.statements import Connection
+from leasehold.stores.tables.statements import SqlConnection
 
 T = TypeVar("T")
 
@@ -91,11 +91,11 @@ class Database:
         self.deaths = Deaths(self.files.workers)
         self.lives = LivesHere()
         self.group_rounds = GroupRounds()
-        self.lanes = Lanes()
+        self.lanes = LaneNumbers()
         # (job id, version) -> (number, lane) of leases granted here: a hint, never the truth.
         self.known_leases: dict[tuple[str, int], tuple[int, int]] = {}
         self.disk = DiskReserve(self.files, env)
-        self.turn = Turn(self.files, env, lock_timeout_seconds, self._check_place)
+        self.turn = ApplicationTurn(self.files, env, lock_timeout_seconds, self._check_place)
         self.application_connections: weakref.WeakSet[ApplicationConnection] = weakref.WeakSet()
         forks.register(self)
         try:
@@ -228,10 +228,15 @@ class Database:
     def _put_right(self) -> bool:
         """Replace what cannot be right in the store's own state; False if nothing has to be."""
         with self.readers.lend() as db:
-            if not own_state.is_damaged(db):
-                return False
-        self.writer.run(_put_right)
-        return True
+            is_damaged = own_state.is_damaged(db)
+            are_lanes_damaged = bool(own_state.damaged_lanes(db)) or recounting.is_left(
+                db, self.env
+            )
+        if is_damaged:
+            self.writer.run(_put_right)
+        if are_lanes_damaged:
+            recounting.recount(self)
+        return is_damaged or are_lanes_damaged
 
     def _begin_anew(self) -> bool:
         """Delete records that cannot be read, where that does no harm; False if there are none."""
@@ -300,7 +305,7 @@ class Database:
             answer = operation(db)
         return answer  # noqa: RET504  # by its types, apsw might swallow an error
 
-    def now(self, db: Connection) -> int:
+    def now(self, db: SqlConnection) -> int:
         """The store's time in microseconds, for who only looks."""
         return self.clock.show(cast("apsw.Connection", db))
 
@@ -328,4 +333,3 @@ def _may_be_damage(error: Exception) -> bool:
 def _put_right(step: Step) -> None:
     """The store's row was put right when the write began, if it had to be."""
     step.next_seq = own_state.raise_next_seq(step.db) or step.next_seq
-    own_state.put_lanes_right(step.db)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -47,6 +48,13 @@ def translate(error: apsw.Error, path: Path) -> StoreError:
             return StoreUnavailableError(f"reading or writing {path} failed: {error}")
         case _:
             return StoreError(f"SQLite refused an operation on {path}: {error}")
+
+
+def of_files(error: OSError, path: Path) -> StoreError:
+    """The StoreError for what the system refused about the files beside a store."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return StoreFullError(f"the disk that holds {path} is full: free some space")
+    return StoreUnavailableError(f"the files beside {path} cannot be written: {error}")
 
 
 def not_text(error: UnicodeEncodeError) -> LeaseholdError:

@@ -10,7 +10,7 @@ it, in the same write, and says so in the log:
     the generations        a number that was never used, so that every process reads again
     open_minute            the minute now: what was counted since the last look falls into it
     the basis of the clock as after a start of the machine: all of it, for parts of it mean nothing
-    a lane's counters      counted; its totals begin at zero
+    a lane's counters      counted (`recounting`); its totals begin at zero
     a lane's breaker       closed
     a lane's names         others: its jobs are seen, but nobody asks for them
 
@@ -21,21 +21,19 @@ or a clean-up begins: figures, replies, the change feed, how far a clean-up has 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import apsw
 import msgspec
 
-from leasehold.core.model.codes import STATUS_OF
-from leasehold.core.model.span import MINUTE_MICROS, band_of
-from leasehold.core.model.status import Status
+from leasehold.core.model.span import MINUTE_MICROS
 from leasehold.core.model.stored import MOMENT_MAX
 from leasehold.core.rules.sampling import KeptSpan, Resolution
 from leasehold.env import Env
 from leasehold.errors import StoreCorruptError
 from leasehold.stores.sqlite.disk.epoch import FLOOR_SHIFT
-from leasehold.stores.sqlite.reading.sampling import Spans
+from leasehold.stores.sqlite.reading.sampling import SpanShelf
 from leasehold.stores.sqlite.schema import damaged_cells
 from leasehold.stores.sqlite.schema.cells import BASIS, CELLS, COUNTERS, TOTALS
 from leasehold.stores.sqlite.schema.damaged_cells import Damage
@@ -62,12 +60,6 @@ _TOO_LOW: Final = f"""
     SELECT {_WHOLE.format("next_seq")}
         AND next_seq <= (SELECT max(seq) FROM job WHERE seq <= {WHOLE_MAX}) FROM store_state
 """  # noqa: S608  # our own names
-_RECOUNT: Final = """
-    SELECT status, priority, count(*) FROM (
-        SELECT seq, 2 AS status FROM ready UNION ALL SELECT seq, status FROM waiting
-        UNION ALL SELECT seq, 3 FROM running UNION ALL SELECT seq, status FROM finished
-    ) JOIN job USING (seq) WHERE job.lane = ? GROUP BY status, priority
-"""
 _QUEUE: Final = "SELECT queue FROM lane WHERE id = ?"
 _FORGET_MEASURED: Final = """
     DELETE FROM measured WHERE lane IN (SELECT id FROM lane WHERE queue = coalesce(?, queue))
@@ -148,15 +140,19 @@ def put_state_right(db: apsw.Connection, env: Env) -> bool:
     return True
 
 
-def put_lanes_right(db: apsw.Connection) -> int:
-    """Count and begin anew what cannot be right in lanes; inside a write. Answers how many."""
-    by_lane: dict[int, list[Damage]] = {}
+def damaged_lanes(db: apsw.Connection) -> set[int]:
+    """The lanes of which something cannot be right."""
+    return {int(damage.row) for damage in _in_lanes(db)}
+
+
+def put_lanes_right(db: apsw.Connection, counts: Mapping[int, dict[str, int]]) -> None:
+    """Begin anew what cannot be right in lanes, with these counters; inside a write."""
+    by_lane: dict[int, set[str]] = {lane: set() for lane in counts}
     for damage in _in_lanes(db):
-        by_lane.setdefault(int(damage.row), []).append(damage)
+        by_lane[int(damage.row)].add(damage.column)
         logger.error("%s, which cannot be right: it was replaced", damage)
-    for lane, damaged in by_lane.items():
-        columns = {damage.column for damage in damaged}
-        changes = _counted(db, lane) | {name: 0 for name in TOTALS if name in columns}
+    for lane, columns in by_lane.items():
+        changes: dict[str, Any] = counts[lane] | {name: 0 for name in TOTALS if name in columns}
         changes |= {name: f"unreadable-{lane}" for name in _NAMES if name in columns}
         if "made_at" in columns:
             changes["made_at"] = 0  # It is not known any more.
@@ -168,13 +164,20 @@ def put_lanes_right(db: apsw.Connection) -> int:
         if columns & {*TOTALS, *COUNTERS}:
             queue: Any = db.execute(_QUEUE, (lane,)).fetchone()
             _reckon_from_here(db, queue[0])
-    return len(by_lane)
+
+
+def add_to_lanes(db: apsw.Connection, differences: Mapping[int, dict[str, int]]) -> None:
+    """Correct counters by this much; inside a write."""
+    assignments = ", ".join(f"{name} = {name} + ?" for name in COUNTERS)
+    for lane, by_name in differences.items():
+        values = (*(by_name[name] for name in COUNTERS), lane)
+        db.execute(f"UPDATE lane SET {assignments} WHERE id = ?", values)  # noqa: S608  # our own names
 
 
 def _reckon_from_here(db: apsw.Connection, queue: str | None) -> None:
     """What the counters of a queue, or of all, grow by counts from now on."""
     db.execute(_FORGET_MEASURED, (queue,))
-    spans = Spans(db)
+    spans = SpanShelf(db)
     for name, total in spans.totals(queue).items():
         ever = msgspec.structs.replace(total, measures={})
         spans.keep([KeptSpan(Resolution.EVER, name, 0, ever)])
@@ -213,9 +216,9 @@ def raise_next_seq(db: apsw.Connection) -> int | None:
 
 
 def is_damaged(db: apsw.Connection) -> bool:
-    """Whether there is anything to put right."""
+    """Whether there is anything to put right in the store's own row."""
     row: Any = db.execute(_TOO_LOW).fetchone()
-    return row is None or bool(row[0]) or bool(find(db))
+    return row is None or bool(row[0]) or bool(find_in_state(db))
 
 
 def find_in_state(db: apsw.Connection) -> list[Damage]:
@@ -228,18 +231,6 @@ def find_in_state(db: apsw.Connection) -> list[Damage]:
 
 def _in_lanes(db: apsw.Connection) -> list[Damage]:
     return damaged_cells.find(db, "lane")
-
-
-def _counted(db: apsw.Connection, lane: int) -> dict[str, Any]:
-    counts: dict[str, Any] = dict.fromkeys(COUNTERS, 0)
-    rows: Any = db.execute(_RECOUNT, (lane,))
-    for code, priority, jobs in rows:
-        status = STATUS_OF.get(code)
-        if status is not None:
-            counts[str(status)] += jobs
-            if status is Status.PENDING:
-                counts[f"pending_{band_of(priority)}"] += jobs
-    return counts
 
 
 def _floor_above(db: apsw.Connection, wall: int) -> int:

@@ -20,11 +20,11 @@ from leasehold.core.rules.rule_book import RuleBook
 from leasehold.core.rules.sampling import end_minute
 from leasehold.core.rules.settings_in_force import SettingsInForce
 from leasehold.env import Env
-from leasehold.stores.sqlite.reading.sampling import Spans
+from leasehold.stores.sqlite.reading.sampling import SpanShelf
 from leasehold.stores.sqlite.reading.tallies import FIND_WORKER, MAKE_WORKER, note_failures
 from leasehold.stores.sqlite.rules import settings
 from leasehold.stores.sqlite.rules.known import load
-from leasehold.stores.sqlite.submitting.gate import BucketBook
+from leasehold.stores.sqlite.submitting.gate import StartBook
 from leasehold.stores.sqlite.writing.clock import WRITE_BASIS, StoreClock, move_leases
 from leasehold.stores.sqlite.writing.remembered import Remembered
 from leasehold.stores.tables.step import TableStep
@@ -137,7 +137,7 @@ class Step(TableStep):
         if self.odd_time is not None and self.odd_time.shift:
             move_leases(self.db, self.odd_time)
         if self.opens_minute:
-            end_minute(Spans(self.db), self.now // MINUTE_MICROS)
+            end_minute(SpanShelf(self.db), self.now // MINUTE_MICROS)
 
     def _number_of(self, worker: str, lane: int) -> int:
         row: Any = self.execute(FIND_WORKER, (worker, lane)).fetchone()
@@ -153,8 +153,8 @@ class Step(TableStep):
         return number
 
     @property
-    def buckets(self) -> BucketBook:
-        return BucketBook(self.db, self.now)
+    def buckets(self) -> StartBook:
+        return StartBook(self.db, self.now)
 
     def look_again(self) -> None:
         """Nothing is read ahead here."""

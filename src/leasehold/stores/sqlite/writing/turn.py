@@ -24,7 +24,7 @@ from leasehold.stores.sqlite.disk.holder import holder_of, is_stopped, open_tran
 from leasehold.stores.sqlite.disk.lock import LOCK_TIMEOUT_SECONDS, WriteLock
 
 
-class Turn:
+class ApplicationTurn:
     """What the transactions of all of a store's application connections begin with."""
 
     def __init__(

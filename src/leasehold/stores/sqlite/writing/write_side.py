@@ -13,7 +13,7 @@ import apsw
 
 from leasehold.env import Env
 from leasehold.stores.sqlite.disk.connection import BUSY_SECONDS, open_writer
-from leasehold.stores.sqlite.disk.continuity import Continuity, Progress, set_foreign_log_aside
+from leasehold.stores.sqlite.disk.continuity import Continuity, StoreProgress, set_foreign_log_aside
 from leasehold.stores.sqlite.disk.epoch import open_epoch
 from leasehold.stores.sqlite.disk.files import StoreFiles, create_private
 from leasehold.stores.sqlite.disk.lock import WriteLock
@@ -151,7 +151,7 @@ class WriteSide:
             if db is not None:
                 # Of a damaged state no note is taken: the next opening puts it right.
                 with suppress(apsw.Error, ValueError, LookupError):
-                    progress = Progress.of(db)
+                    progress = StoreProgress.of(db)
                 db.close()
             if continuity is not None and progress is not None:
                 # Without a note the next opening takes the store for one that may be older. It is

@@ -12,7 +12,7 @@ from leasehold.core.rules.tokens import create_token, end_session, is_over, revo
 from leasehold.stores.tables import setting_verbs
 from leasehold.stores.tables.database import TableDatabase
 from leasehold.stores.tables.pins import stops
-from leasehold.stores.tables.tokens import Tokens, TokenShelf, make_key
+from leasehold.stores.tables.tokens import TokenReader, TokenShelf, make_key
 
 
 class SettingReading(Protocol):
@@ -41,7 +41,7 @@ class TokenVerbs:
     """Who may come in from other machines."""
 
     _database: TableDatabase
-    _tokens: Callable[[Any], Tokens]
+    _tokens: Callable[[Any], TokenReader]
 
     def create_token(self, draft: TokenDraft, digest: str, *, actor: str) -> Token:
         return self._database.write(

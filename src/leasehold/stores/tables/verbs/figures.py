@@ -17,7 +17,7 @@ from leasehold.core.rules.timeline import ResolutionName, Timeline, timeline
 from leasehold.stores.tables.database import TableDatabase
 from leasehold.stores.tables.lanes import stats
 from leasehold.stores.tables.query import Reader
-from leasehold.stores.tables.statements import Connection
+from leasehold.stores.tables.statements import SqlConnection
 from leasehold.stores.tables.tallies import TableFailures, worker_totals
 
 
@@ -53,6 +53,13 @@ class FigureVerbs(ABC):
             )
         )
 
+    def metrics_by_queue(self, *, window_seconds: float = WINDOW_SECONDS) -> list[QueueMetrics]:
+        return self._database.look(
+            lambda db: metrics.metrics_by_queue(
+                self._measured(db, self._lost_workers(db)), window_seconds
+            )
+        )
+
     def series(self, queue: str | None = None, *, minutes: int = 60) -> list[MinutePoint]:
         return self._database.look(lambda db: metrics.series(self._measured(db), queue, minutes))
 
@@ -77,7 +84,7 @@ class FigureVerbs(ABC):
     def lifetimes(self) -> list[QueueLifetime]:
         return self._database.look(lambda db: lifetimes(self._measured(db, self._lost_workers(db))))
 
-    def _measured(self, db: Connection, lost: Collection[str] = ()) -> LifetimeReader:
+    def _measured(self, db: SqlConnection, lost: Collection[str] = ()) -> LifetimeReader:
         return self._metrics(db, self._database.now(db), lost)
 
     def failures(
@@ -91,7 +98,7 @@ class FigureVerbs(ABC):
     def worker_totals(self, *, limit: int = 100) -> list[WorkerTotals]:
         check_page(limit)
 
-        def look(db: Connection) -> list[WorkerTotals]:
+        def look(db: SqlConnection) -> list[WorkerTotals]:
             totals = worker_totals(self._reader(db), self._measured(db).open_minute())
             return metrics.in_order(totals)[:limit]
 

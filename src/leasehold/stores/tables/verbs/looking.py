@@ -13,6 +13,7 @@ from leasehold.core.model.joblog import JobLog
 from leasehold.core.model.lease import StuckJob
 from leasehold.core.model.pages import AuditPage, HistoryPage, LogPage, check_cursor
 from leasehold.core.model.records import AuditRecord, WorkerInfo
+from leasehold.core.model.refusals import check_page
 from leasehold.core.model.retention import without_old_result
 from leasehold.core.model.search import COUNTED_MAX, Count, HeavyField, JobFilter, Page
 from leasehold.core.rules import history
@@ -24,7 +25,7 @@ from leasehold.stores.tables.history import JobHistory
 from leasehold.stores.tables.job_reading import JobReading
 from leasehold.stores.tables.query import Reader
 from leasehold.stores.tables.rebalance import LAGS
-from leasehold.stores.tables.statements import Connection
+from leasehold.stores.tables.statements import SqlConnection
 from leasehold.stores.tables.stuck import stuck_jobs
 
 
@@ -51,7 +52,7 @@ class LookingVerbs:
     _lanes: LaneReading
 
     def get(self, job_id: str) -> Job | None:
-        def look(db: Connection) -> Job | None:
+        def look(db: SqlConnection) -> Job | None:
             job = self._jobs.read_job(db, job_id)
             if job is None or job.result_ttl_seconds is None:
                 return job
@@ -67,7 +68,7 @@ class LookingVerbs:
         cursor: str | None = None,
         without: Collection[HeavyField] = (),
     ) -> Page:
-        def look(db: Connection) -> Page:
+        def look(db: SqlConnection) -> Page:
             page = self._jobs.search(db, where, limit, cursor, without)
             now = from_micros(self._database.now(db))
             return Page([without_old_result(job, now) for job in page.jobs], page.next_cursor)
@@ -81,14 +82,25 @@ class LookingVerbs:
         return self._database.look(lambda db: self._jobs.find_ids(db, prefix, limit))
 
     def position(self, job_id: str) -> int | None:
+        self._place_what_lags()
+        return self._database.look(
+            lambda db: self._jobs.position(db, job_id, self._database.now(db))
+        )
+
+    def peek(self, queue: str, *, limit: int = 1) -> list[Job]:
+        check_page(limit)
+        self._place_what_lags()
+        return self._database.look(
+            lambda db: self._jobs.peek(db, queue, limit, self._database.now(db))
+        )
+
+    def _place_what_lags(self) -> None:
+        """Place jobs anew that stand where they do not belong any more, if there are any."""
         lags = self._database.look(
             lambda db: db.execute(LAGS, (self._database.now(db),)).fetchone()
         )
         if lags is not None:
             self._place_the_rest()
-        return self._database.look(
-            lambda db: self._jobs.position(db, job_id, self._database.now(db))
-        )
 
     def _place_the_rest(self) -> None:
         """Place jobs anew that have to be, if this caller may write."""

@@ -19,7 +19,7 @@ from leasehold.core.rules.filter_orders import (
     is_oldest_first,
     narrowed,
 )
-from leasehold.core.rules.operation_shelf import Found
+from leasehold.core.rules.operation_shelf import JobsFound
 from leasehold.core.rules.operations import (
     Advance,
     Operation,
@@ -28,7 +28,7 @@ from leasehold.core.rules.operations import (
     known_as,
     to_look_for,
 )
-from leasehold.core.rules.people import Desk
+from leasehold.core.rules.people import OrderDesk
 from leasehold.env import from_micros
 from leasehold.errors import LeaseholdError
 from leasehold.stores.tables import operations as records
@@ -37,7 +37,6 @@ from leasehold.stores.tables.ended_dependents import TableDependents
 from leasehold.stores.tables.job_reading import JobReading
 from leasehold.stores.tables.operations import TableOperations
 from leasehold.stores.tables.query import Reader
-from leasehold.stores.tables.statements import Connection
 from leasehold.stores.tables.step import TableStep
 
 
@@ -46,7 +45,7 @@ class PeopleVerbs:
 
     _database: TableDatabase
     _reader: Callable[[Any], Reader]
-    _desk: Callable[[Any], Desk[Any]]
+    _desk: Callable[[Any], OrderDesk[Any]]
     _dependents: type[TableDependents]
     _operations: type[TableOperations]
     _jobs: JobReading
@@ -98,23 +97,22 @@ class PeopleVerbs:
 
     def _find(
         self, order: object, where: JobFilter, limit: int, cursor: str | None, *, oldest_first: bool
-    ) -> Found:
+    ) -> JobsFound:
         found = self._database.look(
             lambda db: self._jobs.find_fitting(db, where, limit, cursor, oldest_first=oldest_first)
         )
         if isinstance(order, DiscardAll):
             self._dependents.look_through(self._database, found[0])
-        return Found(*found)
+        return JobsFound(*found)
 
     # -- operations --------------------------------------------------------------------------
 
     def plan_operation(self, order: Order, where: JobFilter) -> Plan:
-        def look(db: Connection) -> Plan:
-            # The moment is that before the count.
-            now = from_micros(self._database.now(db))
-            return operations.plan(order, where, now, self._jobs.count_by_status(db, where))
-
-        return self._database.look(look)
+        # A moment inside the turn: whoever has written before it has committed by now, also the
+        # applications with transactions of their own. So the count sees every job of that moment.
+        now = from_micros(self._database.write(lambda step: step.now))
+        fitting = self._database.look(lambda db: self._jobs.count_by_status(db, where))
+        return operations.plan(self._database.env.new_id(), order, where, now, fitting)
 
     def begin_operation(self, draft: OperationDraft, *, actor: str) -> Operation:
         return self._database.write(lambda step: operations.begin(self._shelf(step), draft, actor))

@@ -20,7 +20,7 @@ from leasehold.stores.tables.queue_book import TableQueueBook
 from leasehold.stores.tables.queue_changes import QueueChanges
 from leasehold.stores.tables.queues import TableQueues
 from leasehold.stores.tables.schedules import ScheduleRows, TableSchedules
-from leasehold.stores.tables.statements import Connection
+from leasehold.stores.tables.statements import SqlConnection
 
 T = TypeVar("T")
 
@@ -67,7 +67,7 @@ class QueueVerbs:
     def _changes(self) -> QueueChanges:
         return QueueChanges(self._database, self._queue_book)
 
-    def _queues(self, db: Connection) -> TableQueues:
+    def _queues(self, db: SqlConnection) -> TableQueues:
         return self._queue_book.queues(db, self._database.now(db))
 
 

@@ -25,12 +25,12 @@ from leasehold.testing.soak.rules import (
     submitting,
     tuning,
 )
-from leasehold.testing.soak.rules.base import RULES, BrokenRuleError, Step
+from leasehold.testing.soak.rules.base import RULES, BrokenRuleError, JudgedCall
 
 __all__ = [
     "RULES",
     "BrokenRuleError",
-    "Step",
+    "JudgedCall",
     "admitting",
     "cleaning",
     "depending",

@@ -6,11 +6,11 @@ from datetime import timedelta
 
 from leasehold.core.model.tokens import Token
 from leasehold.errors import InvalidTokenError, TokenExistsError, TokenNotFoundError
-from leasehold.testing.soak.rules.base import Step, rule
+from leasehold.testing.soak.rules.base import JudgedCall, rule
 
 
 @rule("TOK-1")
-def a_token_is_made_once(step: Step) -> int:
+def a_token_is_made_once(step: JudgedCall) -> int:
     if step.method != "create_token":
         return 0
     draft, known = step.call.get("draft"), step.book.tokens
@@ -34,7 +34,7 @@ def a_token_is_made_once(step: Step) -> int:
 
 
 @rule("TOK-4")
-def a_token_is_revoked_once(step: Step) -> int:
+def a_token_is_revoked_once(step: JudgedCall) -> int:
     if step.method != "revoke_token":
         return 0
     name = step.call.get("name")
@@ -47,7 +47,7 @@ def a_token_is_revoked_once(step: Step) -> int:
 
 
 @rule("TOK-3")
-def only_what_is_good_is_found(step: Step) -> int:
+def only_what_is_good_is_found(step: JudgedCall) -> int:
     if step.method == "tokens":
         known = sorted(token.name for _, token in step.book.tokens.values())
         assert [each.name for each in step.answer] == known, f"there are {known}: {step.answer}"
@@ -61,7 +61,7 @@ def only_what_is_good_is_found(step: Step) -> int:
     return 1
 
 
-def _same(step: Step, answer: object, token: Token) -> bool:
+def _same(step: JudgedCall, answer: object, token: Token) -> bool:
     """Whether a token is what it was; its times are others once the clock was set back."""
     return answer == token or (
         step.book.clock_repaired and isinstance(answer, Token) and answer.name == token.name

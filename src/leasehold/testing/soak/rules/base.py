@@ -26,7 +26,7 @@ class BrokenRuleError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class JudgedCall:
     """One call and what came of it."""
 
     call: Call
@@ -84,7 +84,7 @@ class Step:
         return [event for event in self.events if event.event in kinds]
 
 
-Judge = Callable[[Step], int]
+Judge = Callable[[JudgedCall], int]
 """Says how often its rule was met; raises AssertionError if it was broken."""
 
 RULES: Final[dict[str, Judge]] = {}

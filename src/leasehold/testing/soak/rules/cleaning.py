@@ -11,7 +11,7 @@ from leasehold.core.model.job import Job
 from leasehold.core.model.retention import PruneReport
 from leasehold.core.model.status import Status
 from leasehold.testing.soak.calls import CLEAN_UP
-from leasehold.testing.soak.rules.base import Step, rule
+from leasehold.testing.soak.rules.base import JudgedCall, rule
 
 _FIELDS = {
     Status.COMPLETED: "completed_seconds",
@@ -20,11 +20,11 @@ _FIELDS = {
 }
 
 
-def cleans_up(step: Step) -> bool:
+def cleans_up(step: JudgedCall) -> bool:
     return step.method in ("prune", CLEAN_UP) and isinstance(step.answer, PruneReport)
 
 
-def kept_seconds(step: Step, job: Job) -> float | None:
+def kept_seconds(step: JudgedCall, job: Job) -> float | None:
     """How long a job is kept after its end; None for ever."""
     scope, policy = step.call.get("scope"), step.call.get("policy")
     if scope.emergency and (job.status is not Status.DEAD or scope.dead):
@@ -41,21 +41,21 @@ def kept_seconds(step: Step, job: Job) -> float | None:
     return None if seconds is None else float(seconds)
 
 
-def is_old(step: Step, job: Job) -> bool:
+def is_old(step: JudgedCall, job: Job) -> bool:
     if not job.is_terminal or job.completed_at is None:
         return False
     seconds = kept_seconds(step, job)
     return seconds is not None and job.completed_at + timedelta(seconds=seconds) <= step.now
 
 
-def is_needed(step: Step, job: Job) -> bool:
+def is_needed(step: JudgedCall, job: Job) -> bool:
     return any(
         job.id in step.needs(each) and not each.is_terminal for each in step.before.jobs.values()
     )
 
 
 @rule("RET-1")
-def only_what_is_old_is_pruned(step: Step) -> int:
+def only_what_is_old_is_pruned(step: JudgedCall) -> int:
     if not cleans_up(step):
         return 0
     for job in step.gone:
@@ -67,7 +67,7 @@ def only_what_is_old_is_pruned(step: Step) -> int:
 
 
 @rule("RET-2")
-def dead_letters_stay_unless_somebody_says_so(step: Step) -> int:
+def dead_letters_stay_unless_somebody_says_so(step: JudgedCall) -> int:
     if not cleans_up(step):
         return 0
     dead = [job for job in step.before.jobs.values() if job.status is Status.DEAD]
@@ -78,7 +78,7 @@ def dead_letters_stay_unless_somebody_says_so(step: Step) -> int:
 
 
 @rule("RET-10")
-def a_clean_up_that_is_over_has_left_nothing(step: Step) -> int:
+def a_clean_up_that_is_over_has_left_nothing(step: JudgedCall) -> int:
     # One that takes its time may miss what grows old meanwhile.
     whole = step.method == CLEAN_UP and step.call.get("policy") is not None
     if not whole or not cleans_up(step) or step.answer.run is None:
@@ -94,7 +94,7 @@ def a_clean_up_that_is_over_has_left_nothing(step: Step) -> int:
 
 
 @rule("RET-12")
-def what_is_pruned_is_archived(step: Step) -> int:
+def what_is_pruned_is_archived(step: JudgedCall) -> int:
     if not cleans_up(step):
         return 0
     for job in step.gone:

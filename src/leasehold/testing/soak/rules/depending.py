@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from leasehold.core.model.job import Job
 from leasehold.core.model.status import Event, Status
-from leasehold.testing.soak.rules.base import Step, rule
+from leasehold.testing.soak.rules.base import JudgedCall, rule
 from leasehold.testing.soak.rules.ordering import ENDED_BADLY
 
 
@@ -16,7 +16,7 @@ def _is_satisfied(dependency: Job | None, waiting: Job) -> bool:
 
 
 @rule("DEP-1")
-def nobody_stays_blocked_for_nothing(step: Step) -> int:
+def nobody_stays_blocked_for_nothing(step: JudgedCall) -> int:
     met = 0
     jobs = step.after.jobs
     for job in jobs.values():
@@ -39,7 +39,7 @@ def nobody_stays_blocked_for_nothing(step: Step) -> int:
 
 
 @rule("DEP-4")
-def a_bad_end_is_told_to_all_that_wait(step: Step) -> int:
+def a_bad_end_is_told_to_all_that_wait(step: JudgedCall) -> int:
     met = 0
     for job in step.after.jobs.values():
         if job.status is not Status.BLOCKED or job.on_dependency_failure == "ignore":
@@ -58,7 +58,7 @@ def a_bad_end_is_told_to_all_that_wait(step: Step) -> int:
 
 
 @rule("INH-1")
-def a_job_counts_with_the_priority_of_those_that_wait_for_it(step: Step) -> int:
+def a_job_counts_with_the_priority_of_those_that_wait_for_it(step: JudgedCall) -> int:
     jobs = step.after.jobs
     waiting = [job for job in jobs.values() if job.status is Status.BLOCKED]
     # Who was submitted when a dependency had ended does not wait for it once that is replayed.

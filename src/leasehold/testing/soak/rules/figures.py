@@ -6,12 +6,12 @@ from collections import Counter
 
 from leasehold.core.model.outcome import Fail
 from leasehold.core.model.status import Event
-from leasehold.testing.soak.rules.base import Step, rule
+from leasehold.testing.soak.rules.base import JudgedCall, rule
 from leasehold.testing.soak.rules.settling import accepted
 
 
 @rule("MET-5")
-def counts_are_a_recount(step: Step) -> int:
+def counts_are_a_recount(step: JudgedCall) -> int:
     counts = Counter(job.status for job in step.after.jobs.values())
     shown = {status: count for status, count in step.after.stats.counts.items() if count}
     assert shown == dict(counts), f"shown are {shown}, there are {dict(counts)}"
@@ -19,7 +19,7 @@ def counts_are_a_recount(step: Step) -> int:
 
 
 @rule("MET-1")
-def what_happens_is_counted_once(step: Step) -> int:
+def what_happens_is_counted_once(step: JudgedCall) -> int:
     """Of a purge only the ends that are not readable any more are left out."""
     happened = Counter(event.event for event in step.events)
     failed = sum(

@@ -13,7 +13,7 @@ from leasehold.core.rules.filter_orders import (
     ReplayAll,
     ReprioritizeAll,
 )
-from leasehold.testing.soak.rules.base import Step, rule
+from leasehold.testing.soak.rules.base import JudgedCall, rule
 from leasehold.testing.soak.rules.queueing import fits
 
 WAITING = (Status.PENDING, Status.SCHEDULED, Status.FAILED, Status.BLOCKED)
@@ -25,7 +25,7 @@ ABLE: Final[dict[type, tuple[Status, ...]]] = {
 }
 
 
-def meant(step: Step) -> list[Job]:
+def meant(step: JudgedCall) -> list[Job]:
     """The jobs that fit and can take the order, in the order in which it goes through them."""
     order, where = step.call.get("order"), step.call.get("where")
     found = [
@@ -37,7 +37,7 @@ def meant(step: Step) -> list[Job]:
 
 
 @rule("ORD-1")
-def who_fits_gets_the_order(step: Step) -> int:
+def who_fits_gets_the_order(step: JudgedCall) -> int:
     if not isinstance(step.answer, Ordered):
         return 0
     order = step.call.get("order")
@@ -52,7 +52,7 @@ def who_fits_gets_the_order(step: Step) -> int:
 
 
 @rule("ORD-2")
-def a_cursor_says_that_more_fit(step: Step) -> int:
+def a_cursor_says_that_more_fit(step: JudgedCall) -> int:
     if not isinstance(step.answer, Ordered):
         return 0
     more = len(meant(step)) > int(step.call.get("limit"))
@@ -60,7 +60,7 @@ def a_cursor_says_that_more_fit(step: Step) -> int:
     return more
 
 
-def _has_taken(step: Step, job: Job) -> bool:
+def _has_taken(step: JudgedCall, job: Job) -> bool:
     order, after = step.call.get("order"), step.after.jobs.get(job.id)
     if after is None:
         return isinstance(order, DiscardAll)

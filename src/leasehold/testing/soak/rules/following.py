@@ -7,11 +7,11 @@ from collections import defaultdict
 from leasehold.core.model.status import Event
 from leasehold.testing.soak.book import Untold
 from leasehold.testing.soak.calls import Followed
-from leasehold.testing.soak.rules.base import Step, rule
+from leasehold.testing.soak.rules.base import JudgedCall, rule
 
 
 @rule("CHG-1")
-def every_event_is_told_once(step: Step) -> int:
+def every_event_is_told_once(step: JudgedCall) -> int:
     if not isinstance(step.answer, Followed):
         return 0
     untold, step.book.untold = step.book.untold, Untold()

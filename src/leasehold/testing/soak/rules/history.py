@@ -6,7 +6,7 @@ from typing import Final
 
 from leasehold.core.model.status import Event, Status
 from leasehold.testing.soak.calls import CLEAN_UP
-from leasehold.testing.soak.rules.base import Step, rule
+from leasehold.testing.soak.rules.base import JudgedCall, rule
 
 _S, _E = Status, Event
 _WAITING: Final = (_S.PENDING, _S.SCHEDULED, _S.FAILED, _S.BLOCKED)
@@ -51,7 +51,7 @@ TELLING: Final = frozenset(
 
 
 @rule("ALL-3")
-def the_clock_never_steps_back(step: Step) -> int:
+def the_clock_never_steps_back(step: JudgedCall) -> int:
     if step.method == "repair_clock":
         return 0
     assert step.after.now >= step.before.now, f"from {step.before.now} to {step.after.now}"
@@ -59,7 +59,7 @@ def the_clock_never_steps_back(step: Step) -> int:
 
 
 @rule("ALL-4")
-def every_step_is_in_the_table(step: Step) -> int:
+def every_step_is_in_the_table(step: JudgedCall) -> int:
     for event in step.events:
         if event.event in TELLING:
             assert event.before is event.after, f"{event} only tells"
@@ -69,7 +69,7 @@ def every_step_is_in_the_table(step: Step) -> int:
 
 
 @rule("HIS-1")
-def a_history_has_no_gaps(step: Step) -> int:
+def a_history_has_no_gaps(step: JudgedCall) -> int:
     last: dict[str, tuple[int, Status | None]] = {}
     for event in step.events:
         known = step.before.jobs.get(event.job_id)
@@ -81,7 +81,7 @@ def a_history_has_no_gaps(step: Step) -> int:
 
 
 @rule("HIS-2")
-def a_history_replays_to_its_job(step: Step) -> int:
+def a_history_replays_to_its_job(step: JudgedCall) -> int:
     attempts: dict[str, int] = {}
     last: dict[str, Status | None] = {}
     for event in step.events:
@@ -109,7 +109,7 @@ def a_history_replays_to_its_job(step: Step) -> int:
 
 
 @rule("GONE")
-def jobs_leave_only_when_they_are_sent_away(step: Step) -> int:
+def jobs_leave_only_when_they_are_sent_away(step: JudgedCall) -> int:
     if step.method in ("discard", "order", "advance_operation", "purge_queue", "prune", CLEAN_UP):
         return len(step.gone)
     for job in step.gone:

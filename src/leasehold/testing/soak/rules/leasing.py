@@ -8,9 +8,9 @@ from leasehold.core.model.job import Job
 from leasehold.core.model.lease import Exchange, Lease, LeaseRequest
 from leasehold.core.model.queue_config import QueueConfig, QueueState
 from leasehold.core.model.status import Event, Status
-from leasehold.testing.soak.book import Bucket, Kept
+from leasehold.testing.soak.book import Bucket, LeasePromise
 from leasehold.testing.soak.observing import Snapshot
-from leasehold.testing.soak.rules.base import Step, rule
+from leasehold.testing.soak.rules.base import JudgedCall, rule
 
 ROUNDING = timedelta(microseconds=2)
 WAITING = (Status.PENDING, Status.SCHEDULED, Status.FAILED)
@@ -18,11 +18,11 @@ LEASE_SECONDS_BUILT_IN = 300.0
 EXTENSION_SECONDS_MAX = 24 * 3600.0
 
 
-def leases_of(step: Step) -> list[Lease]:
+def leases_of(step: JudgedCall) -> list[Lease]:
     return step.answer.leases if isinstance(step.answer, Exchange) else []
 
 
-def is_late(job: Job, step: Step) -> bool:
+def is_late(job: Job, step: JudgedCall) -> bool:
     return job.start_by is not None and job.started_at is None and job.start_by <= step.now
 
 
@@ -50,7 +50,7 @@ def start_buckets(job: Job, config: QueueConfig) -> list[tuple[tuple[str, str | 
     return found
 
 
-def last_start(name: tuple[str, str | None], rate: float, step: Step) -> Bucket | None:
+def last_start(name: tuple[str, str | None], rate: float, step: JudgedCall) -> Bucket | None:
     """When the last job started, by this call or before, and under which rate; None if none did."""
     queue, key = name
     jobs = (step.after.jobs[lease.job_id] for lease in leases_of(step))
@@ -59,7 +59,7 @@ def last_start(name: tuple[str, str | None], rate: float, step: Step) -> Bucket 
     return step.book.starts.get(name)
 
 
-def may_be_leased(job: Job, step: Step, request: LeaseRequest, *, paced: bool = True) -> bool:
+def may_be_leased(job: Job, step: JudgedCall, request: LeaseRequest, *, paced: bool = True) -> bool:
     """Whether nothing stands in the way of this job after the call; or nothing but its pace."""
     if job.status not in WAITING or job.run_at > step.now or not fits(job, request):
         return False
@@ -77,7 +77,7 @@ def may_be_leased(job: Job, step: Step, request: LeaseRequest, *, paced: bool = 
     )
 
 
-def _rests(name: tuple[str, str | None], rate: float, step: Step) -> bool:
+def _rests(name: tuple[str, str | None], rate: float, step: JudgedCall) -> bool:
     last = last_start(name, rate, step)
     if last is None or not last.moments:
         return False
@@ -86,7 +86,7 @@ def _rests(name: tuple[str, str | None], rate: float, step: Step) -> bool:
 
 
 @rule("LEA-1")
-def the_best_are_leased(step: Step) -> int:
+def the_best_are_leased(step: JudgedCall) -> int:
     """Who is at least as good in everything and came first is served first."""
     request = step.call.get("request")
     left = [
@@ -111,7 +111,7 @@ def the_best_are_leased(step: Step) -> int:
     return met
 
 
-def _comes_before(job: Job, leased: Job, step: Step) -> bool:
+def _comes_before(job: Job, leased: Job, step: JudgedCall) -> bool:
     info = step.before.info(job.queue)
     after = step.after.info(job.queue)
     keyed = info.config.key_limits is not None and job.limit_key is not None
@@ -144,7 +144,7 @@ def _comes_before(job: Job, leased: Job, step: Step) -> bool:
 
 
 @rule("LEA-2")
-def what_a_lease_says(step: Step) -> int:
+def what_a_lease_says(step: JudgedCall) -> int:
     request = step.call.get("request")
     leases = leases_of(step)
     told = [(event.job_id, event.lease_version) for event in step.happened(Event.LEASED)]
@@ -169,12 +169,14 @@ def what_a_lease_says(step: Step) -> int:
         seconds = min(seconds, stored_max or EXTENSION_SECONDS_MAX)
         expires_at = step.now + timedelta(seconds=seconds)
         assert abs(lease.expires_at - expires_at) <= ROUNDING, f"{lease} should last {seconds} s"
-        step.book.kept[job.id, lease.version] = Kept(step.after.reading.awake / 1e6, seconds)
+        step.book.kept[job.id, lease.version] = LeasePromise(
+            step.after.reading.awake / 1e6, seconds
+        )
     return len(leases)
 
 
 @rule("LEA-4")
-def nothing_is_leased_before_it_is_due(step: Step) -> int:
+def nothing_is_leased_before_it_is_due(step: JudgedCall) -> int:
     met = 0
     for lease in leases_of(step):
         job = step.before.jobs.get(lease.job_id)
@@ -185,7 +187,7 @@ def nothing_is_leased_before_it_is_due(step: Step) -> int:
 
 
 @rule("LEA-5")
-def nothing_is_leased_too_late(step: Step) -> int:
+def nothing_is_leased_too_late(step: JudgedCall) -> int:
     met = 0
     for lease in leases_of(step):
         job = step.before.jobs.get(lease.job_id)
@@ -204,7 +206,7 @@ def nothing_is_leased_too_late(step: Step) -> int:
 
 
 @rule("LEA-6")
-def as_many_as_asked_for(step: Step) -> int:
+def as_many_as_asked_for(step: JudgedCall) -> int:
     request = step.call.get("request")
     if request is None or not isinstance(step.answer, Exchange):
         return 0
@@ -220,7 +222,7 @@ def as_many_as_asked_for(step: Step) -> int:
 
 
 @rule("LIM-2")
-def a_queue_runs_no_more_than_it_may(step: Step) -> int:
+def a_queue_runs_no_more_than_it_may(step: JudgedCall) -> int:
     met = 0
     for queue in {lease.queue for lease in leases_of(step)}:
         limit = step.before.info(queue).config.max_concurrency
@@ -232,7 +234,7 @@ def a_queue_runs_no_more_than_it_may(step: Step) -> int:
 
 
 @rule("KEY-1")
-def a_key_runs_no_more_than_it_may(step: Step) -> int:
+def a_key_runs_no_more_than_it_may(step: JudgedCall) -> int:
     met = 0
     for lease in leases_of(step):
         job = step.after.jobs[lease.job_id]
@@ -245,7 +247,7 @@ def a_key_runs_no_more_than_it_may(step: Step) -> int:
 
 
 @rule("QUE-4")
-def nothing_is_leased_from_a_paused_queue(step: Step) -> int:
+def nothing_is_leased_from_a_paused_queue(step: JudgedCall) -> int:
     closed = (QueueState.PAUSED, QueueState.DELETING)
     for lease in leases_of(step):
         state = step.before.info(lease.queue).state
@@ -257,7 +259,7 @@ def nothing_is_leased_from_a_paused_queue(step: Step) -> int:
 
 
 @rule("BRK-1")
-def a_task_that_is_held_back_is_not_leased(step: Step) -> int:
+def a_task_that_is_held_back_is_not_leased(step: JudgedCall) -> int:
     met = 0
     for info in step.before.queues.values():
         for task, until in info.held_until.items():

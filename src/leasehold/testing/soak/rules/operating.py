@@ -17,7 +17,7 @@ from leasehold.core.rules.filter_orders import (
 from leasehold.core.rules.operations import Advance, Operation, OperationState, Plan
 from leasehold.errors import InvalidTransitionError, OperationNotFoundError
 from leasehold.testing.soak.book import KnownOperation, KnownPlan
-from leasehold.testing.soak.rules.base import Step, rule
+from leasehold.testing.soak.rules.base import JudgedCall, rule
 from leasehold.testing.soak.rules.filter_orders import ABLE as ABLE_ONE_BY_ONE
 from leasehold.testing.soak.rules.filter_orders import WAITING
 from leasehold.testing.soak.rules.queueing import fits
@@ -27,7 +27,7 @@ DELETING: Final = (DiscardAll, PurgeAll)
 
 
 @rule("OPE-1")
-def a_plan_counts_what_would_get_the_order(step: Step) -> int:
+def a_plan_counts_what_would_get_the_order(step: JudgedCall) -> int:
     if not isinstance(step.answer, Plan):
         return 0
     order, where = step.call.get("order"), step.call.get("where")
@@ -42,7 +42,7 @@ def a_plan_counts_what_would_get_the_order(step: Step) -> int:
 
 
 @rule("OPE-3")
-def an_operation_begins_once_and_changes_nothing_yet(step: Step) -> int:
+def an_operation_begins_once_and_changes_nothing_yet(step: JudgedCall) -> int:
     if not isinstance(step.answer, Operation) or step.method != "begin_operation":
         return 0
     draft = step.call.get("draft")
@@ -60,7 +60,7 @@ def an_operation_begins_once_and_changes_nothing_yet(step: Step) -> int:
 
 
 @rule("OPE-4")
-def only_what_has_ended_is_undone_and_once(step: Step) -> int:
+def only_what_has_ended_is_undone_and_once(step: JudgedCall) -> int:
     draft = step.call.get("draft")
     if step.method != "begin_operation" or draft.undoes is None:
         return 0
@@ -86,7 +86,7 @@ def only_what_has_ended_is_undone_and_once(step: Step) -> int:
 
 
 @rule("OPE-5")
-def an_operation_meets_every_job_of_its_plan_once(step: Step) -> int:
+def an_operation_meets_every_job_of_its_plan_once(step: JudgedCall) -> int:
     if step.method != "advance_operation":
         return 0
     known = step.book.operations.get(step.call.get("operation_id"))
@@ -115,7 +115,7 @@ def an_operation_meets_every_job_of_its_plan_once(step: Step) -> int:
 
 
 @rule("OPE-8")
-def a_stopped_operation_goes_no_further(step: Step) -> int:
+def a_stopped_operation_goes_no_further(step: JudgedCall) -> int:
     if step.method != "stop_operation":
         return 0
     known = step.book.operations.get(step.call.get("operation_id"))
@@ -131,7 +131,7 @@ def a_stopped_operation_goes_no_further(step: Step) -> int:
 
 
 @rule("OPE-9")
-def every_operation_is_told(step: Step) -> int:
+def every_operation_is_told(step: JudgedCall) -> int:
     if step.method != "operations":
         return 0
     known = list(step.book.operations.values())[::-1]
@@ -152,7 +152,7 @@ def _same(one: Operation, other: Operation) -> bool:
     )
 
 
-def _is_as_announced(step: Step, known: KnownOperation, done: list[str]) -> None:
+def _is_as_announced(step: JudgedCall, known: KnownOperation, done: list[str]) -> None:
     """Who got the order was in the plan, and has taken it; nobody else was given it."""
     order = known.last.order
     # What happened in the very moment of the plan cannot be told from what was before it.
@@ -183,7 +183,7 @@ def _is_as_announced(step: Step, known: KnownOperation, done: list[str]) -> None
     step.book.replayed |= replayed
 
 
-def _is_restored(step: Step, target: KnownOperation, done: list[str]) -> None:
+def _is_restored(step: JudgedCall, target: KnownOperation, done: list[str]) -> None:
     """Who was taken back is what it was before the operation that is undone."""
     order = target.last.order
     strangers = set(done) - target.changed.keys()
@@ -202,7 +202,7 @@ def _is_restored(step: Step, target: KnownOperation, done: list[str]) -> None:
     step.book.replayed |= {event.job_id for event in step.happened(Event.REPLAYED)}
 
 
-def _nobody_was_passed_over(step: Step, known: KnownOperation) -> None:
+def _nobody_was_passed_over(step: JudgedCall, known: KnownOperation) -> None:
     """A job that nobody has touched got what was announced, or is among those who refused."""
     if known.undoes is None:
         left = [

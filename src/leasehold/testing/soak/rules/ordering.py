@@ -10,7 +10,7 @@ from leasehold.core.model.status import Event, Status
 from leasehold.core.rules.filter_orders import CancelAll
 from leasehold.core.rules.operations import Advance
 from leasehold.errors import InvalidJobError, InvalidTransitionError, JobNotFoundError
-from leasehold.testing.soak.rules.base import Step, rule
+from leasehold.testing.soak.rules.base import JudgedCall, rule
 from leasehold.testing.soak.rules.leasing import is_late
 from leasehold.testing.soak.rules.settling import accepted
 
@@ -18,7 +18,7 @@ WAITING = (Status.PENDING, Status.SCHEDULED, Status.FAILED, Status.BLOCKED)
 ENDED_BADLY = (Status.DEAD, Status.CANCELLED)
 
 
-def ordered(step: Step, method: str) -> Iterator[tuple[str, Job | None, object]]:
+def ordered(step: JudgedCall, method: str) -> Iterator[tuple[str, Job | None, object]]:
     """The id, the job before and the answer, for each job of an order."""
     if step.method == method:
         for job_id, answer in zip(step.call.get("job_ids"), step.answer, strict=True):
@@ -28,7 +28,7 @@ def ordered(step: Step, method: str) -> Iterator[tuple[str, Job | None, object]]
 
 
 @rule("CAN-1")
-def a_waiting_job_is_cancelled_at_once(step: Step) -> int:
+def a_waiting_job_is_cancelled_at_once(step: JudgedCall) -> int:
     met = 0
     for job_id, job, _ in ordered(step, "cancel"):
         if job is not None and job.status in WAITING:
@@ -39,7 +39,7 @@ def a_waiting_job_is_cancelled_at_once(step: Step) -> int:
 
 
 @rule("CAN-2")
-def a_running_job_is_asked_to_stop(step: Step) -> int:
+def a_running_job_is_asked_to_stop(step: JudgedCall) -> int:
     met = 0
     for job_id, job, _ in ordered(step, "cancel"):
         if job is not None and job.status is Status.RUNNING:
@@ -51,7 +51,7 @@ def a_running_job_is_asked_to_stop(step: Step) -> int:
 
 
 @rule("CAN-3")
-def what_has_ended_cannot_be_cancelled(step: Step) -> int:
+def what_has_ended_cannot_be_cancelled(step: JudgedCall) -> int:
     met = 0
     for job_id, job, answer in ordered(step, "cancel"):
         if job is None:
@@ -64,7 +64,7 @@ def what_has_ended_cannot_be_cancelled(step: Step) -> int:
 
 
 @rule("RPL-1")
-def a_replayed_job_is_as_it_was(step: Step) -> int:
+def a_replayed_job_is_as_it_was(step: JudgedCall) -> int:
     met = 0
     for job_id, job, answer in ordered(step, "replay"):
         if job is None or not isinstance(answer, Job):
@@ -79,7 +79,7 @@ def a_replayed_job_is_as_it_was(step: Step) -> int:
 
 
 @rule("RPL-2")
-def a_replayed_job_has_another_chance(step: Step) -> int:
+def a_replayed_job_has_another_chance(step: JudgedCall) -> int:
     met = 0
     for job_id, job, answer in ordered(step, "replay"):
         if job is None or not isinstance(answer, Job):
@@ -94,7 +94,7 @@ def a_replayed_job_has_another_chance(step: Step) -> int:
 
 
 @rule("RPL-3")
-def others_are_not_replayed(step: Step) -> int:
+def others_are_not_replayed(step: JudgedCall) -> int:
     met = 0
     for job_id, job, answer in ordered(step, "replay"):
         if job is None:
@@ -116,7 +116,7 @@ def others_are_not_replayed(step: Step) -> int:
 
 
 @rule("DIS-1")
-def only_what_has_ended_is_discarded(step: Step) -> int:
+def only_what_has_ended_is_discarded(step: JudgedCall) -> int:
     met = 0
     for job_id, job, answer in ordered(step, "discard"):
         if job is None:
@@ -141,7 +141,7 @@ def only_what_has_ended_is_discarded(step: Step) -> int:
 
 
 @rule("DEP-7")
-def what_is_needed_stays(step: Step) -> int:
+def what_is_needed_stays(step: JudgedCall) -> int:
     """Rules DIS-1 and RET-1 say it of their own verbs; here it is said of all but a purge."""
     if step.is_purge:
         return 0
@@ -153,7 +153,7 @@ def what_is_needed_stays(step: Step) -> int:
 
 
 @rule("PRI-1")
-def a_waiting_job_gets_its_priority(step: Step) -> int:
+def a_waiting_job_gets_its_priority(step: JudgedCall) -> int:
     if step.method != "reprioritize":
         return 0
     job_id, priority = step.call.get("job_id"), step.call.get("priority")
@@ -173,7 +173,7 @@ def a_waiting_job_gets_its_priority(step: Step) -> int:
 
 
 @rule("CAUSE")
-def nothing_ends_without_a_cause(step: Step) -> int:
+def nothing_ends_without_a_cause(step: JudgedCall) -> int:
     ends = step.happened(Event.CANCELLED, Event.DEAD)
     for event in ends:
         caused = _is_ordered(step, event) or _is_by_its_holder(step, event)
@@ -181,7 +181,7 @@ def nothing_ends_without_a_cause(step: Step) -> int:
     return len(ends)
 
 
-def _is_ordered(step: Step, event: HistoryEvent) -> bool:
+def _is_ordered(step: JudgedCall, event: HistoryEvent) -> bool:
     """By a person, by its own time to live, or because its holder was lost."""
     if _is_by_an_operation(step, event):
         return True
@@ -202,14 +202,14 @@ def _is_ordered(step: Step, event: HistoryEvent) -> bool:
     )
 
 
-def _is_by_an_operation(step: Step, event: HistoryEvent) -> bool:
+def _is_by_an_operation(step: JudgedCall, event: HistoryEvent) -> bool:
     """A part of an operation, or of an undo: who it was done to is told."""
     return isinstance(step.answer, Advance) and any(
         job.id == event.job_id for job in step.answer.jobs
     )
 
 
-def _is_by_its_holder(step: Step, event: HistoryEvent) -> bool:
+def _is_by_its_holder(step: JudgedCall, event: HistoryEvent) -> bool:
     kind = Cancel if event.event is Event.CANCELLED else Fail
     return any(
         settlement.job_id == event.job_id and isinstance(settlement.outcome, kind)
@@ -217,7 +217,7 @@ def _is_by_its_holder(step: Step, event: HistoryEvent) -> bool:
     )
 
 
-def _is_by_a_dependency(step: Step, event: HistoryEvent) -> bool:
+def _is_by_a_dependency(step: JudgedCall, event: HistoryEvent) -> bool:
     job = step.after.jobs[event.job_id]
     wanted = Event.CANCELLED if job.on_dependency_failure == "cancel" else Event.DEAD
     if event.before is not Status.BLOCKED and event.event is wanted:

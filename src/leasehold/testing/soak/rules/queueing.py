@@ -14,7 +14,7 @@ from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import Event, Status
 from leasehold.errors import QueueClosedError, QueueFullError, QueueNotEmptyError, RateLimitedError
 from leasehold.testing.soak.book import Bucket
-from leasehold.testing.soak.rules.base import Step, rule
+from leasehold.testing.soak.rules.base import JudgedCall, rule
 from leasehold.testing.soak.rules.ordering import WAITING
 from leasehold.testing.soak.rules.submitting import accepted, answered, is_submit
 
@@ -44,12 +44,12 @@ def fits(where: JobFilter, job: Job) -> bool:
     )
 
 
-def config_of(step: Step, queue: str) -> QueueConfig:
+def config_of(step: JudgedCall, queue: str) -> QueueConfig:
     return step.before.info(queue).config
 
 
 @rule("LIM-1")
-def a_queue_takes_no_more_than_it_holds(step: Step) -> int:
+def a_queue_takes_no_more_than_it_holds(step: JudgedCall) -> int:
     if not is_submit(step):
         return 0
     met = 0
@@ -73,7 +73,7 @@ def a_queue_takes_no_more_than_it_holds(step: Step) -> int:
 
 
 @rule("LIM-3")
-def jobs_come_no_faster_than_they_may(step: Step) -> int:
+def jobs_come_no_faster_than_they_may(step: JudgedCall) -> int:
     met = 0
     if step.method == "repair_clock":
         step.book.buckets.clear()
@@ -105,7 +105,7 @@ def _check_bucket(key: tuple[str, str, str], bucket: Bucket) -> None:
         assert came <= most, f"{came} jobs came to {key} since {moment}, at most {most} may"
 
 
-def _let_in(step: Step) -> Iterator[Draft]:
+def _let_in(step: JudgedCall) -> Iterator[Draft]:
     """Every new job as a draft, whoever submitted it."""
     if is_submit(step):
         yield from accepted(step)
@@ -124,7 +124,7 @@ def _rates(config: QueueConfig, draft: Draft) -> Iterator[tuple[str, str, float]
 
 
 @rule("QUE-1")
-def a_new_queue_has_its_rules(step: Step) -> int:
+def a_new_queue_has_its_rules(step: JudgedCall) -> int:
     if step.method != "create_queue" or step.refused:
         return 0
     info = step.after.queues[step.call.get("queue")]
@@ -133,7 +133,7 @@ def a_new_queue_has_its_rules(step: Step) -> int:
 
 
 @rule("QUE-2")
-def a_change_changes_what_it_names(step: Step) -> int:
+def a_change_changes_what_it_names(step: JudgedCall) -> int:
     if step.method not in ("update_queue", "create_queue"):
         return 0
     queue, changes = step.call.get("queue"), step.call.get("changes", {})
@@ -152,7 +152,7 @@ def a_change_changes_what_it_names(step: Step) -> int:
 
 
 @rule("QUE-5")
-def a_draining_queue_accepts_nothing(step: Step) -> int:
+def a_draining_queue_accepts_nothing(step: JudgedCall) -> int:
     met = 0
     closed = (QueueState.DRAINING, QueueState.DELETING)
     for job in step.new:
@@ -168,7 +168,7 @@ def a_draining_queue_accepts_nothing(step: Step) -> int:
 
 
 @rule("QUE-7")
-def a_purge_deletes_what_waits_and_fits(step: Step) -> int:
+def a_purge_deletes_what_waits_and_fits(step: JudgedCall) -> int:
     if step.method != "purge_queue" or not isinstance(step.answer, Purged):
         return 0
     queue, where = step.call.get("queue"), step.call.get("where")
@@ -181,7 +181,7 @@ def a_purge_deletes_what_waits_and_fits(step: Step) -> int:
 
 
 @rule("QUE-12")
-def a_purge_says_whether_there_is_more(step: Step) -> int:
+def a_purge_says_whether_there_is_more(step: JudgedCall) -> int:
     if step.method != "purge_queue" or not isinstance(step.answer, Purged) or step.answer.more:
         return 0
     queue, where = step.call.get("queue"), step.call.get("where")
@@ -195,7 +195,7 @@ def a_purge_says_whether_there_is_more(step: Step) -> int:
 
 
 @rule("QUE-8")
-def a_queue_with_jobs_is_deleted_by_force_only(step: Step) -> int:
+def a_queue_with_jobs_is_deleted_by_force_only(step: JudgedCall) -> int:
     if step.method != "delete_queue":
         return 0
     queue, force = step.call.get("queue"), step.call.get("force")
@@ -217,7 +217,7 @@ def a_queue_with_jobs_is_deleted_by_force_only(step: Step) -> int:
 
 
 @rule("QUE-14")
-def a_deleted_queue_is_told_as_deleted(step: Step) -> int:
+def a_deleted_queue_is_told_as_deleted(step: JudgedCall) -> int:
     met = 0
     if step.method == "delete_queue" and not step.refused:
         queue = step.call.get("queue")
@@ -233,7 +233,7 @@ def a_deleted_queue_is_told_as_deleted(step: Step) -> int:
 
 
 @rule("QUE-10")
-def the_figures_of_a_queue_are_a_recount(step: Step) -> int:
+def the_figures_of_a_queue_are_a_recount(step: JudgedCall) -> int:
     for name, info in step.after.queues.items():
         counts = {status: len(step.after.of_queue(name, status)) for status in Status}
         shown = {status: info.counts.get(status, 0) for status in Status}

@@ -6,12 +6,12 @@ from datetime import timedelta
 
 from leasehold.core.model.plain_data import LEFT_OUT
 from leasehold.core.model.status import Status
-from leasehold.testing.soak.rules.base import Step, rule
+from leasehold.testing.soak.rules.base import JudgedCall, rule
 from leasehold.testing.soak.rules.queueing import fits
 
 
 @rule("SEARCH")
-def a_search_finds_what_fits(step: Step) -> int:
+def a_search_finds_what_fits(step: JudgedCall) -> int:
     if step.method != "search":
         return 0
     wanted = [job.id for job in step.after.jobs.values() if fits(step.call.get("where"), job)]
@@ -33,7 +33,7 @@ def a_search_finds_what_fits(step: Step) -> int:
 
 
 @rule("SEA-3")
-def a_count_is_what_fits(step: Step) -> int:
+def a_count_is_what_fits(step: JudgedCall) -> int:
     if step.method != "count":
         return 0
     fitting = sum(fits(step.call.get("where"), job) for job in step.after.jobs.values())
@@ -45,7 +45,7 @@ def a_count_is_what_fits(step: Step) -> int:
 
 
 @rule("FID-1")
-def ids_are_found_by_their_beginning(step: Step) -> int:
+def ids_are_found_by_their_beginning(step: JudgedCall) -> int:
     if step.method != "find_ids":
         return 0
     prefix, limit = step.call.get("prefix"), step.call.get("limit")
@@ -55,7 +55,7 @@ def ids_are_found_by_their_beginning(step: Step) -> int:
 
 
 @rule("POS-1")
-def a_pending_job_has_a_place(step: Step) -> int:
+def a_pending_job_has_a_place(step: JudgedCall) -> int:
     if step.method != "position":
         return 0
     job = step.after.jobs.get(step.call.get("job_id"))
@@ -68,8 +68,19 @@ def a_pending_job_has_a_place(step: Step) -> int:
     return 1
 
 
+@rule("POS-2")
+def what_is_next_is_pending(step: JudgedCall) -> int:
+    if step.method != "peek":
+        return 0
+    told = [job.id for job in step.answer]
+    pending = {job.id for job in step.after.of_queue(step.call.get("queue"), Status.PENDING)}
+    assert len(set(told)) == len(told) <= step.call.get("limit"), f"next are {told}"
+    assert pending.issuperset(told), f"next are {told}, and pending are {pending}"
+    return len(told)
+
+
 @rule("DEP-8")
-def a_graph_is_all_that_is_linked(step: Step) -> int:
+def a_graph_is_all_that_is_linked(step: JudgedCall) -> int:
     if step.method != "graph" or step.used_again:
         return 0
     jobs = step.after.jobs
@@ -85,7 +96,7 @@ def a_graph_is_all_that_is_linked(step: Step) -> int:
 
 
 @rule("STUCK")
-def who_is_silent_is_found(step: Step) -> int:
+def who_is_silent_is_found(step: JudgedCall) -> int:
     if step.method != "stuck":
         return 0
     silent = timedelta(seconds=step.call.get("silent_seconds"))
@@ -102,7 +113,7 @@ def who_is_silent_is_found(step: Step) -> int:
 
 
 @rule("KEY-4")
-def running_jobs_of_a_key_are_counted(step: Step) -> int:
+def running_jobs_of_a_key_are_counted(step: JudgedCall) -> int:
     if step.method != "key_info":
         return 0
     running = step.after.of_queue(step.call.get("queue"), Status.RUNNING)
@@ -112,7 +123,7 @@ def running_jobs_of_a_key_are_counted(step: Step) -> int:
 
 
 @rule("CHECK")
-def the_store_finds_no_fault_with_itself(step: Step) -> int:
+def the_store_finds_no_fault_with_itself(step: JudgedCall) -> int:
     if step.method != "check":
         return 0
     assert step.answer == [], f"it finds {step.answer}"
@@ -120,7 +131,7 @@ def the_store_finds_no_fault_with_itself(step: Step) -> int:
 
 
 @rule("PGE-1")
-def a_page_is_a_part_of_the_whole(step: Step) -> int:
+def a_page_is_a_part_of_the_whole(step: JudgedCall) -> int:
     if step.method != "history_page" or step.refused:
         return 0
     since = int(step.call.get("cursor") or 0)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from leasehold.core.model.lease import Settled, SweepReport
 from leasehold.core.model.status import Event, Status
 from leasehold.errors import LeaseLostError
-from leasehold.testing.soak.rules.base import Step, rule
+from leasehold.testing.soak.rules.base import JudgedCall, rule
 from leasehold.testing.soak.rules.settling import holder_of
 
 AWAKE_TOLERANCE_SECONDS = 0.6
 
 
 @rule("REC-1")
-def what_is_taken_back_becomes_what_it_must(step: Step) -> int:
+def what_is_taken_back_becomes_what_it_must(step: JudgedCall) -> int:
     if step.method != "recover":
         return 0
     assert isinstance(step.answer, SweepReport), f"a sweep raised {step.answer!r}"
@@ -40,7 +40,7 @@ def what_is_taken_back_becomes_what_it_must(step: Step) -> int:
 
 
 @rule("REC-3")
-def a_job_is_taken_back_by_a_sweep_only(step: Step) -> int:
+def a_job_is_taken_back_by_a_sweep_only(step: JudgedCall) -> int:
     taken = step.happened(Event.RECOVERED)
     sweeps = ("recover", "recover_one", "repair_clock")
     assert not taken or step.method in sweeps, f"{taken} by {step.method}"
@@ -48,7 +48,7 @@ def a_job_is_taken_back_by_a_sweep_only(step: Step) -> int:
 
 
 @rule("CLK-3")
-def no_lease_ends_before_its_holder_has_lived_it(step: Step) -> int:
+def no_lease_ends_before_its_holder_has_lived_it(step: JudgedCall) -> int:
     """A lease is promised in time that the machine was awake, whatever the wall clock says."""
     if step.method not in ("recover", "repair_clock"):
         return 0
@@ -66,7 +66,7 @@ def no_lease_ends_before_its_holder_has_lived_it(step: Step) -> int:
 
 
 @rule("REC-6")
-def taking_a_job_back_is_fenced(step: Step) -> int:
+def taking_a_job_back_is_fenced(step: JudgedCall) -> int:
     if step.method != "recover_one":
         return 0
     job_id, reset = step.call.get("job_id"), step.call.get("reset_attempts")

@@ -6,22 +6,22 @@ from leasehold.core.model.lease import Exchange, Lease
 from leasehold.core.model.status import Status
 from leasehold.errors import InvalidJobError
 from leasehold.testing.soak.calls import REPEAT, Call
-from leasehold.testing.soak.rules.base import Step, rule
+from leasehold.testing.soak.rules.base import JudgedCall, rule
 
 
-def repeated(step: Step) -> Call | None:
+def repeated(step: JudgedCall) -> Call | None:
     """The request that was sent again, if one was."""
     asked = step.call.get("first") if step.method == REPEAT else None
     return asked if isinstance(asked, Call) else None
 
 
-def is_another(step: Step, asked: Call) -> bool:
+def is_another(step: JudgedCall, asked: Call) -> bool:
     """Whether the id was used for another request."""
     return step.book.requests[asked.request_id or ""].asked != asked
 
 
 @rule("RPT-1")
-def a_repeated_request_does_nothing_and_is_answered_alike(step: Step) -> int:
+def a_repeated_request_does_nothing_and_is_answered_alike(step: JudgedCall) -> int:
     asked = repeated(step)
     if asked is None:
         return 0
@@ -38,7 +38,7 @@ def a_repeated_request_does_nothing_and_is_answered_alike(step: Step) -> int:
 
 
 @rule("RPT-3")
-def an_id_is_for_one_request(step: Step) -> int:
+def an_id_is_for_one_request(step: JudgedCall) -> int:
     asked = repeated(step)
     if asked is None or not is_another(step, asked):
         return 0
@@ -47,7 +47,7 @@ def an_id_is_for_one_request(step: Step) -> int:
 
 
 @rule("RPT-5")
-def a_repeated_exchange_has_the_leases_that_last(step: Step) -> int:
+def a_repeated_exchange_has_the_leases_that_last(step: JudgedCall) -> int:
     asked = repeated(step)
     if asked is None or asked.method != "exchange" or is_another(step, asked):
         return 0
@@ -61,7 +61,7 @@ def a_repeated_exchange_has_the_leases_that_last(step: Step) -> int:
     return len(lasting)
 
 
-def _is_held(step: Step, lease: Lease) -> bool:
+def _is_held(step: JudgedCall, lease: Lease) -> bool:
     job = step.after.jobs.get(lease.job_id)
     return job is not None and job.status is Status.RUNNING and job.lease_version == lease.version
 

@@ -8,7 +8,7 @@ from leasehold.core.model.job import Job
 from leasehold.core.model.schedule import Schedule
 from leasehold.core.model.timing import Every, Timing
 from leasehold.errors import ScheduleNotFoundError
-from leasehold.testing.soak.rules.base import Step, rule
+from leasehold.testing.soak.rules.base import JudgedCall, rule
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _CRON_SECONDS = {"* * * * *": 60.0, "*/5 * * * *": 300.0}
@@ -35,7 +35,7 @@ def ticks_due(schedule: Schedule, now: datetime) -> list[datetime]:
     return ticks
 
 
-def fired_by(step: Step, name: str) -> list[Job]:
+def fired_by(step: JudgedCall, name: str) -> list[Job]:
     return [
         job
         for job in step.new
@@ -43,14 +43,14 @@ def fired_by(step: Step, name: str) -> list[Job]:
     ]
 
 
-def looks_at_schedules(step: Step) -> bool:
+def looks_at_schedules(step: JudgedCall) -> bool:
     return step.method == "fire_schedules" or (
         step.method == "exchange" and step.call.get("request") is not None
     )
 
 
 @rule("SCH-1")
-def a_new_schedule_begins_with_the_next_tick(step: Step) -> int:
+def a_new_schedule_begins_with_the_next_tick(step: JudgedCall) -> int:
     if step.method != "set_schedule" or step.refused:
         return 0
     draft = step.call.get("draft")
@@ -67,7 +67,7 @@ def a_new_schedule_begins_with_the_next_tick(step: Step) -> int:
 
 
 @rule("SCH-4")
-def an_unknown_schedule_is_not_found(step: Step) -> int:
+def an_unknown_schedule_is_not_found(step: JudgedCall) -> int:
     if step.method not in ("remove_schedule", "pause_schedule", "run_schedule"):
         return 0
     name = step.call.get("name")
@@ -79,7 +79,7 @@ def an_unknown_schedule_is_not_found(step: Step) -> int:
 
 
 @rule("SCH-5")
-def a_paused_schedule_rests(step: Step) -> int:
+def a_paused_schedule_rests(step: JudgedCall) -> int:
     met = 0
     for name, schedule in step.before.schedules.items():
         if schedule.paused and looks_at_schedules(step):
@@ -93,7 +93,7 @@ def a_paused_schedule_rests(step: Step) -> int:
 
 
 @rule("SCH-6")
-def a_schedule_is_run_out_of_turn(step: Step) -> int:
+def a_schedule_is_run_out_of_turn(step: JudgedCall) -> int:
     if step.method != "run_schedule" or step.refused:
         return 0
     name, job = step.call.get("name"), step.after.jobs[step.call.get("job_id")]
@@ -105,7 +105,7 @@ def a_schedule_is_run_out_of_turn(step: Step) -> int:
 
 
 @rule("SCH-7")
-def every_tick_is_fired_once(step: Step) -> int:
+def every_tick_is_fired_once(step: JudgedCall) -> int:
     met = 0
     for job in step.new:
         metadata = job.metadata or {}
@@ -121,7 +121,7 @@ def every_tick_is_fired_once(step: Step) -> int:
 
 
 @rule("SCH-8")
-def whoever_leases_fires_what_is_due(step: Step) -> int:
+def whoever_leases_fires_what_is_due(step: JudgedCall) -> int:
     if not looks_at_schedules(step) or step.refused:
         return 0
     for schedule in step.after.schedules.values():
@@ -131,7 +131,7 @@ def whoever_leases_fires_what_is_due(step: Step) -> int:
 
 
 @rule("SCH-9")
-def the_policies_say_which_ticks_are_run(step: Step) -> int:
+def the_policies_say_which_ticks_are_run(step: JudgedCall) -> int:
     if not looks_at_schedules(step) or step.refused:
         return 0
     met = 0

@@ -19,17 +19,17 @@ from leasehold.errors import (
     LeaseLostError,
     PayloadError,
 )
-from leasehold.testing.soak.book import Kept
+from leasehold.testing.soak.book import LeasePromise
 from leasehold.testing.soak.calls import COMPLETE_WITHIN, STALE
 from leasehold.testing.soak.observing import Snapshot
-from leasehold.testing.soak.rules.base import Step, rule
+from leasehold.testing.soak.rules.base import JudgedCall, rule
 
 ROUNDING = timedelta(microseconds=2)
 EXTENSION_SECONDS_BUILT_IN = 24 * 3600.0
 LINES_KEPT = 1000
 
 
-def settlements_of(step: Step) -> list[tuple[Settlement, Settled | LeaseLostError]]:
+def settlements_of(step: JudgedCall) -> list[tuple[Settlement, Settled | LeaseLostError]]:
     """Settlements and their answers, however they came."""
     if isinstance(step.answer, Exchange):
         return list(zip(step.call.get("settlements"), step.answer.settled, strict=True))
@@ -38,7 +38,7 @@ def settlements_of(step: Step) -> list[tuple[Settlement, Settled | LeaseLostErro
     return []
 
 
-def accepted(step: Step) -> list[tuple[Settlement, Settled]]:
+def accepted(step: JudgedCall) -> list[tuple[Settlement, Settled]]:
     """Those that counted, with their answers: the first of each holder."""
     found: dict[tuple[str, int], tuple[Settlement, Settled]] = {}
     for settlement, answer in settlements_of(step):
@@ -56,7 +56,7 @@ def holder_of(snapshot: Snapshot, job_id: str, version: int) -> Job | None:
 
 
 @rule("SET-1")
-def an_outcome_leads_where_it_must(step: Step) -> int:
+def an_outcome_leads_where_it_must(step: JudgedCall) -> int:
     met, done = 0, set[tuple[str, int]]()
     for settlement, answer in settlements_of(step):
         key = (settlement.job_id, settlement.version)
@@ -126,7 +126,7 @@ def backoff(policy: RetryPolicy | None, attempt: int) -> tuple[float, float]:
 
 
 @rule("SET-2")
-def a_stale_holder_is_refused(step: Step) -> int:
+def a_stale_holder_is_refused(step: JudgedCall) -> int:
     met, done = 0, set[tuple[str, int]]()
     for said in accepted(step):
         step.book.settled[said[0].job_id, said[0].version] = said
@@ -140,7 +140,7 @@ def a_stale_holder_is_refused(step: Step) -> int:
     return met
 
 
-def _may_be_repeated(step: Step, settlement: Settlement) -> bool:
+def _may_be_repeated(step: JudgedCall, settlement: Settlement) -> bool:
     """Whether the holder said the same before; what is like it is left to the other rule."""
     before = step.book.settled.get((settlement.job_id, settlement.version))
     if before is None:
@@ -151,7 +151,7 @@ def _may_be_repeated(step: Step, settlement: Settlement) -> bool:
     return cancelled or (alike and not _has_another_result(step, settlement))
 
 
-def _has_another_result(step: Step, settlement: Settlement) -> bool:
+def _has_another_result(step: JudgedCall, settlement: Settlement) -> bool:
     """Whether the job was completed by this holder, with a result that is kept and is not this."""
     job, outcome = step.after.jobs.get(settlement.job_id), settlement.outcome
     if job is None or not isinstance(outcome, Complete):
@@ -160,7 +160,7 @@ def _has_another_result(step: Step, settlement: Settlement) -> bool:
     return completed and job.result_data not in (None, outcome.result)
 
 
-def _may_have_lost_its_result(step: Step, settlement: Settlement) -> bool:
+def _may_have_lost_its_result(step: JudgedCall, settlement: Settlement) -> bool:
     job = step.after.jobs.get(settlement.job_id)
     return (
         job is not None
@@ -171,7 +171,7 @@ def _may_have_lost_its_result(step: Step, settlement: Settlement) -> bool:
 
 
 @rule("SET-7")
-def a_repeated_settlement_is_answered_as_the_first_time(step: Step) -> int:
+def a_repeated_settlement_is_answered_as_the_first_time(step: JudgedCall) -> int:
     met = 0
     for settlement, answer in settlements_of(step):
         key = (settlement.job_id, settlement.version)
@@ -191,7 +191,7 @@ def a_repeated_settlement_is_answered_as_the_first_time(step: Step) -> int:
     return met
 
 
-def check_refusal(step: Step, job_id: str, answer: object, *, settled: bool = False) -> None:
+def check_refusal(step: JudgedCall, job_id: str, answer: object, *, settled: bool = False) -> None:
     """The answer must be the right error, and the history must tell of it."""
     assert isinstance(answer, LeaseLostError), f"stale for {job_id}, yet the answer is {answer}"
     assert not isinstance(answer, LeaseExpiredError), f"stale, not just expired: {answer!r}"
@@ -210,7 +210,7 @@ def check_refusal(step: Step, job_id: str, answer: object, *, settled: bool = Fa
 
 
 @rule("REN-1")
-def a_renewal_prolongs(step: Step) -> int:
+def a_renewal_prolongs(step: JudgedCall) -> int:
     met = 0
     for renewal, answer in zip(step.call.get("renewals", ()), _answers(step), strict=True):
         job = holder_of(step.before, renewal.job_id, renewal.version)
@@ -228,7 +228,7 @@ def a_renewal_prolongs(step: Step) -> int:
             assert job.lease_expires_at > step.now, f"{job.id} expired at {job.lease_expires_at}"
             until = max(job.lease_expires_at, min(wished, job.lease_acquired_at + most))
             assert abs(answer.expires_at - until) <= ROUNDING, f"{answer} should be until {until}"
-        step.book.kept[job.id, renewal.version] = Kept(
+        step.book.kept[job.id, renewal.version] = LeasePromise(
             step.after.reading.awake / 1e6, answer.granted_seconds
         )
         met += 1
@@ -236,7 +236,7 @@ def a_renewal_prolongs(step: Step) -> int:
 
 
 @rule("REN-2")
-def a_stale_renewal_is_refused(step: Step) -> int:
+def a_stale_renewal_is_refused(step: JudgedCall) -> int:
     met = 0
     for renewal, answer in zip(step.call.get("renewals", ()), _answers(step), strict=True):
         job = holder_of(step.before, renewal.job_id, renewal.version)
@@ -251,12 +251,12 @@ def a_stale_renewal_is_refused(step: Step) -> int:
     return met
 
 
-def _answers(step: Step) -> list[object]:
+def _answers(step: JudgedCall) -> list[object]:
     return step.answer if step.method == "renew" else []
 
 
 @rule("PRO-1")
-def progress_is_kept_for_the_holder(step: Step) -> int:
+def progress_is_kept_for_the_holder(step: JudgedCall) -> int:
     if step.method != "report_progress" or isinstance(step.answer, PayloadError):
         return 0
     job_id, version = step.call.get("job_id"), step.call.get("version")
@@ -269,7 +269,7 @@ def progress_is_kept_for_the_holder(step: Step) -> int:
 
 
 @rule("LOG-1")
-def lines_are_kept_for_the_holder(step: Step) -> int:
+def lines_are_kept_for_the_holder(step: JudgedCall) -> int:
     for job in step.gone:
         step.book.lines.pop(job.id, None)
     if step.method == "log":

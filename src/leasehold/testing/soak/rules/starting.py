@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from leasehold.core.model.job import Job
 from leasehold.core.model.lease import Exchange
 from leasehold.testing.soak.book import Bucket
-from leasehold.testing.soak.rules.base import Step, rule
+from leasehold.testing.soak.rules.base import JudgedCall, rule
 from leasehold.testing.soak.rules.leasing import (
     ROUNDING,
     last_start,
@@ -22,7 +22,7 @@ from leasehold.testing.soak.rules.leasing import (
 
 
 @rule("STA-1")
-def starts_keep_their_distance(step: Step) -> int:
+def starts_keep_their_distance(step: JudgedCall) -> int:
     """Of a queue, and (STA-2) of a key. Each lease is one (STA-3)."""
     met = 0
     if step.method == "delete_queue" and not step.refused:
@@ -43,7 +43,7 @@ def starts_keep_their_distance(step: Step) -> int:
 
 
 @rule("STA-4")
-def the_next_start_is_told(step: Step) -> int:
+def the_next_start_is_told(step: JudgedCall) -> int:
     request = step.call.get("request")
     if request is None or not isinstance(step.answer, Exchange) or request.free_slots is not None:
         return 0
@@ -63,7 +63,7 @@ def the_next_start_is_told(step: Step) -> int:
     return len(paced)
 
 
-def _earliest(job: Job, step: Step) -> Iterator[datetime]:
+def _earliest(job: Job, step: JudgedCall) -> Iterator[datetime]:
     for name, rate in start_buckets(job, step.after.info(job.queue).config):
         last = last_start(name, rate, step)
         if last is not None and last.moments and last.rate == rate:
@@ -71,7 +71,7 @@ def _earliest(job: Job, step: Step) -> Iterator[datetime]:
 
 
 @rule("STA-5")
-def what_has_a_rate_is_not_leased_ahead(step: Step) -> int:
+def what_has_a_rate_is_not_leased_ahead(step: JudgedCall) -> int:
     request = step.call.get("request")
     if request is None or request.free_slots is None:
         return 0

@@ -9,24 +9,24 @@ from leasehold.core.model.job import Draft
 from leasehold.core.model.records import Submitted
 from leasehold.core.model.status import Status
 from leasehold.errors import IdempotencyConflictError, LeaseholdError, UnknownDependencyError
-from leasehold.testing.soak.book import KnownKey
+from leasehold.testing.soak.book import KeyInWindow
 from leasehold.testing.soak.calls import SUBMIT_WITHIN
-from leasehold.testing.soak.rules.base import Step, rule
+from leasehold.testing.soak.rules.base import JudgedCall, rule
 
 KEY_WINDOW = timedelta(hours=24)
 
 
-def is_submit(step: Step) -> bool:
+def is_submit(step: JudgedCall) -> bool:
     return step.method in ("submit", SUBMIT_WITHIN)
 
 
-def answered(step: Step) -> Iterator[tuple[Draft, Submitted | LeaseholdError]]:
+def answered(step: JudgedCall) -> Iterator[tuple[Draft, Submitted | LeaseholdError]]:
     """Each draft and its answer, of a submit that was not refused as a whole."""
     if is_submit(step) and isinstance(step.answer, list):
         yield from zip(step.call.get("drafts"), step.answer, strict=True)
 
 
-def accepted(step: Step) -> Iterator[Draft]:
+def accepted(step: JudgedCall) -> Iterator[Draft]:
     """The drafts of which a job was made."""
     for draft, answer in answered(step):
         if isinstance(answer, Submitted) and not answer.is_duplicate:
@@ -34,7 +34,7 @@ def accepted(step: Step) -> Iterator[Draft]:
 
 
 @rule("SUB-1")
-def all_or_nothing(step: Step) -> int:
+def all_or_nothing(step: JudgedCall) -> int:
     if not is_submit(step):
         return 0
     made = [draft.id for draft in accepted(step)]
@@ -46,7 +46,7 @@ def all_or_nothing(step: Step) -> int:
 
 
 @rule("SUB-2")
-def where_a_new_job_stands(step: Step) -> int:
+def where_a_new_job_stands(step: JudgedCall) -> int:
     met = 0
     for draft, answer in answered(step):
         if not isinstance(answer, Submitted) or answer.is_duplicate:
@@ -61,7 +61,7 @@ def where_a_new_job_stands(step: Step) -> int:
 
 
 @rule("SUB-3")
-def an_id_is_taken_once(step: Step) -> int:
+def an_id_is_taken_once(step: JudgedCall) -> int:
     met = 0
     for draft, answer in answered(step):
         if draft.id in step.before.jobs:
@@ -72,7 +72,7 @@ def an_id_is_taken_once(step: Step) -> int:
 
 
 @rule("SUB-4")
-def a_key_stands_for_one_job(step: Step) -> int:
+def a_key_stands_for_one_job(step: JudgedCall) -> int:
     met = 0
     keys = step.book.keys
     for draft, answer in answered(step):
@@ -94,12 +94,12 @@ def a_key_stands_for_one_job(step: Step) -> int:
             met += 1
         elif isinstance(answer, Submitted) and draft.idempotency_key is not None:
             assert known is None or step.book.clock_repaired, f"{name} stands for {known}"
-            keys[name] = KnownKey(draft.id, work, step.now + KEY_WINDOW)
+            keys[name] = KeyInWindow(draft.id, work, step.now + KEY_WINDOW)
     return met
 
 
 @rule("DIS-3")
-def a_discarded_job_frees_its_key(step: Step) -> int:
+def a_discarded_job_frees_its_key(step: JudgedCall) -> int:
     """Rule SUB-4 judges the next submit; a pruned job's key goes on answering for it (RET-6)."""
     if step.method not in ("discard", "order", "advance_operation", "purge_queue"):
         return 0
@@ -114,7 +114,7 @@ def a_discarded_job_frees_its_key(step: Step) -> int:
 
 
 @rule("LIM-6")
-def defaults_come_from_the_queue_and_the_settings(step: Step) -> int:
+def defaults_come_from_the_queue_and_the_settings(step: JudgedCall) -> int:
     met = 0
     values = step.before.settings.values
     for draft in accepted(step):
@@ -136,7 +136,7 @@ def defaults_come_from_the_queue_and_the_settings(step: Step) -> int:
 
 
 @rule("DEP-2")
-def an_unknown_dependency_is_refused(step: Step) -> int:
+def an_unknown_dependency_is_refused(step: JudgedCall) -> int:
     met = 0
     for draft, answer in answered(step):
         together = {each.id for each in step.call.get("drafts")}

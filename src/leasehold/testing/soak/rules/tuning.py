@@ -8,11 +8,11 @@ from leasehold.core.contract.clock_store import ClockRepair
 from leasehold.core.model.status import Status
 from leasehold.env import from_micros
 from leasehold.errors import InvalidTransitionError, UnsupportedError
-from leasehold.testing.soak.rules.base import Step, rule
+from leasehold.testing.soak.rules.base import JudgedCall, rule
 
 
 @rule("STT-1")
-def only_what_was_set_is_there(step: Step) -> int:
+def only_what_was_set_is_there(step: JudgedCall) -> int:
     before, after = step.before.settings, step.after.settings
     values = dict(before.values)
     if not step.refused and step.method == "set_setting":
@@ -27,7 +27,7 @@ def only_what_was_set_is_there(step: Step) -> int:
 
 
 @rule("STT-2")
-def a_bad_setting_is_refused(step: Step) -> int:
+def a_bad_setting_is_refused(step: JudgedCall) -> int:
     if step.method not in ("set_setting", "unset_setting"):
         return 0
     name, value = step.call.get("name"), step.call.get("value")
@@ -37,7 +37,7 @@ def a_bad_setting_is_refused(step: Step) -> int:
 
 
 @rule("CLK-5")
-def the_clock_is_repaired_when_nobody_works(step: Step) -> int:
+def the_clock_is_repaired_when_nobody_works(step: JudgedCall) -> int:
     if step.method != "repair_clock":
         return 0
     running = step.after.of_queue_any(Status.RUNNING)

@@ -13,13 +13,13 @@ from leasehold.testing.soak.verbs import (
     submitting,
     tuning,
 )
-from leasehold.testing.soak.verbs.base import ADVANCE, VERBS, Scene, Verb
+from leasehold.testing.soak.verbs.base import ADVANCE, VERBS, Scene, SoakVerb
 
 __all__ = [
     "ADVANCE",
     "VERBS",
     "Scene",
-    "Verb",
+    "SoakVerb",
     "admitting",
     "cleaning",
     "holding",

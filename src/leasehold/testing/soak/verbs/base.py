@@ -12,7 +12,7 @@ from leasehold.env import ManualClock
 from leasehold.testing.soak.book import Book
 from leasehold.testing.soak.calls import Call
 from leasehold.testing.soak.observing import Snapshot
-from leasehold.testing.soak.swarm import Feature, Swarm
+from leasehold.testing.soak.swarm import Feature, SoakSwarm
 
 ADVANCE: Final = "advance"
 """The verb of time itself: nobody is asked anything."""
@@ -25,7 +25,7 @@ class Scene:
     random: Random
     seen: Snapshot
     book: Book
-    swarm: Swarm
+    swarm: SoakSwarm
     clock: ManualClock
 
     def has(self, feature: Feature) -> bool:
@@ -63,7 +63,7 @@ Drawing = Callable[[Scene], Call | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Verb:
+class SoakVerb:
     """How a verb is drawn, in runs that have its feature, and how often."""
 
     name: str
@@ -72,7 +72,7 @@ class Verb:
     weight: float
 
 
-VERBS: Final[dict[str, Verb]] = {}
+VERBS: Final[dict[str, SoakVerb]] = {}
 """Every verb, by name."""
 
 
@@ -83,7 +83,7 @@ def verb(
 
     def enter(draw: Drawing) -> Drawing:
         assert name not in VERBS, f"two verbs are called {name}"
-        VERBS[name] = Verb(name, draw, feature, weight)
+        VERBS[name] = SoakVerb(name, draw, feature, weight)
         return draw
 
     return enter

@@ -39,6 +39,11 @@ def position(scene: Scene) -> Call:
     return call("position", job_id=scene.some_ids(1)[0])
 
 
+@verb("peek", 2, Feature.READS)
+def peek(scene: Scene) -> Call:
+    return call("peek", queue=scene.queue(), limit=scene.random.choice((1, 5)))
+
+
 @verb("graph", 2, Feature.READS)
 def graph(scene: Scene) -> Call:
     return call("graph", job_ids=scene.some_ids(2))
@@ -115,6 +120,11 @@ def failures(scene: Scene) -> Call:
 @verb("worker totals", 1, Feature.READS)
 def worker_totals(scene: Scene) -> Call:  # noqa: ARG001 - every verb sees the scene.
     return call("worker_totals", limit=5)
+
+
+@verb("metrics by queue", 1, Feature.READS)
+def metrics_by_queue(scene: Scene) -> Call:  # noqa: ARG001 - every verb sees the scene.
+    return call("metrics_by_queue")
 
 
 @verb("lifetimes", 1, Feature.READS)

@@ -714,7 +714,8 @@ CREATE TABLE failure (
     count       bigint NOT NULL,
     first_at    bigint NOT NULL,
     last_at     bigint NOT NULL,
-    jobs        text NOT NULL   -- some of their ids, the latest first, as JSON
+    jobs        text NOT NULL,  -- some of their ids, the latest first, as JSON
+    hours       text NOT NULL   -- how many in the last hour, in the one before, and so on, as JSON
 );
 
 -- The same attempts by the type of their error alone; its counts only grow.

@@ -255,6 +255,8 @@ CREATE TABLE attempt (
     lease_micros  INTEGER NOT NULL,  -- how long its lease was to be when it was granted
     PRIMARY KEY (seq, version)
 ) WITHOUT ROWID;
+-- To find the jobs that ever failed; attempts that succeed pay nothing for it.
+CREATE INDEX attempt_in_trouble ON attempt (seq) WHERE error_type IS NOT NULL;
 
 -- Jobs of which an attempt failed or was lost: how many, the first and the last. It counts on when
 -- attempt records have reached their bound; jobs that never fail have no row.
@@ -609,7 +611,8 @@ CREATE TABLE failure (
     count       INTEGER NOT NULL,
     first_at    INTEGER NOT NULL,
     last_at     INTEGER NOT NULL,
-    jobs        TEXT NOT NULL   -- some of their ids, the latest first, as JSON
+    jobs        TEXT NOT NULL,  -- some of their ids, the latest first, as JSON
+    hours       TEXT NOT NULL   -- how many in the last hour, in the one before, and so on, as JSON
 ) WITHOUT ROWID;
 
 -- The same attempts by the type of their error alone; its counts only grow.

@@ -1,0 +1,47 @@
+"""Seals of plans: what a service has counted comes back from its client as it was, or not at all.
+
+Whoever agrees to a plan brings it back, and it is recorded as what was announced. A seal is made
+with the store's signing key: every server of a store knows the plans of all of them, and none has
+to be kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from typing import Any
+
+import msgspec
+
+from leasehold.core.rules.operations import Plan
+from leasehold.errors import InvalidRequestError
+
+
+class PlanSeals:
+    """Makes seals, and checks them."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = hmac.digest(key, b"leasehold plan", hashlib.sha256)
+
+    def of(self, announced: Any) -> str:
+        """The seal of whatever was announced, as text.
+
+        >>> PlanSeals(b"key").of(["replay", 3]) == PlanSeals(b"key").of(["replay", 4])
+        False
+        """
+        return hmac.new(self._key, msgspec.msgpack.encode(announced), hashlib.sha256).hexdigest()
+
+    def check(self, seal: str, announced: Any) -> None:
+        """Raise InvalidRequestError unless exactly this was announced here."""
+        if not hmac.compare_digest(seal.encode(errors="replace"), self.of(announced).encode()):
+            raise InvalidRequestError(
+                "this plan is not one that was made here: have it made again, and agree to that"
+            )
+
+    def sealed(self, plan: Plan) -> Plan:
+        """A plan for a client that is to bring it back."""
+        return msgspec.structs.replace(plan, seal=self.of(msgspec.structs.replace(plan, seal="")))
+
+    def check_plan(self, plan: Plan) -> None:
+        """Raise InvalidRequestError unless this is a plan as it was given to a client."""
+        self.check(plan.seal, msgspec.structs.replace(plan, seal=""))

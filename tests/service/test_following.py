@@ -1,0 +1,85 @@
+"""All who follow the change feed of a service share their looks at it."""
+
+from __future__ import annotations
+
+import asyncio
+
+from leasehold.core.model.changes import Changes
+from leasehold.core.model.job import Draft
+from leasehold.errors import UnauthenticatedError
+from leasehold.service.api import Api
+from leasehold.service.caller import ANYBODY, Caller
+from leasehold.service.following import LOOKS_BETWEEN_CHECKS, first_look, looks
+from leasehold.stores.memory import MemoryStore
+
+WAIT_SECONDS = 60
+FOLLOWERS = 20
+LOOKS = 3
+
+
+class CountingStore(MemoryStore):
+    """Counts the looks at its feed."""
+
+    looks = 0
+
+    def changes(self, cursor: str | None = None, *, limit: int = 1000) -> Changes:
+        self.looks += 1
+        return super().changes(cursor, limit=limit)
+
+
+def anybody() -> Caller:
+    return ANYBODY
+
+
+async def follow(api: Api, first: Changes, news: list[Changes]) -> None:
+    feed = looks(api, anybody, first)
+    async for each in feed:
+        news.append(each)
+        if len(news) > LOOKS:
+            await feed.aclose()  # type: ignore[attr-defined]
+            return
+
+
+def test_twenty_followers_cost_one_look_at_a_time_and_miss_nothing() -> None:
+    async def scene() -> tuple[int, list[list[Changes]]]:
+        store = CountingStore()
+        api = Api(store, insecure=True)
+        first = await first_look(api, anybody, None)
+        store.submit([Draft(id="job", task="t")])
+        heard: list[list[Changes]] = [[] for _ in range(FOLLOWERS)]
+        before = store.looks
+        async with asyncio.timeout(WAIT_SECONDS):
+            await asyncio.gather(*(follow(api, first, each) for each in heard))
+        assert not api.followers
+        return store.looks - before, heard
+
+    looked, heard = asyncio.run(scene())
+    assert looked <= 2 * LOOKS, "each of them alone would have looked as often"
+    for news in heard:
+        [only] = [change for each in news for change in each.changes]
+        assert only.name == "job"
+
+
+def test_who_is_not_let_in_any_more_follows_no_longer() -> None:
+    async def scene() -> int:
+        api = Api(MemoryStore(), insecure=True)
+        first = await first_look(api, anybody, None)
+
+        def nobody() -> Caller:
+            raise UnauthenticatedError("revoked")
+
+        async with asyncio.timeout(WAIT_SECONDS):
+            return len([news async for news in looks(api, nobody, first)])
+
+    assert asyncio.run(scene()) == LOOKS_BETWEEN_CHECKS
+
+
+def test_a_service_that_ends_keeps_no_follower_waiting() -> None:
+    async def scene() -> None:
+        api = Api(MemoryStore(), insecure=True)
+        first = await first_look(api, anybody, None)
+        async with asyncio.timeout(WAIT_SECONDS):
+            async for _ in looks(api, anybody, first):
+                api.stopping.set()
+
+    asyncio.run(scene())
