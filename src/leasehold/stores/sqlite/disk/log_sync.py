@@ -60,7 +60,7 @@ class LogSync:
     @property
     def file(self) -> FileId | None:
         """The file of the numbers, which every process must share; None where there is none."""
-        if self._is_late and self._numbers is None:
+        if IS_POSSIBLE and self._numbers is None:
             self._open()
         return self._file
 
