@@ -24,8 +24,7 @@ from benchmarks.bench import Bench, Sizes
 from benchmarks.mixed import mixed
 from benchmarks.scenarios import cleaning, figures, growth, importing, latency, memory, throughput
 from benchmarks.startup import starting
-from leasehold.stores.sqlite.disk.connection import Durability
-from leasehold.stores.sqlite.disk.files import file_system
+from leasehold.stores.sqlite.disk.files import Durability, file_system
 
 
 def fsync_millis(folder: Path) -> float:

@@ -26,7 +26,7 @@ class Contender:
 
     @property
     def is_ours(self) -> bool:
-        return self.module == OURS
+        return self.module in (OURS, IN_TURN)
 
     @property
     def is_durable(self) -> bool:
@@ -37,7 +37,7 @@ class Contender:
         return self.module.startswith("node/")
 
 
-OURS = "leasehold_itself"
+OURS, IN_TURN = "leasehold_itself", "leasehold_in_turn"
 ADAPTIVE = "1 process, 8 threads; leases ahead by measured run time; history kept"
 STREAM = "2 processes, a stream with acknowledgement, 100 messages a read"
 BULLMQ = "1 process, 100 jobs at a time; completed jobs removed"
@@ -45,6 +45,13 @@ CONTENDERS = (
     Contender("Leasehold, SQLite", OURS, "sqlite", SYNCED, ADAPTIVE),
     Contender(
         "Leasehold, SQLite normal", OURS, "sqlite", NOW_AND_THEN, ADAPTIVE, "?durability=normal"
+    ),
+    Contender(
+        "Leasehold, SQLite in turn",
+        IN_TURN,
+        "sqlite",
+        SYNCED,
+        f"{ADAPTIVE}; as it was before late sync: SQLite syncs inside each commit",
     ),
     Contender("Leasehold, PostgreSQL", OURS, "postgres", SYNCED, ADAPTIVE),
     Contender("Leasehold, over HTTP", OURS, "http", SYNCED, f"{ADAPTIVE}; a server on SQLite"),

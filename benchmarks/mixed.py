@@ -12,7 +12,7 @@ from leasehold.core.model.job import Draft
 from leasehold.core.model.lease import LeaseRequest
 from leasehold.env import SYSTEM, Env, ManualClock
 from leasehold.stores.sqlite import SQLiteStore
-from leasehold.stores.sqlite.disk.connection import Durability
+from leasehold.stores.sqlite.disk.files import Durability
 
 AGE_HOURS = 60
 BATCH = 1000

@@ -27,8 +27,8 @@ from leasehold.core.model.outcome import Complete
 from leasehold.core.model.retention import Scope
 from leasehold.env import SYSTEM
 from leasehold.stores.memory import MemoryStore
-from leasehold.stores.sqlite.disk.connection import Durability, open_writer
-from leasehold.stores.sqlite.disk.files import StoreFiles
+from leasehold.stores.sqlite.disk.connection import open_writer
+from leasehold.stores.sqlite.disk.files import Durability, StoreFiles
 from leasehold.worker.pruner import Pruner
 
 SLOTS = 8

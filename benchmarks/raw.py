@@ -13,8 +13,8 @@ import apsw
 
 from leasehold.env import SYSTEM
 from leasehold.stores.sqlite import SQLiteStore
-from leasehold.stores.sqlite.disk.connection import Durability, open_writer
-from leasehold.stores.sqlite.disk.files import StoreFiles
+from leasehold.stores.sqlite.disk.connection import open_writer
+from leasehold.stores.sqlite.disk.files import Durability, StoreFiles
 from leasehold.stores.sqlite.leasing.ends import END_LEASE, INSERT_ATTEMPT
 from leasehold.stores.sqlite.leasing.grant import GRANT
 from leasehold.stores.sqlite.leasing.order import READY_IN_LANE

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from benchmarks import ours, raw
 from benchmarks.bench import Bench, Row
-from leasehold.stores.sqlite.disk.connection import Durability
+from leasehold.stores.sqlite.disk.files import Durability
 
 
 def throughput(bench: Bench, durability: Durability) -> None:

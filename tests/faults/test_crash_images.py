@@ -14,7 +14,7 @@ from leasehold.core.model.lease import LeaseRequest
 from leasehold.env import Env
 from leasehold.errors import StoreError
 from leasehold.stores.sqlite import SQLiteStore
-from leasehold.stores.sqlite.disk.connection import Durability
+from leasehold.stores.sqlite.disk.files import Durability
 from leasehold.stores.sqlite.schema.migrate import migrate
 from support.effort import drawn
 from support.faulty_vfs import Image, Operation, crash_images, disk_under_sqlite

@@ -40,10 +40,10 @@ def test_callers_that_wait_share_one_commit(
     transactions = 0
     original = writer._transaction
 
-    def counted(*args: object) -> None:
+    def counted(*args: object) -> int:
         nonlocal transactions
         transactions += 1
-        original(*args)  # type: ignore[arg-type]
+        return original(*args)  # type: ignore[arg-type]
 
     monkeypatch.setattr(writer, "_transaction", counted)
 

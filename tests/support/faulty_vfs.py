@@ -10,6 +10,7 @@ knowing. It passes everything on to the real one, and
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from typing import Literal, NamedTuple
 
 import apsw
 
+from leasehold.stores.sqlite.disk import log_sync
 from support.effort import THOROUGH, drawn
 
 SECTOR_BYTES = 512
@@ -29,7 +31,7 @@ Failure = Literal["io", "full"]
 class Operation(NamedTuple):
     """One thing that was asked of the disk."""
 
-    kind: Literal["write", "truncate", "sync", "delete"]
+    kind: Literal["write", "truncate", "sync", "failed sync", "delete"]
     file: str
     offset: int = 0
     """Where it was written; for a truncation, the new size."""
@@ -91,6 +93,16 @@ class Disk(apsw.VFS):
         if operation.kind != "sync" or not self.syncs_lie:
             self.operations.append(operation)
 
+    def sync_late(self, fd: int) -> None:
+        """The sync of a log that SQLite does not ask for: the store does, after the commit."""
+        file = os.path.basename(os.readlink(f"/proc/self/fd/{fd}"))
+        try:
+            self.note(Operation("sync", file))
+        except apsw.Error as error:
+            # As Linux does: what could not be written is dropped, and not tried again.
+            self.operations.append(Operation("failed sync", file))
+            raise OSError(errno.EIO, str(error)) from error
+
     def unplug(self) -> None:
         """Give SQLite its own VFS back. Connections that are still open keep using this one."""
         apsw.set_default_vfs(self._before)
@@ -130,9 +142,11 @@ class _File(apsw.VFSFile):
 def disk_under_sqlite() -> Iterator[Disk]:
     """A disk for all connections that are opened inside."""
     disk = Disk()
+    before, log_sync.fdatasync = log_sync.fdatasync, disk.sync_late
     try:
         yield disk
     finally:
+        log_sync.fdatasync = before
         disk.unplug()
 
 
@@ -151,6 +165,9 @@ class _Remains:
         if operation.kind == "sync":
             for earlier in self.pending:
                 self.durable = _applied(self.durable, earlier)
+            self.pending = []
+            return
+        if operation.kind == "failed sync":
             self.pending = []
             return
         if self.is_deleted:

@@ -22,7 +22,7 @@ from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import Event, Status
 from leasehold.env import Env, ManualClock
 from leasehold.stores.sqlite import SQLiteStore
-from leasehold.stores.sqlite.disk.connection import Durability
+from leasehold.stores.sqlite.disk.files import Durability
 from leasehold.stores.sqlite.disk.life import LockedLife
 from leasehold.testing.conformance.base import assert_history_replays, said
 from support.lives import die, enter

@@ -37,7 +37,7 @@ from leasehold.core.model.schedule import Schedule, ScheduleDraft
 from leasehold.core.rules.moving import RowStore
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import LeaseholdError, LeaseLostError
-from leasehold.stores.sqlite.disk.connection import Durability
+from leasehold.stores.sqlite.disk.files import Durability
 from leasehold.stores.sqlite.disk.lock import LOCK_TIMEOUT_SECONDS
 from leasehold.stores.sqlite.keeping import cleanup, moving
 from leasehold.stores.sqlite.keeping.archive import JobArchive

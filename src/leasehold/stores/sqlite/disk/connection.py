@@ -10,20 +10,20 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 import apsw
 
 from leasehold.errors import StoreClosedError, StoreUnavailableError
 from leasehold.interrupts import SHIELD
+from leasehold.stores.sqlite.disk.files import Durability
+from leasehold.stores.sqlite.disk.log_sync import LogSync
 from leasehold.stores.sqlite.disk.watch import FileWatch
 from leasehold.stores.sqlite.reading.where import add_mentions
 from leasehold.stores.sqlite.schema.damaged_cells import add_reads_as
 from leasehold.stores.sqlite.schema.migrate import migrate, migrations, schema_version
 from leasehold.stores.sqlite.writing.failures import translated
 from leasehold.stores.sqlite.writing.transaction import wait_when_busy
-
-Durability = Literal["full", "normal"]
 
 SQLITE_OLDEST: Final = (3, 51, 3)
 """Up to 3.51.2 a reset of the write-ahead log can corrupt the database."""
@@ -112,11 +112,15 @@ KEPT: Final = 8
 
 
 class Readers:
-    """A small pool: readers see the last commit and never wait for a writer."""
+    """A small pool: readers see the last commit and never wait for a writer.
 
-    def __init__(self, path: Path, watch: FileWatch) -> None:
+    They answer when what they have seen is durable.
+    """
+
+    def __init__(self, path: Path, watch: FileWatch, sync: LogSync) -> None:
         self._path = path
         self._watch = watch
+        self._sync = sync
         self._closed = False
         self._idle: list[apsw.Connection] = []
         self.begin_anew()
@@ -151,6 +155,7 @@ class Readers:
             with translated(self._path):
                 db.execute("BEGIN")
                 yield db
+            self._sync.make_seen_durable()
         finally:
             # An interrupt on its way here leaves it to whoever closes this generator: it is then
             # taken back a little later, with the traceback.

@@ -78,7 +78,7 @@ def open_epoch(
     """
     now = {"identity": f"{file[0]}:{file[1]}", "boot": boot_id()}
     was_marked = False
-    with translated(files.database), _synced(db, durability), transaction(db):
+    with translated(files.database), synced(db, durability), transaction(db):
         ensure_store_id(db, env)
         was_marked = _read(db, "copy") is not None
         before = {key: _read(db, key) for key in now}
@@ -128,7 +128,7 @@ def mark_as_copy(db: apsw.Connection) -> None:
 
 
 @contextmanager
-def _synced(db: apsw.Connection, durability: str) -> Iterator[None]:
+def synced(db: apsw.Connection, durability: str) -> Iterator[None]:
     """Sync what is written inside: were it lost together with grants, nobody would miss them."""
     db.execute("PRAGMA synchronous = FULL")
     yield

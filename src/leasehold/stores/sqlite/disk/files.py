@@ -7,6 +7,7 @@ Beside `jobs.db` (and SQLite's own -wal and -shm) there is one folder, `jobs.db-
     wake/         one FIFO per process that wants to be woken
     transaction   who has an application's transaction open, for whoever waits for it
     continuity    held by every process that may write; tells how the last one left the store
+    synced        up to which commit the log is durable, for all processes
 
 The database file itself is never opened by anything but apsw: closing any other descriptor of it
 would drop SQLite's POSIX locks. So it is only ever looked at with stat(). The one exception is the
@@ -20,8 +21,11 @@ import stat
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from leasehold.errors import StoreUnavailableError
+
+Durability = Literal["full", "normal"]
 
 FileId = tuple[int, int]
 """Device and inode: what tells a file from another one under the same name, as long as it lives."""
@@ -63,6 +67,10 @@ class StoreFiles:
     @property
     def continuity(self) -> Path:
         return self.run_folder / "continuity"
+
+    @property
+    def synced(self) -> Path:
+        return self.run_folder / "synced"
 
     @property
     def transaction_note(self) -> Path:

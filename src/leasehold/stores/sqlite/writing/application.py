@@ -24,8 +24,8 @@ from leasehold.stores.sqlite.disk.connection import (
     BUSY_SECONDS,
     WAL_BYTES_KEPT,
     WAL_PAGES_BEFORE_CHECKPOINT,
-    Durability,
 )
+from leasehold.stores.sqlite.disk.files import Durability
 from leasehold.stores.sqlite.schema.damaged_cells import add_reads_as
 from leasehold.stores.sqlite.writing.failures import translated
 from leasehold.stores.sqlite.writing.remembered import Remembered

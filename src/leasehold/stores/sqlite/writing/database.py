@@ -18,12 +18,7 @@ from leasehold.env import SYSTEM, Env
 from leasehold.errors import InvalidJobError, LeaseholdError, StoreError, StoreLostError
 from leasehold.interrupts import Interrupted, shielded
 from leasehold.stores.sqlite.disk import forks
-from leasehold.stores.sqlite.disk.connection import (
-    Durability,
-    Readers,
-    check_sqlite_version,
-    is_up_to_date,
-)
+from leasehold.stores.sqlite.disk.connection import Readers, check_sqlite_version, is_up_to_date
 from leasehold.stores.sqlite.disk.continuity import (
     has_log,
     is_held,
@@ -31,9 +26,10 @@ from leasehold.stores.sqlite.disk.continuity import (
     set_foreign_log_aside,
 )
 from leasehold.stores.sqlite.disk.epoch import has_store_id
-from leasehold.stores.sqlite.disk.files import FileId, StoreFiles
+from leasehold.stores.sqlite.disk.files import Durability, FileId, StoreFiles
 from leasehold.stores.sqlite.disk.life import Deaths
 from leasehold.stores.sqlite.disk.lock import LOCK_TIMEOUT_SECONDS, LOCK_TIMEOUT_SECONDS_MAX
+from leasehold.stores.sqlite.disk.log_sync import LogSync
 from leasehold.stores.sqlite.disk.space import DiskReserve
 from leasehold.stores.sqlite.disk.wake import Wake
 from leasehold.stores.sqlite.disk.watch import FileWatch
@@ -87,13 +83,14 @@ class Database(WritesGoOn):
         self.files.prepare()
         self.lock_timeout_seconds = lock_timeout_seconds
         self.watch = FileWatch(self.files, env)
-        self.side = WriteSide(self.files, durability, env, self.watch, lock_timeout_seconds)
+        self.sync = LogSync(self.files, durability)
+        self.side = WriteSide(self.files, self.sync, env, self.watch, lock_timeout_seconds)
         self.wake = Wake(self.files.wake, env)
         self.clock = StoreClock(env)
         self.writer = Writer(
-            self.side, self.files, env, self.clock, self._check_place, self.after_commit
+            self.side, self.sync, self.files, env, self.clock, self._check_place, self.after_commit
         )
-        self.readers = Readers(self.files.database, self.watch)
+        self.readers = Readers(self.files.database, self.watch, self.sync)
         self.deaths = Deaths(self.files.workers)
         self.lives = LivesHere()
         self.group_rounds = GroupRounds()
@@ -147,6 +144,7 @@ class Database(WritesGoOn):
         self.readers.close()
         self.turn.close()
         self.writer.close()
+        self.sync.close()
         self.watch.all_closed()
         forks.forget(self)
 
@@ -163,6 +161,7 @@ class Database(WritesGoOn):
             return "a read from it was under way"
         self.side.close()
         self.readers.close_idle()
+        self.sync.close()
         self.watch.all_closed()
         return None
 

@@ -12,11 +12,12 @@ from contextlib import suppress
 import apsw
 
 from leasehold.env import Env
-from leasehold.stores.sqlite.disk.connection import BUSY_SECONDS, Durability, open_writer
+from leasehold.stores.sqlite.disk.connection import BUSY_SECONDS, open_writer
 from leasehold.stores.sqlite.disk.continuity import Continuity, StoreProgress, set_foreign_log_aside
 from leasehold.stores.sqlite.disk.epoch import open_epoch
 from leasehold.stores.sqlite.disk.files import StoreFiles, create_private
 from leasehold.stores.sqlite.disk.lock import WriteLock
+from leasehold.stores.sqlite.disk.log_sync import LogSync
 from leasehold.stores.sqlite.disk.watch import FileWatch
 from leasehold.stores.sqlite.writing.clock import open_clock
 from leasehold.stores.sqlite.writing.failures import translated
@@ -30,13 +31,13 @@ class WriteSide:
     def __init__(
         self,
         files: StoreFiles,
-        durability: Durability,
+        sync: LogSync,
         env: Env,
         watch: FileWatch,
         lock_timeout_seconds: float,
     ) -> None:
         self._files = files
-        self._durability: Durability = durability
+        self._sync = sync
         self._env = env
         self._watch = watch
         self._lock_timeout_seconds = lock_timeout_seconds
@@ -83,24 +84,56 @@ class WriteSide:
         file = self._watch.file
         assert file is not None
         try:
+            if self._sync.has_failed:
+                self._begin_log_anew(db, is_shared=continuity.is_shared)
             with translated(self._files.database), transaction(db):
                 put_state_right(db, self._env)
             open_epoch(
-                db, self._files, file, continuity, self._durability, self._env, is_new=is_new
+                db, self._files, file, continuity, self._sync.durability, self._env, is_new=is_new
             )
             open_clock(db, self._env)
+            db.pragma("synchronous", self._sync.in_commit)
         except BaseException:
             continuity.close()
             db.close()
             raise
         self._watch.watch_locked(self._files.continuity, continuity.file)
         self._watch.watch_locked(self._files.write_lock, self.lock.file)
+        if self._sync.file is not None:
+            self._watch.watch_locked(self._files.synced, self._sync.file)
         self._continuity, self._db = continuity, db
         return db
 
     def _connect(self) -> apsw.Connection:
         busy_seconds = min(BUSY_SECONDS, self._lock_timeout_seconds)
-        return open_writer(self._files.database, self._durability, busy_seconds)
+        return open_writer(self._files.database, self._sync.durability, busy_seconds)
+
+    def make_durable(self, number: int) -> None:
+        """Sync the log up to a commit that this process has made or seen, without the lock.
+
+        Where that fails, the log is copied into the database: that writes all of it once more.
+        """
+        try:
+            self._sync.make_durable(number)
+        except OSError as error:
+            self.lock.acquire("copy a log that cannot be synced into the database")
+            try:
+                # Whoever was first has done it for all.
+                if self._sync.has_failed:
+                    self.db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+                    self._sync.all_durable()
+            except apsw.Error:
+                raise self._sync.refusal(str(error)) from error
+            finally:
+                self.lock.release()
+
+    def _begin_log_anew(self, db: apsw.Connection, *, is_shared: bool) -> None:
+        """After a failed sync, the first to open the store again makes what is left durable."""
+        if is_shared:
+            raise self._sync.refusal("a sync of its log has failed")
+        with translated(self._files.database):
+            db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        self._sync.all_durable()
 
     def save_log(self) -> None:
         """Where the log was deleted, keep what was acknowledged. The lock must be held."""

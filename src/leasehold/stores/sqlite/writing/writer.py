@@ -21,6 +21,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import groupby
 from typing import Any, Final, TypeVar
 
@@ -29,8 +30,10 @@ import apsw
 from leasehold.env import Env
 from leasehold.errors import StoreLostError, StoreUnavailableError
 from leasehold.interrupts import SHIELD, Interrupted, shielded
+from leasehold.stores.sqlite.disk.epoch import synced
 from leasehold.stores.sqlite.disk.files import StoreFiles
 from leasehold.stores.sqlite.disk.holder import doing
+from leasehold.stores.sqlite.disk.log_sync import LogSync
 from leasehold.stores.sqlite.submitting.dependents import resolve
 from leasehold.stores.sqlite.writing.clock import StoreClock
 from leasehold.stores.sqlite.writing.failures import not_text, translate, translated
@@ -53,6 +56,7 @@ class Writer:
     def __init__(
         self,
         side: WriteSide,
+        sync: LogSync,
         files: StoreFiles,
         env: Env,
         clock: StoreClock,
@@ -60,6 +64,7 @@ class Writer:
         after_commit: Callable[[Hints], None],
     ) -> None:
         self._side = side
+        self._sync = sync
         self._files = files
         self._env = env
         self._clock = clock
@@ -119,7 +124,7 @@ class Writer:
         try:
             with SHIELD, translated(self._files.database), self._side.lock:
                 db = self._side.db
-                with transaction(db):
+                with synced(db, self._sync.in_commit), transaction(db):
                     yield db
                     self._before_commit()
         finally:
@@ -156,9 +161,11 @@ class Writer:
             lock = self._side.lock
             lock.acquire(doing(own.operation))
             try:
-                self._transaction(batch, hints)
+                number = self._transaction(batch, hints)
             finally:
                 lock.release()
+            # Others write meanwhile.
+            self._side.make_durable(number)
         except Exception as error:  # noqa: BLE001  # raised again, in every caller
             self.queue.take(batch)
             self._fail(batch, hints, self._translated(error))
@@ -169,7 +176,8 @@ class Writer:
             # One that had failed on its own keeps its own reason.
             ticket.error = ticket.error or error
 
-    def _transaction(self, batch: list[Ticket[Any]], hints: Hints) -> None:
+    def _transaction(self, batch: list[Ticket[Any]], hints: Hints) -> int:
+        """The number up to which the log must be durable before anybody is answered."""
         db, cursor = self._side.db, self._side.cursor
         try:
             begin(cursor)
@@ -183,8 +191,11 @@ class Writer:
             if changed:
                 step.end()
             self._before_commit()
+            if changed:
+                return self._sync.committed(partial(cursor.execute, "COMMIT"))
             # That a minute has ended is not worth a write: whoever next has one notes it.
-            cursor.execute("COMMIT" if changed or not step.opens_minute else "ROLLBACK")
+            cursor.execute("ROLLBACK" if step.opens_minute else "COMMIT")
+            return self._sync.committed(None)
         except BaseException as error:
             # A process that was forked inside the write leaves it alone: it is the parent's.
             if self._pid == os.getpid():

@@ -1,0 +1,185 @@
+"""Late sync: a commit is synced after the write lock was let go of, and acknowledged after that.
+
+SQLite itself syncs its log inside the commit, so processes would wait for one another's syncs, one
+after the other. Here a commit only writes to the log. Its process then syncs the log while others
+write, and one sync makes durable whatever was committed before it began, by anybody.
+
+So a commit can be seen before it is durable. Nobody may answer on the strength of it: whoever has
+read it, in a write or only to look, first sees to it that it is. Four numbers that all processes
+share, in a file of the run folder, tell whether anything is left to do:
+
+    begun    the last commit that somebody was about to make: nobody sees a later one
+    done     the last one that was made
+    synced   all up to this one are durable
+    failed   whether a sync has failed, so that no later one proves anything
+
+They say nothing about what is in the store, only about what is in the memory of this machine, so
+they may outlive the store, a restart and a restore. The connections of applications sync inside
+their commits, and need no number.
+
+When a sync fails, the kernel drops what it could not write, and the next sync succeeds all the
+same: what is appended to such a log may be lost behind the gap. So the log is copied into the
+database at once, and begun anew (`WriteSide.replace_log`). Where even that fails, nobody writes any
+more until everybody has closed the store: opening it then reads the log again, up to the gap.
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+from collections.abc import Callable
+from typing import Final
+
+from leasehold.errors import StoreFullError, StoreUnavailableError
+from leasehold.stores.sqlite.disk.files import Durability, FileId, StoreFiles, locked_file_id
+
+IS_POSSIBLE = hasattr(os, "fdatasync") and hasattr(os, "posix_fallocate")
+"""Elsewhere SQLite syncs inside its commits."""
+fdatasync = getattr(os, "fdatasync", os.fsync)
+
+BEGUN, DONE, SYNCED, FAILED = range(4)
+_BYTES: Final = 4 * 8
+
+
+class LogSync:
+    """One process's view of what is durable; every thread of it may use it."""
+
+    def __init__(self, files: StoreFiles, durability: Durability) -> None:
+        self._files = files
+        self.durability: Durability = durability
+        self._is_late = durability == "full" and IS_POSSIBLE
+        """Not under `normal`, where nobody waits for the disk."""
+        self.in_commit: Durability = "normal" if self._is_late else durability
+        """How far SQLite itself is to go inside a commit."""
+        self._log = os.fspath(files.log)
+        self._opened: _OpenLog | None = None
+        self._numbers: memoryview[int] | None = None
+        self._file: FileId | None = None
+
+    @property
+    def file(self) -> FileId | None:
+        """The file of the numbers, which every process must share; None where there is none."""
+        if IS_POSSIBLE and self._numbers is None:
+            self._open()
+        return self._file
+
+    @property
+    def _shared(self) -> memoryview[int]:
+        """The numbers. Never kept in a variable: an error would keep their file open."""
+        return self._numbers or self._open()
+
+    def _open(self) -> memoryview[int]:
+        path = self._files.synced
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                # Room that is not there yet would be missed when it is first written to.
+                os.posix_fallocate(fd, 0, _BYTES)
+                self._file = locked_file_id(fd)
+                # Eight bytes at a time, which no other process ever sees half written.
+                self._numbers = memoryview(mmap.mmap(fd, _BYTES)).cast("Q")
+            finally:
+                os.close(fd)
+        except OSError as error:
+            kind = StoreFullError if error.errno == errno.ENOSPC else StoreUnavailableError
+            raise kind(f"cannot open {path}: {error.strerror}") from error
+        return self._numbers
+
+    def close(self) -> None:
+        """Let go of all files; whoever needs them again opens them again."""
+        # Another thread may be in the middle of it: they are closed when nobody uses them.
+        self._numbers = self._opened = None
+
+    @property
+    def has_failed(self) -> bool:
+        return self._is_late and bool(self._shared[FAILED])
+
+    def committed(self, commit: Callable[[], object] | None) -> int:
+        """Make a commit, or none where nothing was changed; the number to be durable before
+        anybody is answered. Call it under the store's lock.
+        """
+        if not self._is_late:
+            if commit is not None:
+                commit()
+            return 0
+        if self._shared[FAILED]:
+            raise self.refusal("a sync of its log failed before")
+        if commit is None:
+            return self._shared[BEGUN]
+        number = self._shared[BEGUN] + 1
+        self._shared[BEGUN] = number
+        commit()
+        self._shared[DONE] = number
+        return number
+
+    def make_durable(self, number: int) -> None:
+        """Sync the log unless somebody has since. Raises OSError where that fails."""
+        if not self._is_late:
+            return
+        if self._shared[SYNCED] >= number and not self._shared[FAILED]:
+            return
+        done = self._shared[DONE]
+        try:
+            self._sync()
+        except OSError:
+            self._shared[FAILED] = 1
+            raise
+        if self._shared[FAILED]:
+            # The kernel tells of a failure once: this sync may have succeeded over a gap.
+            raise OSError("a sync of another process failed")
+        # Another process may write here between: a number that is too low costs a sync.
+        self._shared[SYNCED] = max(self._shared[SYNCED], done)
+
+    def make_seen_durable(self) -> None:
+        """Whatever this process can have seen until now."""
+        if not self._is_late or (self._numbers is None and not self._files.synced.exists()):
+            return  # Nobody has ever committed without a sync.
+        # Where a sync has failed, looking is still allowed: somebody has to find out.
+        if self._shared[SYNCED] < self._shared[BEGUN] and not self._shared[FAILED]:
+            try:
+                self.make_durable(self._shared[BEGUN])
+            except OSError as error:
+                raise self.refusal(str(error)) from error
+
+    def all_durable(self) -> None:
+        """The log was copied into the database and begun anew. Call it under the store's lock."""
+        self._shared[FAILED] = 0
+        self._shared[DONE] = self._shared[SYNCED] = self._shared[BEGUN]
+
+    def _sync(self) -> None:
+        opened = self._opened
+        try:
+            status = os.stat(self._log)
+            if opened is None or (status.st_dev, status.st_ino) != opened.file:
+                opened = self._opened = _OpenLog(self._log)
+        except FileNotFoundError:
+            if opened is None:
+                return  # Whoever closed the store last has copied it into the database.
+        try:
+            fdatasync(opened.fd)
+        finally:
+            # What fails is remembered with its variables: the file must not stay open for that.
+            opened = None
+
+    def refusal(self, reason: str) -> StoreUnavailableError:
+        return StoreUnavailableError(
+            f"what was last written to {self._files.database} may not survive a loss of power "
+            f"({reason}): nothing more is written until every process has closed the store. Check "
+            "the disk, then start them again"
+        )
+
+
+class _OpenLog:
+    """A descriptor of the log, closed when no thread uses it any more.
+
+    SQLite keeps no locks on its log, which closing it would drop.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        self.file = locked_file_id(self.fd)
+
+    def __del__(self) -> None:
+        if hasattr(self, "fd"):
+            os.close(self.fd)
