@@ -204,3 +204,20 @@ def test_after_a_sync_that_failed_for_good_nobody_writes_until_all_have_closed_t
     with closing(open_store(path)) as again:
         again.submit([Draft(id="b", task="t")])
         assert again.check() == []
+
+
+def test_numbers_that_a_loss_of_power_tore_make_nothing_durable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pages of a file may be written while it changes: the last number, and not the first."""
+    with closing(open_store(tmp_path / "jobs.db")) as store:
+        store.submit([Draft(id="before", task="t")])
+    numbers = LogSync(StoreFiles.at(tmp_path / "jobs.db"), "full")
+    numbers._shared[log_sync.SYNCED] = numbers._shared[log_sync.BEGUN] + 100
+    numbers.close()
+    syncs: list[int] = []
+    monkeypatch.setattr(log_sync, "fdatasync", syncs.append)
+    with closing(open_store(tmp_path / "jobs.db")) as store:
+        syncs.clear()
+        store.submit([Draft(id="after", task="t")])
+        assert syncs

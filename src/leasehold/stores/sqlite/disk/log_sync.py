@@ -107,7 +107,8 @@ class LogSync:
             raise self.refusal("a sync of its log failed before")
         if commit is None:
             return self._shared[BEGUN]
-        number = self._shared[BEGUN] + 1
+        # A loss of power may have left the numbers torn: none that is synced is ever given again.
+        number = max(self._shared[BEGUN], self._shared[SYNCED]) + 1
         self._shared[BEGUN] = number
         commit()
         self._shared[DONE] = number
@@ -179,6 +180,12 @@ class _OpenLog:
     def __init__(self, path: str) -> None:
         self.fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         self.file = locked_file_id(self.fd)
+        # It may be new: what is synced in a file that nobody finds again is lost.
+        folder = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
 
     def __del__(self) -> None:
         if hasattr(self, "fd"):
