@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from cli.conftest import Done, Shell
 from leasehold import NewJob, Status, TaskQueue
 from leasehold.cli.exits import Exit
+from leasehold.cli.root import root
 from leasehold.cli.showcase import tasks
 from leasehold.cli.showcase.stage import ShowcaseStage
+from leasehold.stores.sqlite import SQLiteStore
 
 FIELDS = ["check", "level", "found", "meaning", "advice", "queue"]
 
@@ -134,3 +138,14 @@ def test_a_background_worker_that_was_killed_with_its_crew(shell: Shell) -> None
     assert {found[name] for name in ("workers", "pid_files", "leases")} == {"ok"}
     stage.close()
     queue.shutdown()
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_nothing_is_coloured_if_nobody_wants_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: bool
+) -> None:
+    monkeypatch.setenv("NO_COLOR", "1" if asked else "")
+    path = str(tmp_path / "jobs.db")
+    SQLiteStore(path).close()
+    done = CliRunner().invoke(root, ["doctor", "--verbose", "--store", path], color=True)
+    assert ("\x1b[3" in done.output) is not asked

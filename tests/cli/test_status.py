@@ -48,7 +48,10 @@ TIMES   TASK   ERROR                   SINCE
 """)
     assert done.err.splitlines() == [
         "note: queue 'mail' is paused, pending 1: `queue resume mail`",
-        "note: no worker serves queue 'reports', pending 1: `worker start --queues reports`",
+        (
+            "note: no worker serves queue 'reports', pending 1: `worker start --queues reports` "
+            "(Python tasks: with --import MODULE)"
+        ),
         "note: 1 dead letter waits for a decision: `dlq list`",
     ]
 

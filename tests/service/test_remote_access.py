@@ -194,6 +194,20 @@ def test_command_jobs_need_a_token_for_them(service: Service, remote: Remote) ->
     remote("producer", commands=True).submit([command])
 
 
+def test_who_only_runs_jobs_may_declare_a_queue_that_is_there(service: Service) -> None:
+    service.store.create_queue("slow", QueueConfig(max_concurrency=1), actor="operator")
+    secret = service.token("consumer")
+    with TaskQueue(service.url.replace("://", f"://{secret}@"), num_workers=0) as queue:
+        assert queue.create_queue("slow", max_concurrency=1).config.max_concurrency == 1
+        kept = queue.create_queue("slow", max_concurrency=9, if_exists="keep")
+        assert kept.config.max_concurrency == 1
+        for how in ("error", "update"):
+            with pytest.raises(ForbiddenError):
+                queue.create_queue("slow", max_concurrency=9, if_exists=how)  # type: ignore[arg-type]
+        with pytest.raises(ForbiddenError):
+            queue.create_queue("new", if_exists="keep")
+
+
 def test_nobody_hands_on_more_rights_than_they_have(service: Service, remote: Remote) -> None:
     draft = TokenDraft(name="new", roles=("producer",), commands=True)
     with pytest.raises(ForbiddenError, match="may not submit command jobs"):

@@ -147,7 +147,7 @@ def warnings_of(overview: Overview) -> Iterator[str]:
         elif pending and not serves(served, name):
             yield (
                 f"no worker serves queue {name!r}, pending {pending:,}: "
-                f"`worker start --queues {name}`"
+                f"`worker start --queues {name}` (Python tasks: with --import MODULE)"
             )
     dead = overview.total[Status.DEAD]
     if dead:

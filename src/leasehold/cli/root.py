@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
@@ -91,3 +92,5 @@ def root(ctx: click.Context) -> None:
     5 conflict, 6 store unreachable, 7 job failed, 8 partial, 124 timeout, 130 interrupted.
     """
     ctx.ensure_object(Session)
+    if os.environ.get("NO_COLOR"):
+        ctx.color = False

@@ -91,7 +91,7 @@ def no_worker(figures: QueueFigures) -> Finding:
         level,
         f"{found}, the oldest for {age:,.0f} s",
         "nobody runs these jobs",
-        f"queuectl worker start --queues {figures.queue}",
+        f"queuectl worker start --queues {figures.queue}; for Python tasks with --import MODULE",
     )
 
 

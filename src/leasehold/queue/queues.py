@@ -15,7 +15,12 @@ from leasehold.core.model.queue_retention import QueueRetention
 from leasehold.core.model.reason import Reason, reason_for
 from leasehold.core.model.refusals import no_queue
 from leasehold.core.model.search import JobFilter
-from leasehold.errors import InvalidJobError, InvalidQueueError, QueueExistsError
+from leasehold.errors import (
+    ForbiddenError,
+    InvalidJobError,
+    InvalidQueueError,
+    QueueExistsError,
+)
 from leasehold.queue.filters import FilterFields, filter_of
 from leasehold.queue.looking import Looking
 from leasehold.queue.options import JobRef, RetryLike, retry_policy
@@ -103,6 +108,12 @@ class Queues:
             if if_exists == "keep":
                 return self.queue_info(name)
             return self.store.update_queue(name, asdict(config), actor=self._actor)
+        except ForbiddenError:
+            # Who only runs jobs, with a token for that, may declare a queue that is there already.
+            info = self.store.queue_info(name)
+            if info is None or not (if_exists == "keep" or info.config == config):
+                raise
+            return info
 
     def update_queue(self, name: str, **changes: Unpack[QueueOptions]) -> QueueInfo:
         """Change those rules of a queue that are named; None takes one away.

@@ -156,7 +156,7 @@ class TaskRegistry:
     def _import(self, name: str) -> TaskDefinition:
         module_name, separator, path = name.partition(":")
         if not separator:
-            raise UnknownTaskError(f"no task named {name!r} is registered with this worker")
+            raise UnknownTaskError(f"no task named {name!r} is registered with the worker")
         if not self.may_import(name):
             raise UnknownTaskError(_not_allowed(name, module_name, path))
         try:
@@ -200,7 +200,10 @@ def _not_its_own(name: str, module_name: str, target: Any) -> str:
 
 
 def _not_allowed(name: str, module_name: str, path: str) -> str:
-    allow = f"name its module in TaskQueue(import_tasks=[{module_name!r}])"
+    allow = (
+        f"let it import the module, by TaskQueue(import_tasks=[{module_name!r}]) or `worker start "
+        f"--import {module_name}`"
+    )
     module = module_here(module_name)
     if module is not None and inspect.isfunction(attribute(module, path, None)):
         return (
@@ -208,7 +211,7 @@ def _not_allowed(name: str, module_name: str, path: str) -> str:
             f"only in a run that has submitted it. Put @queue.task above it, or {allow}"
         )
     return (
-        f"no task named {name!r} is registered with this worker, and it may not import "
+        f"no task named {name!r} is registered with the worker, and it may not import "
         f"{module_name!r}: {allow}"
     )
 
