@@ -50,7 +50,7 @@ def test_the_list_tells_everything_about_each(still: TaskQueue) -> None:
     lease = infos["lease_seconds"]
     assert (lease.text, lease.default_text, lease.source) == ("90s", "5m", "stored")
     assert lease.allowed.startswith("a duration from 1s to 1d")
-    assert "sign of life" in lease.help
+    assert "heartbeat" in lease.help
     assert "at lease" in lease.acts
     assert all(info.source == "default" for info in infos.values() if info is not lease)
 

@@ -19,10 +19,10 @@ class LogLineFormatter(logging.Formatter):
     r"""One record, one line; a traceback follows in lines of its own.
 
     >>> record = logging.LogRecord("x", logging.INFO, "", 0, "job %s ended", ("a\x1b[31m",), None)
-    >>> LogLines().format(record)[21:]
+    >>> LogLineFormatter().format(record)[21:]
     'INFO     job a\\x1b[31m ended'
     >>> record.job_id = "b-7"
-    >>> LogLines().format(record)[21:]
+    >>> LogLineFormatter().format(record)[21:]
     'INFO     job a\\x1b[31m ended (job b-7)'
     """
 
