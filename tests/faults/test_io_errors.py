@@ -136,7 +136,7 @@ def test_a_failing_disk_is_told_and_survived(
     first = 2 if lasting else 1
     if not THOROUGH and failure == "full":
         first += 2
-    for n in range(first, calls + 1, 2 if THOROUGH else 6):
+    for n in range(first, calls + 1, 2 if THOROUGH else 4):
         attempt = folder / "attempt"
         attempt.mkdir()
         disk.calls = disk.failures = 0
