@@ -331,6 +331,21 @@ def test_the_primary_key_drives_leases_and_settlements(schemas: Schemas, stateme
         check_plan(store, statement)
 
 
+@pytest.mark.parametrize("statement", [READY_IN_LANE, SETTLE])
+def test_and_when_the_tables_were_vacuumed_while_they_were_empty(
+    store: PostgresStore, statement: str
+) -> None:
+    """The planner takes them for empty then, and any index for good, however full they are."""
+    store.submit(drafts(2000))
+    address = store._database.address
+    with psycopg.connect(address.conninfo, autocommit=True) as db:
+        for table in ("ready", "job"):
+            db.execute(f"DELETE FROM {address.schema}.{table}".encode())
+            # Its pages stay, as when others look at it meanwhile.
+            db.execute(f"VACUUM (TRUNCATE off, ANALYZE) {address.schema}.{table}".encode())
+    check_plan(store, statement)
+
+
 def check_plan(store: PostgresStore, statement: str) -> None:
     store.submit(drafts(5000))
     store.exchange(request=LeaseRequest(worker="w", limit=1000))
@@ -344,8 +359,7 @@ def check_plan(store: PostgresStore, statement: str) -> None:
         shown = ", ".join(map(str, values))
         plan = "\n".join(line for (line,) in db.execute(f"EXPLAIN EXECUTE looked_at ({shown})"))
         db.execute("DEALLOCATE looked_at")
-    for index in ("running_pkey", "job_id_key") if statement is SETTLE else ("ready_pkey",):
-        assert index in plan, plan
+    assert ("job_id_key" if statement is SETTLE else "ready_pkey") in plan, plan
     # `running` is small, and may be read as a whole.
     for table in ("ready", "job"):
         assert f"Seq Scan on {table}" not in plan, plan

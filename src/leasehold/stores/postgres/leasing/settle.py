@@ -30,13 +30,16 @@ from leasehold.stores.postgres.writing.step import Statement, Step
 from leasehold.stores.tables import breakers
 
 # The lock is the fence: what this does not return was not the caller's any more. With each lease
-# comes what decides about a job whose attempt did not complete it, and where its row is.
+# comes what decides about a job whose attempt did not complete it, and where its row is. A job is
+# found by a range of one id, in the order of ids: of a table that was vacuumed while it was empty the
+# planner believes that any index is as good, and would read all of another one for each job.
 SETTLE: Final = f"""
     WITH held AS (
         SELECT guarded.* FROM {unnested("text bigint")} AS settled (id, version), LATERAL (
             SELECT job.id, job.lane, allowance, retry, running.ctid AS row, {HELD}
-            FROM job JOIN running USING (seq)
-            WHERE job.id = settled.id AND running.version = settled.version FOR UPDATE OF running
+            FROM (SELECT * FROM job WHERE id >= settled.id AND id <= settled.id
+                  ORDER BY id LIMIT 1) AS job JOIN running USING (seq)
+            WHERE running.version = settled.version FOR UPDATE OF running
         ) AS guarded)
     SELECT held.id, held.lane, allowance, retry, queue, failures_in_row, row, {HELD_BY_NAME}
     FROM held JOIN lane ON lane.id = held.lane
