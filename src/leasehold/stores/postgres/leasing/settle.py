@@ -31,8 +31,8 @@ from leasehold.stores.tables import breakers
 
 # The lock is the fence: what this does not return was not the caller's any more. With each lease
 # comes what decides about a job whose attempt did not complete it, and where its row is. A job is
-# found by a range of one id, in the order of ids: of a table that was vacuumed while it was empty the
-# planner believes that any index is as good, and would read all of another one for each job.
+# found by a range of one id, in the order of ids: of a table that was vacuumed while it was empty
+# the planner believes that any index is as good, and would read all of another one for each job.
 SETTLE: Final = f"""
     WITH held AS (
         SELECT guarded.* FROM {unnested("text bigint")} AS settled (id, version), LATERAL (
