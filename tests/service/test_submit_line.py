@@ -36,10 +36,7 @@ class Jam:
         return self._submit(drafts, partial=partial)
 
     def await_line(self, length: int) -> None:
-        end = time.monotonic() + LIMIT_SECONDS
-        while len(self.service.api.submit_line._waiting) < length:
-            assert time.monotonic() < end
-            time.sleep(0.001)
+        _await(lambda: len(self.service.api.submit_line._waiting) >= length)
 
 
 @pytest.fixture

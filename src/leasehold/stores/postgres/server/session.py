@@ -65,7 +65,7 @@ BEAR_SILENCE: Final = """
 LET_GO: Final = "SELECT pg_advisory_unlock_shared(hashtext('leasehold life ' || $1), $2::integer)"
 
 
-class _Way:
+class _NewsLine:
     """Whether news get through; a change is logged, and not every try."""
 
     def __init__(self, what: str) -> None:
@@ -105,8 +105,8 @@ class ServerSession:
         self._ears: threading.Thread | None = None
         self._listening = threading.Event()
         """Set when it was tried for the first time."""
-        self._hearing = _Way("news of other processes")
-        self._speaking = _Way("news for other processes")
+        self._hearing = _NewsLine("news of other processes")
+        self._speaking = _NewsLine("news for other processes")
         self._closed = False
 
     def serve(self, store_id: str) -> None:
