@@ -15,6 +15,7 @@ import pytest
 from leasehold.core.model.job import Draft
 from leasehold.env import SYSTEM
 from leasehold.stores.sqlite import SQLiteStore
+from leasehold.stores.sqlite.disk.files import Durability
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(1800)]
 
@@ -23,10 +24,13 @@ IN_MEMORY = int(os.environ.get("LEASEHOLD_INTERRUPTS", "200"))
 """For a long look: LEASEHOLD_INTERRUPTS=50000."""
 
 
-def interrupted_child(store: Path | str, interrupts: int, report: Path) -> subprocess.Popen[str]:
+def interrupted_child(
+    store: Path | str, durability: Durability, interrupts: int, report: Path
+) -> subprocess.Popen[str]:
     """A process that works until it has heard all interrupts."""
+    module = "support.interrupted_child"
     child = subprocess.Popen(
-        [sys.executable, "-m", "support.interrupted_child", store, str(interrupts), report],
+        [sys.executable, "-m", module, store, durability, str(interrupts), report],
         stdout=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)},
@@ -37,10 +41,14 @@ def interrupted_child(store: Path | str, interrupts: int, report: Path) -> subpr
     return child
 
 
-def test_interrupted_all_the_time_a_store_keeps_every_promise(tmp_path: Path) -> None:
+@pytest.mark.parametrize("durability", ["normal", "full"])
+def test_interrupted_all_the_time_a_store_keeps_every_promise(
+    durability: Durability, tmp_path: Path
+) -> None:
+    """Under `full` the log is synced after the lock was let go of: one more place to be struck."""
     path, report = tmp_path / "jobs.db", tmp_path / "acknowledged.txt"
-    store = SQLiteStore(path, durability="normal")
-    child = interrupted_child(path, ON_FILE, report)
+    store = SQLiteStore(path, durability=durability)
+    child = interrupted_child(path, durability, ON_FILE, report)
     dice = random.Random(3)
     pause = threading.Event()
     ours = 0
@@ -64,7 +72,7 @@ def test_interrupted_all_the_time_a_store_keeps_every_promise(tmp_path: Path) ->
 
 def test_a_store_in_memory_too(tmp_path: Path) -> None:
     report = tmp_path / "acknowledged.txt"
-    child = interrupted_child("memory", IN_MEMORY, report)
+    child = interrupted_child("memory", "normal", IN_MEMORY, report)
     dice = random.Random(5)
     pause = threading.Event()
     while child.poll() is None:

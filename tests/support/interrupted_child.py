@@ -1,8 +1,9 @@
 """A process that works with a store and is interrupted all the time; it catches it and goes on.
 
-Run as `python -m support.interrupted_child jobs.db 1000 acknowledged.txt`: it ends when it has
+Run as `python -m support.interrupted_child jobs.db full 1000 acknowledged.txt`: it ends when it has
 heard so many interrupts, and after each of them looks whether anything was left behind. With
 `memory` in the place of a path it works with a store of its own, and looks at all of it at the end.
+The word after the path says how durable a store on a file is to be.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec import convert
+
 from leasehold.core.contract.store import Store
 from leasehold.core.model.job import Draft
 from leasehold.core.model.lease import LeaseRequest, Settlement
@@ -23,6 +26,7 @@ from leasehold.core.model.search import JobFilter
 from leasehold.interrupts import SHIELD
 from leasehold.stores.memory import MemoryStore
 from leasehold.stores.sqlite import SQLiteStore
+from leasehold.stores.sqlite.disk.files import Durability
 
 LOOK_CLOSELY_EVERY: Final = 1000
 LOOK_CLOSELY_UP_TO: Final = 5000
@@ -86,9 +90,9 @@ class Application:
 class OnFile(Application):
     """Its store is a file that others use, too."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, durability: Durability) -> None:
         super().__init__()
-        self.store = self._sqlite = SQLiteStore(path, durability="normal")
+        self.store = self._sqlite = SQLiteStore(path, durability=durability)
         self.connection = self._sqlite.connect()
         self.lock_fd = os.open(f"{path}-run/write.lock", os.O_RDWR)
 
@@ -137,8 +141,8 @@ class InMemory(Application):
         super().end()
 
 
-def main(path: str, interrupts: int, report: str) -> None:
-    application = InMemory() if path == "memory" else OnFile(path)
+def main(path: str, durability: Durability, interrupts: int, report: str) -> None:
+    application = InMemory() if path == "memory" else OnFile(path, durability)
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     while application.heard < interrupts:
@@ -153,4 +157,4 @@ def main(path: str, interrupts: int, report: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), sys.argv[3])
+    main(sys.argv[1], convert(sys.argv[2], Durability), int(sys.argv[3]), sys.argv[4])
