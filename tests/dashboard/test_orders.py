@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from urllib.parse import parse_qs, urlsplit
 
 import httpx
@@ -68,8 +69,15 @@ def test_a_dead_job_is_replayed_and_another_discarded(people: People) -> None:
 def test_a_schedule_runs_now_rests_and_goes_on(people: People) -> None:
     people.queue.schedule("hourly", "net:ping", Every(3600), queue="clocked")
     client = people.somebody("operator")
-    give(client, "run-schedule", name="hourly")
+    page = client.get("schedules").text
+    form = page[page.index('value="run-schedule"') :]
+    pressed = re.search('name="request_id" value="([^"]+)"', form)
+    assert pressed is not None
+    for _ in range(2):
+        # A double click posts the same form twice.
+        give(client, "run-schedule", name="hourly", request_id=pressed[1])
     assert people.queue.count(queue="clocked").jobs == 1
+    assert pressed[1] not in client.get("schedules").text, "the next page has another"
     give(client, "pause-schedule", name="hourly")
     assert people.queue.schedules.get("hourly").paused
     give(client, "resume-schedule", name="hourly")

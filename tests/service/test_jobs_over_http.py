@@ -249,6 +249,11 @@ def test_operators_have_what_they_need(service: Service) -> None:
     made = client.put("/api/v1/schedules/tidy", json=schedule).json()["schedule"]
     assert (made["every_seconds"], made["task"]) == (60, "tidy")
     assert client.post("/api/v1/schedules/tidy/run").json()["job"]["task"] == "tidy"
+    again = [
+        client.post("/api/v1/schedules/tidy/run", json={"request_id": "once"}).json()["job"]["id"]
+        for _ in range(2)
+    ]
+    assert len(set(again)) == 1, "a request that is sent again"
     assert client.delete("/api/v1/schedules/tidy").status_code == 200
 
 

@@ -272,9 +272,14 @@ class AsyncSchedules(Awaited):
         """Let it go on, with its next tick."""
         return await self._call(lambda: self._schedules.resume(name))
 
-    async def run(self, name: str) -> AsyncJobHandle[Any]:
-        """Submit its job now, out of turn, also while it is paused. Its ticks stay as they are."""
-        return AsyncJobHandle(await self._call(lambda: self._schedules.run(name)), self._bridge)
+    async def run(self, name: str, *, job_id: str | None = None) -> AsyncJobHandle[Any]:
+        """Submit its job now, out of turn, also while it is paused. Its ticks stay as they are.
+
+        See `Schedules.run`.
+        """
+        return AsyncJobHandle(
+            await self._call(lambda: self._schedules.run(name, job_id=job_id)), self._bridge
+        )
 
     async def remove(self, name: str) -> Schedule:
         """Forget it; the jobs it has submitted stay. Answers with its last snapshot."""

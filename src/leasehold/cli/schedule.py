@@ -190,13 +190,14 @@ def prune(session: Session, yes: bool, dry_run: bool) -> None:
 
 @command(of=schedule)
 @_name
-def run(session: Session, name: str) -> None:
+@click.option("--id", "job_id", help="The job's id: under one id it is submitted once.")
+def run(session: Session, name: str, job_id: str | None) -> None:
     """Submit a schedule's job now, out of turn.
 
     \b
     Example: queuectl schedule run nightly
     """
-    job = session.queue.schedules.run(name).job()
+    job = session.queue.schedules.run(name, job_id=job_id).job()
     emit_one(
         session, job_document(job), show=lambda: click.echo(f"{cell(job.id)} {job.status.value}")
     )

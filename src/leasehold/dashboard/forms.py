@@ -35,7 +35,7 @@ _FIELDS: Final = {
     "stop-operation": "operation",
     "continue-operation": "operation",
     "undo-operation": "operation",
-    "run-schedule": "name",
+    "run-schedule": "name request_id",
     "pause-schedule": "name",
     "resume-schedule": "name",
     "update-queue": f"queue shown {' '.join(RULE_NAMES)}",

@@ -196,8 +196,8 @@ ORDERS: Final[dict[str, Action]] = {
     "continue-operation": Action(OPERATOR, _continue, "", _to("operations")),
     "undo-operation": Action(OPERATOR, _undo, "", _to_operation, _ask_undo),
     "run-schedule": Action(
-        OPERATOR, operation_of("run_schedule", "name"), "Its job was submitted, out of turn.",
-        _to("schedules"),
+        OPERATOR, operation_of("run_schedule", "name", "request_id"),
+        "Its job was submitted, out of turn.", _to("schedules"),
     ),
     "pause-schedule": Action(
         OPERATOR, operation_of("pause_schedule", "name"), "The schedule rests.", _to("schedules"),

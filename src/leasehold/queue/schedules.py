@@ -57,9 +57,14 @@ class Schedules:
         """Let it go on, with its next tick."""
         return self._queue.store.pause_schedule(name, paused=False, actor=self._actor)
 
-    def run(self, name: str) -> JobHandle[Any]:
-        """Submit its job now, out of turn, also while it is paused. Its ticks stay as they are."""
-        job = self._queue.store.run_schedule(name, job_id=self._env.new_id(), actor=self._actor)
+    def run(self, name: str, *, job_id: str | None = None) -> JobHandle[Any]:
+        """Submit its job now, out of turn, also while it is paused. Its ticks stay as they are.
+
+        Under one `job_id` it is submitted once, however often it is asked for.
+        """
+        job = self._queue.store.run_schedule(
+            name, job_id=job_id or self._env.new_id(), actor=self._actor
+        )
         return JobHandle(self._queue, job.id, self._queue.codec_for(job.task))
 
     def remove(self, name: str) -> Schedule:

@@ -78,8 +78,12 @@ class Workflows:
     ) -> tuple[str, list[str], list[BaseTask[..., Any]], list[Draft]]:
         """A workflow's id, and the names, tasks and drafts of its jobs, in the same order."""
         workflow.check()
-        workflow_id = workflow.id or self._env.new_id()
-        made = {name: self._draft(workflow_id, name, node) for name, node in workflow.nodes.items()}
+        name_given = workflow.id or self._env.new_id()
+        workflow_id = self._own_id(workflow, name_given)
+        made = {
+            name: self._draft(workflow_id, f"{name_given}:{name}", name, node)
+            for name, node in workflow.nodes.items()
+        }
         drafts = [
             msgspec.structs.replace(
                 made[name][1],
@@ -89,12 +93,20 @@ class Workflows:
         ]
         return workflow_id, list(made), [task for task, _ in made.values()], drafts
 
+    def _own_id(self, workflow: Workflow, name: str) -> str:
+        """The workflow's name as the store takes it: that of a job in the queue of its first."""
+        first = next(iter(workflow.nodes.values()))
+        _, draft = self._submitting.draft_of(first.job, first.passes)
+        return self._submitting.own_id(draft.queue, name)
+
     def _run(
         self, workflow_id: str, names: Sequence[str], handles: Sequence[JobHandle[Any]]
     ) -> WorkflowRun:
         return WorkflowRun(self._queue, workflow_id, dict(zip(names, handles, strict=True)))
 
-    def _draft(self, workflow_id: str, name: str, node: Node) -> tuple[BaseTask[..., Any], Draft]:
+    def _draft(
+        self, workflow_id: str, named: str, name: str, node: Node
+    ) -> tuple[BaseTask[..., Any], Draft]:
         job = node.job
         task, draft = self._submitting.draft_of(job, node.passes)
         if node.passes is not None and draft.depends_on:
@@ -107,7 +119,6 @@ class Workflows:
                 f"{name!r} has the parent_id {draft.parent_id!r}, but belongs to a workflow"
             )
         has_own_id = "job_id" in job.options or "id" in task.draft_fields
-        named = f"{workflow_id}:{name}"
         job_id = draft.id if has_own_id else self._submitting.own_id(draft.queue, named)
         return task, msgspec.structs.replace(draft, id=job_id, parent_id=workflow_id)
 

@@ -15,7 +15,7 @@ from leasehold.blobs.blobs import Blobs
 from leasehold.core.contract.store import Store
 from leasehold.core.model.tokens import LOOKING, digest_of
 from leasehold.env import SYSTEM, Env
-from leasehold.errors import UnauthenticatedError
+from leasehold.errors import LeaseholdError, UnauthenticatedError
 from leasehold.observe.exposition import Family, Sample, render
 from leasehold.observe.prometheus import families, look_at
 from leasehold.queue.looking import Looking
@@ -33,6 +33,7 @@ from leasehold.service.lease_secret import LeaseSecrets
 from leasehold.service.measures import Measures
 from leasehold.service.operation import ApiOperation, Request, operations_of
 from leasehold.service.operators import Operators
+from leasehold.service.out_of_sight import refused, shown
 from leasehold.service.peeking import Peeking
 from leasehold.service.pinning import Pinning
 from leasehold.service.plan_seal import PlanSeals
@@ -109,12 +110,31 @@ class Api(
         """Carry out an operation that does not wait."""
         assert not operation.waits
         caller.check_role(operation.roles)
-        return self.guarded(lambda: getattr(self, operation.name)(caller, request))
+        return self.guarded(
+            lambda: self._for(caller, lambda: getattr(self, operation.name)(caller, request))
+        )
 
     async def call_waiting(self, operation: ApiOperation, caller: Caller, request: Request) -> Any:
         """Carry out an operation that may wait."""
         caller.check_role(operation.roles)
-        return await getattr(self, operation.name)(caller, request)
+        if caller.queues is None:
+            return await getattr(self, operation.name)(caller, request)
+        try:
+            answer = await getattr(self, operation.name)(caller, request)
+        except LeaseholdError as error:
+            told = error
+            raise await self.in_thread(lambda: refused(caller, self.store, told)) from None
+        return await self.in_thread(lambda: shown(caller, self.store, answer))
+
+    def _for(self, caller: Caller, function: Callable[[], Any]) -> Any:
+        """What is answered, without what this caller may not know."""
+        if caller.queues is None:
+            return function()
+        try:
+            answer = function()
+        except LeaseholdError as error:
+            raise refused(caller, self.store, error) from None
+        return shown(caller, self.store, answer)
 
     def guarded(self, function: Callable[[], T]) -> T:
         """Ask the store, if it is not known to be away."""

@@ -23,7 +23,7 @@ from leasehold.service.new_job import Name, NewJob
 from leasehold.service.operation import Answer, Request, operation
 from leasehold.service.operators import GivenFilter, Nothing
 from leasehold.service.producers import JobAnswer
-from leasehold.service.scope import check_schedule_name
+from leasehold.service.scope import check_schedule
 
 
 class NamedQueue(Request):
@@ -92,6 +92,14 @@ class NamedSchedule(Request):
     """One schedule."""
 
     name: Name
+
+
+class RunSchedule(NamedSchedule):
+    """One schedule, and which request it is."""
+
+    request_id: Name | None = None
+    """A request that is sent again under the same id submits nothing more, and is answered with the
+    same job."""
 
 
 class SetSchedule(Request):
@@ -221,7 +229,6 @@ class QueueOperators(ApiPart):
     @operation("PUT", "/schedules/{name}", "operator")
     def set_schedule(self, caller: Caller, request: SetSchedule) -> ScheduleAnswer:
         """Add a schedule, or change the one of that name."""
-        check_schedule_name(caller, self.store, request.name, request.job.queue)
         draft = ScheduleDraft(
             name=request.name,
             timing=request.timing,
@@ -231,6 +238,7 @@ class QueueOperators(ApiPart):
             grace_seconds=request.grace_seconds,
             overlap=request.overlap,
         )
+        check_schedule(caller, self.store, draft)
         known = self.store.set_schedule(draft, actor=caller.actor)
         return ScheduleAnswer(schedule=schedule_document(known, self.store.now()))
 
@@ -252,10 +260,11 @@ class QueueOperators(ApiPart):
         return self._pause(caller, request.name, paused=False)
 
     @operation("POST", "/schedules/{name}/run", "operator", status=201)
-    def run_schedule(self, caller: Caller, request: NamedSchedule) -> JobAnswer:
+    def run_schedule(self, caller: Caller, request: RunSchedule) -> JobAnswer:
         """Submit a schedule's job now, out of turn."""
         self._check_schedule(caller, request.name)
-        job = self.store.run_schedule(request.name, job_id=self.env.new_id(), actor=caller.actor)
+        job_id = caller.request_id(request.request_id) or self.env.new_id()
+        job = self.store.run_schedule(request.name, job_id=job_id, actor=caller.actor)
         return JobAnswer(job=job_document(job))
 
     def _pause(self, caller: Caller, name: str, *, paused: bool) -> ScheduleAnswer:

@@ -1,7 +1,8 @@
-"""What a caller who may see some queues only may depend on, and how they name schedules.
+"""What a caller who may see some queues only may depend on and belong to, and how they name things.
 
 A job of another queue is as unknown to them as one that is not there: whoever could depend on it
-would learn that it exists, and how and when it ends, and could raise its priority.
+would learn that it exists, and how and when it ends, and could raise its priority. A job under the
+name of another's job or workflow would be counted, shown and leased as a part of it.
 """
 
 from __future__ import annotations
@@ -10,25 +11,33 @@ from collections.abc import Callable, Sequence
 
 from leasehold.core.contract.store import Store
 from leasehold.core.model.job import Draft, Job
-from leasehold.core.model.schedule import not_found
+from leasehold.core.model.own_names import own_prefix
+from leasehold.core.model.schedule import ScheduleDraft, not_found
 from leasehold.core.rules.dependencies import refused_dependency, unknown_dependency
-from leasehold.errors import UnknownDependencyError
+from leasehold.errors import ForbiddenError, LeaseholdError
 from leasehold.service.caller import Caller
 
 
 def refusals(
     caller: Caller, drafts: Sequence[Draft], find: Callable[[str], Job | None]
-) -> dict[str, UnknownDependencyError]:
-    """By id, the drafts that depend on jobs which the caller may not see, or on such drafts."""
-    found: dict[str, UnknownDependencyError] = {}
-    if caller.queues is None or not any(draft.depends_on for draft in drafts):
+) -> dict[str, LeaseholdError]:
+    """By id, the drafts that depend on jobs which the caller may not see, or on such drafts; and
+    those that belong to what is not theirs.
+    """
+    found: dict[str, LeaseholdError] = {}
+    if caller.queues is None:
         return found
     own = {draft.id for draft in drafts}
+    for draft in drafts:
+        if draft.parent_id is not None and draft.parent_id not in own:
+            refusal = _refused_parent(caller, draft, draft.parent_id, find)
+            if refusal is not None:
+                found[draft.id] = refusal
     for draft in drafts:
         for needed in draft.depends_on:
             if needed not in own and not caller.may_see(find(needed)):
                 found.setdefault(draft.id, unknown_dependency(draft.id, needed))
-    news = found
+    news: dict[str, LeaseholdError] = dict(found)
     while news:
         news = {
             draft.id: refused_dependency(draft.id, needed, news[needed])
@@ -40,7 +49,29 @@ def refusals(
     return found
 
 
-def check_schedule_name(caller: Caller, store: Store, name: str, queue: str) -> None:
+def _refused_parent(
+    caller: Caller, draft: Draft, parent_id: str, find: Callable[[str], Job | None]
+) -> ForbiddenError | None:
+    """It is refused whether there is such a job or not: who is told that there is learns of it."""
+    assert caller.queues is not None
+    prefixes = [own_prefix(queue) for queue in sorted(caller.queues)]
+    if parent_id.startswith(tuple(prefixes)) or caller.may_see(find(parent_id)):
+        return None
+    return ForbiddenError(
+        f"job {draft.id} cannot have the parent {parent_id!r}: token {caller.name!r} is good for "
+        "some queues only, so a parent is a job of those, or a name that begins with "
+        f"{' or '.join(map(repr, prefixes))}"
+    )
+
+
+def check_schedule(caller: Caller, store: Store, draft: ScheduleDraft) -> None:
+    """Refuse a schedule that is not the caller's to set."""
+    for refusal in refusals(caller, [draft.job], store.get).values():
+        raise refusal
+    _check_schedule_name(caller, store, draft.name, draft.job.queue)
+
+
+def _check_schedule_name(caller: Caller, store: Store, name: str, queue: str) -> None:
     """Refuse the name of a schedule that is not the caller's to set, or could be another's."""
     if caller.queues is None:
         return

@@ -28,7 +28,8 @@ from leasehold.core.rules.operations import OperationDraft, Undo
 from leasehold.errors import InvalidJobError, InvalidRequestError, LeaseholdError
 from leasehold.service.caller import Caller
 from leasehold.service.json_in import check_json
-from leasehold.service.scope import check_schedule_name, refusals
+from leasehold.service.scope import check_schedule, refusals
+from leasehold.service.store_sight import VISIBLE_PART
 
 _ROLES: Final[dict[tuple[Role, ...], str]] = {
     LOOKING: """
@@ -62,10 +63,8 @@ _ROLES: Final[dict[tuple[Role, ...], str]] = {
 ROLES_OF: Final = {verb: roles for roles, verbs in _ROLES.items() for verb in verbs.split()}
 """The roles of which a caller must have one, by verb."""
 
-_HARMLESS: Final = frozenset(
-    {"now", "hints", "settings", "cleanups"} | {"recover", "promote", "fire_schedules", "prune"}
-)
-"""About no queue in particular, and nothing that a token for some queues may not know or do."""
+_HARMLESS: Final = frozenset({"now", "hints", "settings"})
+"""About no queue in particular, and nothing that a token for some queues may not know."""
 
 _WHOLE_STORE: Final = frozenset(["graph", "set_setting", "unset_setting", "pin", "unpin"])
 """Never for a token with a scope, although an argument could be taken for one of `_SCOPED`."""
@@ -102,16 +101,6 @@ def allowed(store: Store, caller: Caller, verb: str, given: Arguments) -> Argume
     if caller.queues is not None:
         _narrow(store, caller, verb, arguments)
     return arguments
-
-
-def visible(caller: Caller, verb: str, answer: Any) -> Any:
-    """What a caller may see of the answer."""
-    if caller.queues is None:
-        return answer
-    if isinstance(answer, list):
-        answer = [told(each) if isinstance(each, LeaseholdError) else each for each in answer]
-    rest = _VISIBLE.get(verb)
-    return answer if rest is None else rest(caller.queues, answer)
 
 
 def hidden(job_id: str) -> str:
@@ -197,7 +186,7 @@ def _narrow(store: Store, caller: Caller, verb: str, arguments: Arguments) -> No
     assert caller.queues is not None
     if verb == "prune" and not _is_daily(arguments):
         caller.check_unscoped()
-    if verb in _HARMLESS or verb in _VISIBLE:
+    if verb in _HARMLESS or verb in VISIBLE_PART:
         return
     if verb in _WHOLE_STORE:
         caller.check_unscoped()
@@ -247,10 +236,11 @@ def _check_drafts(store: Store, caller: Caller, arguments: Arguments, name: str)
         caller.check_queue(draft.queue)
         if name == "drafts":
             caller.check_new_name("the id of a job", draft.id, draft.queue)
+    if name == "draft":
+        check_schedule(caller, store, arguments["draft"])
+        return
     for refusal in refusals(caller, drafts, store.get).values():
         raise refusal
-    if name == "draft":
-        check_schedule_name(caller, store, arguments["draft"].name, arguments["draft"].job.queue)
 
 
 def _check_request(_: Store, caller: Caller, arguments: Arguments, name: str) -> None:
@@ -325,15 +315,3 @@ _SCOPED: Final[dict[str, Callable[[Store, Caller, Arguments, str], None]]] = {
     "operation_id": _check_operation,
 }
 """By the names of arguments, which mean the same in every verb but those of `_WHOLE_STORE`."""
-
-_VISIBLE: Final[dict[str, Callable[[frozenset[str], Any], Any]]] = {
-    "queues": lambda queues, names: [each for each in names if each in queues],
-    "list_queues": lambda queues, infos: [each for each in infos if each.name in queues],
-    "metrics_by_queue": lambda queues, found: [each for each in found if each.queue in queues],
-    "schedules": lambda queues, known: [each for each in known if each.queue in queues],
-    "get": lambda queues, job: job if job is not None and job.queue in queues else None,
-    "archived": lambda queues, job: job if job is not None and job.queue in queues else None,
-    "get_schedule": lambda queues, known: known if known and known.queue in queues else None,
-    "describe": lambda queues, about: {**about, "queues": sorted(queues)},
-}
-"""Verbs of which a caller with a scope sees the part that is theirs."""

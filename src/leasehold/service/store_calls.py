@@ -33,8 +33,10 @@ from leasehold.service.blob_calls import BLOB_VERBS, BlobCalls
 from leasehold.service.caller import Caller
 from leasehold.service.hints import HintLine
 from leasehold.service.lease_secret import LeaseSecrets
+from leasehold.service.out_of_sight import refused, shown
 from leasehold.service.plan_seal import PlanSeals
-from leasehold.service.store_access import ROLES_OF, allowed, told, visible
+from leasehold.service.store_access import ROLES_OF, allowed, told
+from leasehold.service.store_sight import VISIBLE_PART
 
 
 class StoreCalls:
@@ -72,8 +74,8 @@ class StoreCalls:
         try:
             answer = self._carry_out(verb.name, arguments, refusals)
         except LeaseholdError as error:
-            raise told(error) from error
-        return encode(visible(caller, verb.name, answer))
+            raise refused(caller, self._store, told(error)) from error
+        return encode(shown(caller, self._store, _visible(caller, verb.name, answer)))
 
     async def hints(self, caller: Caller, body: bytes) -> bytes:
         """Wait for hints."""
@@ -163,6 +165,16 @@ def arguments_of(verb: Verb, caller: Caller, body: bytes) -> dict[str, Any]:
         raise nonsense(verb.name)(str(error)) from None
     except (msgspec.DecodeError, RecursionError) as error:
         raise InvalidRequestError(f"this is no call of a store: {error}") from None
+
+
+def _visible(caller: Caller, verb: str, answer: Any) -> Any:
+    """What a caller may see of the answer."""
+    if caller.queues is None:
+        return answer
+    if isinstance(answer, list):
+        answer = [told(each) if isinstance(each, LeaseholdError) else each for each in answer]
+    rest = VISIBLE_PART.get(verb)
+    return answer if rest is None else rest(caller.queues, answer)
 
 
 def _without_ids(told: HintsSince) -> HintsSince:

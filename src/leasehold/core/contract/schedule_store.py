@@ -45,6 +45,8 @@ class ScheduleStore(Protocol):
         """Submit the schedule's job now, out of turn.
 
         - SCH-6  The ticks, and a pause, stay as they are; the job's metadata names the schedule.
+                 Asked once more under the same `job_id`, it answers the job that is there: a lost
+                 reply may be asked for again, and a button may be pressed twice.
         """
 
     def fire_schedules(self) -> Fired:

@@ -5,6 +5,7 @@ Both stores ask here, inside the write in which a job is submitted or ends.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
@@ -21,6 +22,11 @@ from leasehold.errors import (
 REASON_LENGTH_MAX: Final = 300
 """Of a dependency's own reason, in that of its dependent: or a long chain would repeat them all."""
 CYCLE_SHOWN_MAX: Final = 20
+
+_NAMES_A_DEPENDENCY: Final = re.compile(r"dependency (.+?) (is|was) (completed|dead|cancelled)\b")
+"""In the words of `told`."""
+_NAMES_A_DEPENDENT: Final = re.compile(r"job (\S+), which has not ended, depends on it")
+"""In the words of `refuse_discard`."""
 
 J = TypeVar("J")
 """However a store knows a job."""
@@ -95,6 +101,31 @@ def refuse_discard(job_id: str, dependent: str) -> InvalidTransitionError:
     """The answer to a discard of a job that an unfinished one depends on."""
     return InvalidTransitionError(
         f"job {job_id} cannot be discarded: job {dependent}, which has not ended, depends on it"
+    )
+
+
+def without_hidden(text: str, is_hidden: Callable[[str], bool]) -> str:
+    """The words above, for whoever may not know some of the jobs that they name.
+
+    What follows a hidden dependency is why it ended, and what that one was told in its turn.
+
+    >>> words = "dependency a was cancelled: dependency b is dead: ValueError: no"
+    >>> without_hidden(words, lambda job_id: job_id == "b")
+    'dependency a was cancelled: a dependency out of sight is dead'
+    >>> without_hidden(words, lambda job_id: job_id == "a")
+    'a dependency out of sight was cancelled'
+    """
+    for named in _NAMES_A_DEPENDENCY.finditer(text):
+        if is_hidden(named[1]):
+            text = f"{text[: named.start()]}a dependency out of sight {named[2]} {named[3]}"
+            break
+    return _NAMES_A_DEPENDENT.sub(
+        lambda named: (
+            "a job out of sight, which has not ended, depends on it"
+            if is_hidden(named[1])
+            else named[0]
+        ),
+        text,
     )
 
 

@@ -6,12 +6,12 @@ which are fired in one write, what is written, audited and told. A store impleme
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, Protocol
 
 from leasehold.core.model.budget import SCHEDULED_JOBS_AT_ONCE, SCHEDULES_AT_ONCE
-from leasehold.core.model.job import Draft
+from leasehold.core.model.job import Draft, MetadataValue
 from leasehold.core.model.limits import SECONDS_MAX
 from leasehold.core.model.schedule import (
     REFUSED_AGAIN_SECONDS,
@@ -74,6 +74,9 @@ class ScheduleShelf(Protocol):
     def not_ended(self, job_ids: Sequence[str]) -> Collection[str]:
         """Which of these jobs have not ended; one that is not there any more has."""
 
+    def schedule_of(self, job_id: str) -> str | None:
+        """The schedule that a job names as its own; None if it names none, or is not there."""
+
     def submit(self, draft: Draft) -> LeaseholdError | None:
         """Submit a job; answers with the error if it is refused."""
 
@@ -112,11 +115,19 @@ def remove_schedule(shelf: ScheduleShelf, name: str, actor: str) -> Schedule:
     return found.shown() if isinstance(found, UnreadableSchedule) else found
 
 
+def schedule_in(metadata: Mapping[str, MetadataValue] | None) -> str | None:
+    """The schedule whose job it is, by a job's metadata."""
+    named = (metadata or {}).get("schedule")
+    return named if isinstance(named, str) else None
+
+
 def run_schedule(shelf: ScheduleShelf, name: str, job_id: str, actor: str) -> QueueFullError | None:
-    """Submit the schedule's job out of turn.
+    """Submit the schedule's job out of turn, once under one id.
 
     That its queue is full is answered, not raised: that it was refused must be written down.
     """
+    if shelf.schedule_of(job_id) == name:
+        return None
     draft = _readable(shelf, name).draft.job_now(job_id)
     draft.check(schedule=name)
     refusal = shelf.submit(draft)

@@ -18,6 +18,9 @@ def schedules(desk: Desk, visit: Visit) -> FilledPage:
     now = desk.queue.now()
     documents = [schedule_document(each, now) for each in desk.queue.schedules.list()]
     documents.sort(key=lambda each: (each["error"] is None, not each["overdue"], each["name"]))
+    for each in documents:
+        # However often its button is pressed, it is run once.
+        each["request_id"] = desk.env.new_id()
     values = {"title": "Schedules", "page": "schedules", "now": now, "schedules": documents}
     return FilledPage("schedules.html", values)
 

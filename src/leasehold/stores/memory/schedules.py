@@ -57,6 +57,10 @@ class ScheduleShelf:
             each for each in job_ids if each in records and not records[each].status.is_terminal
         ]
 
+    def schedule_of(self, job_id: str) -> str | None:
+        record = self._state.records.get(job_id)
+        return None if record is None else scheduling.schedule_in(record.draft.metadata)
+
     def submit(self, draft: Draft) -> LeaseholdError | None:
         [answer] = submit(self._state, [draft], partial=True)
         return answer if isinstance(answer, LeaseholdError) else None

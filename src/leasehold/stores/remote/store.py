@@ -49,7 +49,7 @@ SECRETS_MAX: Final = 100_000
 """Leases whose secrets are known; of more than these, those taken first have long ended."""
 _ONCE: Final = frozenset(
     {"append_log", "tell", "recover_one", "cancel", "replay", "discard", "reprioritize", "order"}
-    | {"purge_queue", "delete_queue", "prune", "remove_schedule", "run_schedule"}
+    | {"purge_queue", "delete_queue", "prune", "remove_schedule"}
     | {"create_token", "revoke_token"}
 )
 """What must not be done twice, and has no request id: it is not sent again once it was sent."""

@@ -130,6 +130,10 @@ class TableSchedules(ABC):
         found = self._step.execute(statement, (self.dialect.listed(job_ids),))
         return {str(job_id) for (job_id,) in found}
 
+    def schedule_of(self, job_id: str) -> str | None:
+        job = self.read_job(job_id)
+        return None if job is None else scheduling.schedule_in(job.metadata)
+
     def submit(self, draft: Draft) -> LeaseholdError | None:
         answers = self._submit(draft)
         if isinstance(answers, LeaseholdError):

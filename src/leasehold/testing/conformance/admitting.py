@@ -213,8 +213,7 @@ class AdmittingClauses(ConformanceBase):
         store.run_schedule("ping", job_id="first", actor="me")
         with pytest.raises(QueueFullError, match="'default' is full with 1 pending"):
             store.run_schedule("ping", job_id="second", actor="me")
-        with pytest.raises(DuplicateJobError):
-            store.run_schedule("ping", job_id="first", actor="me")
+        assert store.run_schedule("ping", job_id="first", actor="me").id == "first"
         stats = store.stats("default")
         assert (stats.rejected, stats.submitted) == (1, 1)
         run = [each for each in store.audit_log() if each.action == "run_schedule"]

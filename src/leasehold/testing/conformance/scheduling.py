@@ -15,6 +15,7 @@ from leasehold.core.model.status import Status
 from leasehold.core.model.timing import Cron, Every
 from leasehold.env import ManualClock
 from leasehold.errors import (
+    DuplicateJobError,
     InvalidJobError,
     InvalidScheduleError,
     PayloadTooLargeError,
@@ -26,6 +27,7 @@ from leasehold.testing.conformance.base import (
     get,
     lease_all,
     lease_one,
+    submit,
 )
 from leasehold.testing.conformance.waking import Ears
 
@@ -218,4 +220,15 @@ class SchedulingClauses(ConformanceBase):
         assert (job.id, job.status, job.task) == ("now", Status.PENDING, "work")
         assert job.metadata == {"tenant": "a", "schedule": "ping"}
         assert known(store) == rests
+        assert store.run_schedule("ping", job_id="now", actor="me") == job
         assert lease_one(store).job_id == "now"
+        assert store.run_schedule("ping", job_id="now", actor="me").status is Status.RUNNING
+        assert store.stats().submitted == 1
+        runs = [each for each in store.audit_log() if each.action == "run_schedule"]
+        assert len(runs) == 1
+
+    def test_sch_6_the_id_of_another_job_is_refused(self, store: Store) -> None:
+        set_schedule(store)
+        submit(store, draft("taken"))
+        with pytest.raises(DuplicateJobError):
+            store.run_schedule("ping", job_id="taken", actor="me")

@@ -1,0 +1,129 @@
+"""Answers and errors for a caller who may see some queues only, without what they name of others.
+
+A job of theirs may depend on a job of another queue, or belong to it, as whoever may see both has
+arranged it. Its record, its history and what is refused about it then name that job, and say why it
+ended. Every answer comes through here on its way out, whichever operation or verb it is of: what
+would have to be remembered in each would be forgotten in one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Set as AbstractSet
+from typing import Any, Final
+
+import msgspec
+
+from leasehold.core.contract.store import Store
+from leasehold.core.model.error_documents import error_document, error_from
+from leasehold.core.model.outcome import JobError
+from leasehold.core.model.search import JobFilter
+from leasehold.core.rules.dependencies import without_hidden
+from leasehold.errors import LeaseholdError
+from leasehold.service.caller import Caller
+
+OUT_OF_SIGHT: Final = "(out of sight)"
+"""Stands for the id of a job in another queue: that there is one is no secret, a dependent waits
+for it.
+"""
+LOOKED_UP_AT_ONCE: Final = 500
+
+_WORDS: Final = frozenset({"reason", "why", "message", "detail"})
+"""Fields in which a dependency's end may be told."""
+_GIVEN: Final = frozenset(
+    {"payload", "payload_data", "result", "result_data", "metadata", "progress", "note", "lines"}
+)
+"""Fields that hold what applications gave: it is theirs, whatever it says."""
+
+IsHidden = Callable[[str], bool]
+
+
+class Sight(msgspec.Struct, frozen=True):
+    """Which of the jobs that an answer names are not to be told."""
+
+    is_hidden: IsHidden
+    """Of dependencies: also one that is nowhere any more, since nobody can say whose it was."""
+    is_foreign: IsHidden
+    """Of parents, whose names need not be those of jobs."""
+
+
+def shown(caller: Caller, store: Store, answer: Any) -> Any:
+    """An answer as this caller may see it."""
+    if caller.queues is None:
+        return answer
+    named: set[str] = set()
+    _rewritten(answer, "", Sight(_noting(named), _noting(named)))
+    if not named:
+        return answer
+    return _rewritten(answer, "", _sight_of(caller, store, named))
+
+
+def refused(caller: Caller, store: Store, error: LeaseholdError) -> LeaseholdError:
+    """An error as this caller may be told it."""
+    answer = shown(caller, store, error)
+    assert isinstance(answer, LeaseholdError)
+    return answer
+
+
+def _noting(named: set[str]) -> IsHidden:
+    def note(job_id: str) -> bool:
+        named.add(job_id)
+        return False
+
+    return note
+
+
+def _sight_of(caller: Caller, store: Store, named: AbstractSet[str]) -> Sight:
+    queue_of: dict[str, str] = {}
+    ids = sorted(named)
+    for start in range(0, len(ids), LOOKED_UP_AT_ONCE):
+        part = tuple(ids[start : start + LOOKED_UP_AT_ONCE])
+        found = store.search(
+            JobFilter(ids=part), limit=len(part), without=("payload", "result", "metadata")
+        )
+        queue_of.update((job.id, job.queue) for job in found.jobs)
+    for job_id in named - queue_of.keys():
+        archived = store.archived(job_id)
+        if archived is not None:
+            queue_of[job_id] = archived.queue
+    own = caller.queues or frozenset()
+    return Sight(
+        is_hidden=lambda job_id: queue_of.get(job_id) not in own,
+        is_foreign=lambda job_id: job_id in queue_of and queue_of[job_id] not in own,
+    )
+
+
+def _rewritten(value: Any, field: str, sight: Sight) -> Any:
+    """The value; the same object where nothing in it is to be hidden."""
+    if field in _GIVEN or isinstance(value, JobError):
+        return value
+    if isinstance(value, str):
+        return _rewritten_text(value, field, sight)
+    if field == "depends_on" and isinstance(value, list | tuple):
+        return type(value)(OUT_OF_SIGHT if sight.is_hidden(each) else each for each in value)
+    if isinstance(value, LeaseholdError):
+        document = error_document(value)
+        changed = _rewritten(document, field, sight)
+        return value if changed == document else error_from(changed)
+    if isinstance(value, msgspec.Struct):
+        changes = _changes({name: getattr(value, name) for name in value.__struct_fields__}, sight)
+        return msgspec.structs.replace(value, **changes) if changes else value
+    if isinstance(value, dict):
+        return {**value, **_changes(value, sight)}
+    if hasattr(value, "_asdict"):
+        fields = value._asdict()
+        return type(value)(**{**fields, **_changes(fields, sight)})
+    if isinstance(value, list | tuple):
+        return type(value)(_rewritten(each, field, sight) for each in value)
+    return value
+
+
+def _rewritten_text(value: str, field: str, sight: Sight) -> str | None:
+    if field == "parent_id":
+        return None if sight.is_foreign(value) else value
+    return without_hidden(value, sight.is_hidden) if field in _WORDS else value
+
+
+def _changes(fields: dict[str, Any], sight: Sight) -> dict[str, Any]:
+    rewritten = {name: _rewritten(each, name, sight) for name, each in fields.items()}
+    return {name: each for name, each in rewritten.items() if each is not fields[name]}

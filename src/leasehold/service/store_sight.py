@@ -1,0 +1,65 @@
+"""Verbs of the store of which a caller with a scope sees the part that is theirs.
+
+Upkeep is among them: what is due by the store's own rules is done whoever asks, since there may be
+nobody else who does. Such a caller chooses nothing about it, and is told nothing but when to ask
+again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from leasehold.core.model.lease import SweepReport
+from leasehold.core.model.retention import CleanUp, PruneReport
+from leasehold.core.model.schedule import Fired
+
+_DESCRIBED: Final = ("kind", "durability", "store_id")
+"""What is told of the whole store; not how much is in it, say."""
+
+
+def _pruned(report: PruneReport) -> PruneReport:
+    """What whoever cleans up needs to go on: for as long as the lock was held, others go first."""
+    return PruneReport(
+        run=report.run,
+        more=report.more,
+        next_due_at=report.next_due_at,
+        lock_seconds=report.lock_seconds,
+    )
+
+
+def _uncounted(made: CleanUp) -> CleanUp:
+    """That a clean-up was made, and when: whoever goes on with it looks for its record."""
+    return CleanUp(
+        run=made.run,
+        mode=made.mode,
+        actor="",
+        started_at=made.started_at,
+        active_at=made.active_at,
+        ended_at=made.ended_at,
+    )
+
+
+def _if_own(queues: frozenset[str], found: Any) -> Any:
+    return found if found is not None and found.queue in queues else None
+
+
+VISIBLE_PART: Final[dict[str, Callable[[frozenset[str], Any], Any]]] = {
+    "queues": lambda queues, names: [each for each in names if each in queues],
+    "list_queues": lambda queues, infos: [each for each in infos if each.name in queues],
+    "metrics_by_queue": lambda queues, found: [each for each in found if each.queue in queues],
+    "schedules": lambda queues, known: [each for each in known if each.queue in queues],
+    "get": _if_own,
+    "archived": _if_own,
+    "get_schedule": _if_own,
+    "describe": lambda queues, about: {
+        **{name: about[name] for name in _DESCRIBED if name in about},
+        "queues": sorted(queues),
+    },
+    "recover": lambda *_: SweepReport(),
+    "promote": lambda *_: 0,
+    "fire_schedules": lambda *_: Fired(),
+    "prune": lambda _, report: _pruned(report),
+    "cleanups": lambda _, made: [_uncounted(each) for each in made],
+}
+"""By verb, from the caller's queues and the store's answer to what is told."""
