@@ -79,6 +79,9 @@ class RecoveryStore(Protocol):
                  process, takes up the same entry, and closing that life ends it, but never the
                  entry of another registration under the same name. One that `is_entered` is
                  not entered once more: its life is there to be closed.
+        - WRK-8  A worker that `is_remote`, is silent for SILENT_SECONDS and holds no lease is not
+                 told any more: nobody could prove its death. Its next sign of life brings it
+                 back, within a day; `recover` forgets it after that.
         - WRK-6  A consumer that serves no queue any more is gone at once, and nothing needs to be
                  leased to say so (`limit` 0). While a lease of its name is held, its entry stays:
                  there may be another consumer of that name. An entry of another process under

@@ -35,6 +35,11 @@ def remote_life(info: WorkerInfo) -> Life:
     return Life(info.id, -1 - (int.from_bytes(digest) >> 1))
 
 
+def is_remote(number: int) -> bool:
+    """Whether a registration is that of a worker which speaks through another process."""
+    return number < 0
+
+
 class LivesHere:
     """The workers that this process has registered, and that have not left."""
 

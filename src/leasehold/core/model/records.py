@@ -110,8 +110,11 @@ SILENT_SECONDS: Final = 120.0
 
 def is_at_work(worker: WorkerInfo, now: datetime) -> bool:
     """Whether it gave a sign of life lately. A consumer may say nothing while it runs a job."""
-    earliest = now - timedelta(seconds=SILENT_SECONDS)
-    return worker.heartbeat_at >= earliest or (worker.is_consumer and worker.running > 0)
+    return not _is_silent(worker, now) or (worker.is_consumer and worker.running > 0)
+
+
+def _is_silent(worker: WorkerInfo, now: datetime) -> bool:
+    return worker.heartbeat_at < now - timedelta(seconds=SILENT_SECONDS)
 
 
 def at_work(
@@ -125,9 +128,19 @@ def at_work(
     return [each for each in workers if each.id not in lost and is_at_work(each, now)]
 
 
-def without_gone(workers: Iterable[WorkerInfo], now: datetime) -> list[WorkerInfo]:
-    """Without the consumers that are silent for too long: nobody else would take them out."""
-    return [each for each in workers if not each.is_consumer or is_at_work(each, now)]
+def without_gone(
+    workers: Iterable[WorkerInfo], now: datetime, remote: Collection[str]
+) -> list[WorkerInfo]:
+    """Without those that are silent for too long and hold nothing, and whose death nobody proves:
+    consumers, and the workers that are registered as remote.
+    """
+    return [
+        each
+        for each in workers
+        if each.running > 0
+        or not _is_silent(each, now)
+        or not (each.is_consumer or each.id in remote)
+    ]
 
 
 class WorkerLife(Protocol):

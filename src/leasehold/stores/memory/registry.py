@@ -7,7 +7,9 @@ from heapq import nsmallest
 import msgspec
 
 from leasehold.core.model.lease import LeaseRequest
+from leasehold.core.model.lives import is_remote
 from leasehold.core.model.records import CURRENT_JOBS_MAX, CurrentJob, WorkerInfo, without_gone
+from leasehold.core.rules.recovery import WORKER_SILENT_MICROS_MAX
 from leasehold.env import from_micros
 from leasehold.stores.memory.record import Record
 from leasehold.stores.memory.state import State
@@ -82,7 +84,8 @@ def workers(state: State) -> list[WorkerInfo]:
         )
         for info in state.workers.values()
     ]
-    return without_gone(infos, from_micros(state.now))
+    remote = {name for name, number in state.registrations.items() if is_remote(number)}
+    return without_gone(infos, from_micros(state.now), remote)
 
 
 def _current_jobs(records: list[Record]) -> tuple[CurrentJob, ...]:
@@ -102,7 +105,13 @@ def _current_jobs(records: list[Record]) -> tuple[CurrentJob, ...]:
     )
 
 
-def forget_consumers(state: State) -> None:
-    """Forget the consumers that are gone."""
+def forget_silent(state: State) -> None:
+    """Forget the consumers that are gone, and remote workers that are for long: one that was only
+    cut off is found where it was.
+    """
+    long_ago = from_micros(state.now - WORKER_SILENT_MICROS_MAX)
     for worker in state.workers.keys() - {info.id for info in workers(state)}:
-        leave(state, worker)
+        known = state.workers[worker]
+        if known.is_consumer or known.heartbeat_at < long_ago:
+            state.registrations.pop(worker, None)
+            leave(state, worker)

@@ -30,6 +30,7 @@ WORKERS: Final = Query(
         "started_at": Kind.MOMENT,
         "heartbeat_at": Kind.MOMENT,
         "is_consumer": Kind.WHOLE,
+        "life < 0": Kind.WHOLE,  # is it remote: see `core.model.lives`
     },
     "FROM worker ORDER BY started_at, id",
 )
@@ -91,6 +92,7 @@ def who_works(reader: Reader, now: int) -> list[WorkerInfo]:
 def _registered(
     reader: Reader, now: int, held: Mapping[str, tuple[int, list[CurrentJob]]]
 ) -> list[WorkerInfo]:
+    rows = list(reader.rows(WORKERS))
     infos = [
         WorkerInfo(
             id=id_,
@@ -105,11 +107,10 @@ def _registered(
             is_consumer=bool(is_consumer),
             tasks=tuple(map(str, names_of(tasks))),
         )
-        for id_, host, pid, queues, tasks, slots, started_at, heartbeat_at, is_consumer in (
-            reader.rows(WORKERS)
-        )
+        for id_, host, pid, queues, tasks, slots, started_at, heartbeat_at, is_consumer, _ in rows
     ]
-    return without_gone(infos, from_micros(now))
+    remote = {row[0] for row in rows if row[-1]}
+    return without_gone(infos, from_micros(now), remote)
 
 
 def _held(reader: Reader) -> dict[str, tuple[int, list[CurrentJob]]]:

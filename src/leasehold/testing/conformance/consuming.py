@@ -103,6 +103,25 @@ class ConsumingClauses(ConformanceBase):
         second.close()
         assert store.workers() == []
 
+    def test_wrk_8_a_worker_far_away_that_fell_silent_is_gone_until_it_is_heard_again(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        store.register_worker(worker_info(store, "far"), is_remote=True)
+        submit(store, draft())
+        lease_one(store, worker="far", lease_seconds=2 * SILENT_SECONDS)
+        clock.advance(SILENT_SECONDS + 1)
+        store.recover()
+        assert registered(store)["far"].running == 1, "whoever holds a lease may be at work"
+        clock.advance(SILENT_SECONDS)
+        store.recover()
+        assert store.workers() == []
+        store.renew("far", [])
+        assert registered(store)["far"].running == 0
+        clock.advance(25 * 3600)
+        store.recover()
+        store.renew("far", [])
+        assert store.workers() == []
+
     def test_wrk_2_a_consumer_is_entered_by_its_lease(
         self, store: Store, clock: ManualClock
     ) -> None:

@@ -85,7 +85,7 @@ class HoldingVerbs(BuryingVerbs):
         for jobs in batched(self._look(recovery.expired), RECOVERED_AT_ONCE):
             report = report.plus(self._run(recovery.recover, jobs))
         self._run(recovery.cancel_late_jobs)
-        self._run(registry.forget_consumers)
+        self._run(registry.forget_silent)
         self._run(feed.end_if_unfollowed)
         for queue in self._look(queues.being_deleted_now):
             self._bury(queue)
