@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -105,6 +107,60 @@ def test_a_store_that_gave_up_can_be_closed(tmp_path: Path) -> None:
         with pytest.raises(StoreBusyError):
             store.submit([draft()])
         store.close()
+
+
+HOLD = """
+import fcntl, sys
+lock = open(sys.argv[1], "r+b")
+fcntl.flock(lock, fcntl.LOCK_EX)
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def holding_without_a_note(lock: Path) -> Iterator[subprocess.Popen[str]]:
+    """Another program's process has the lock, or one that was stopped before it could note so."""
+    child = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(lock)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "held\n"
+        yield child
+
+
+def test_nobody_is_named_by_a_note_that_was_left_behind(store: SQLiteStore, tmp_path: Path) -> None:
+    """The one who wrote it lives, and has nothing to do with it any more."""
+    store.submit([draft()])
+    lock = tmp_path / "jobs.db-run" / "write.lock"
+    note = store._database.side.lock._note
+    with holding_without_a_note(lock) as child:
+        note.write("something long ago")
+        assert holder_of(lock) is None
+        with pytest.raises(StoreBusyError) as raised:
+            store.submit([draft()])
+    assert raised.value.holder_pid == child.pid
+    assert "long ago" not in str(raised.value)
+    assert f"process {os.getpid()} " not in str(raised.value)
+
+
+def test_nobody_is_named_by_the_note_of_a_transaction_that_is_over(
+    store: SQLiteStore, tmp_path: Path
+) -> None:
+    store.submit([draft()])
+    left_behind = f"{os.getpid()} (a program) since long ago"
+    (tmp_path / "jobs.db-run" / "transaction").write_text(left_behind)
+    assert store._database.files.transaction_note.read_text() == left_behind
+    with (
+        holding_without_a_note(tmp_path / "jobs.db-run" / "write.lock") as child,
+        pytest.raises(StoreBusyError) as raised,
+    ):
+        store.submit([draft()])
+    assert raised.value.holder_pid == child.pid
 
 
 def test_an_open_transaction_is_named(store: SQLiteStore, tmp_path: Path) -> None:

@@ -3,7 +3,9 @@
 The holder of the lock is told by a note of a few bytes inside the lock's own file.
 
 Whoever gets the lock writes it through a shared mapping, which takes less than a microsecond and
-no call of the kernel. It is only read by those who have waited in vain, and by `doctor`.
+no call of the kernel. It is only read by those who have waited in vain, and by `doctor`. A note is
+left behind by whoever was killed, and not there yet of whoever was stopped right after it got the
+lock: nobody is named whom the kernel does not know as the holder (`kernel_locks.py`).
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from typing import Final
 from leasehold.env import Env, from_micros
 from leasehold.errors import StoreBusyError
 from leasehold.stores.sqlite.disk.files import StoreFiles
+from leasehold.stores.sqlite.disk.kernel_locks import is_verified
 
 _NOTE: Final = struct.Struct("<QQ48s64s")  # pid, since (in micros), program, what it does
 _PROGRAM_BYTES: Final = 48
@@ -113,7 +116,8 @@ def holder_of(lock_path: Path) -> Holder | None:
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        return _read(os.pread(fd, _NOTE.size, 0))
+        noted = _read(os.pread(fd, _NOTE.size, 0))
+        return noted if noted and is_verified(noted.pid, lock_path, "FLOCK") else None
     finally:
         os.close(fd)
     return None
@@ -154,11 +158,13 @@ def is_stopped(pid: int) -> bool:
 
 def open_transaction_of(database: Path) -> tuple[int, str] | None:
     """The process that has an application's transaction open, and its note; None if none has."""
+    files = StoreFiles(database)
     with suppress(OSError, ValueError):
-        note = StoreFiles(database).transaction_note.read_text(encoding="utf-8")
+        note = files.transaction_note.read_text(encoding="utf-8")
         pid = int(note.split(maxsplit=1)[0])
-        os.kill(pid, 0)  # Raises if there is no such process: then the note was left behind.
-        return pid, note
+        # Whoever writes to SQLite's log has a lock in the file beside it.
+        if is_verified(pid, files.log_index, "POSIX"):
+            return pid, note
     return None
 
 

@@ -20,7 +20,14 @@ from leasehold.env import SYSTEM, Env
 from leasehold.errors import StoreBusyError
 from leasehold.interrupts import SHIELD, Interrupted
 from leasehold.stores.sqlite.disk.files import FileId, locked_file_id
-from leasehold.stores.sqlite.disk.holder import HolderNote, busy, holder_of, open_transaction_of
+from leasehold.stores.sqlite.disk.holder import (
+    HolderNote,
+    busy,
+    holder_of,
+    is_stopped,
+    open_transaction_of,
+)
+from leasehold.stores.sqlite.disk.kernel_locks import writers_of
 
 LOCK_TIMEOUT_SECONDS: Final = 30.0
 """How long a write waits for its turn, unless the store was opened with another limit."""
@@ -70,11 +77,25 @@ class WriteLock:
         holder = holder_of(self._path)
         waited = f"{database} stays locked: after {self._timeout_seconds:g} s of waiting,"
         if holder is None:
-            raise StoreBusyError(f"{waited} another process still holds its write lock; try again")
+            raise self._held_without_a_note(waited)
         raise StoreBusyError(
             f"{waited} {holder.in_words()}",
             holder_pid=holder.pid,
             is_holder_stopped=holder.is_stopped,
+        )
+
+    def _held_without_a_note(self, waited: str) -> StoreBusyError:
+        """Whoever has the lock has not said so yet, or is no part of Leasehold."""
+        known = sorted(writers_of(self._path, "FLOCK") or ())
+        if not known:
+            return StoreBusyError(f"{waited} another process still holds its write lock; try again")
+        stopped = is_stopped(known[0])
+        state = ", and is stopped" if stopped else ""
+        return StoreBusyError(
+            f"{waited} process {known[0]} still holds its write lock{state}: look at it, then try "
+            "again",
+            holder_pid=known[0],
+            is_holder_stopped=stopped,
         )
 
     def __enter__(self) -> None:

@@ -25,14 +25,14 @@ more until everybody has closed the store: opening it then reads the log again, 
 
 from __future__ import annotations
 
-import errno
 import mmap
 import os
 from collections.abc import Callable
 from typing import Final
 
-from leasehold.errors import StoreFullError, StoreUnavailableError
+from leasehold.errors import StoreUnavailableError
 from leasehold.stores.sqlite.disk.files import Durability, FileId, StoreFiles, locked_file_id
+from leasehold.stores.sqlite.disk.refusals import of_files
 
 IS_POSSIBLE = hasattr(os, "fdatasync") and hasattr(os, "posix_fallocate")
 """Elsewhere SQLite syncs inside its commits."""
@@ -82,8 +82,7 @@ class LogSync:
             finally:
                 os.close(fd)
         except OSError as error:
-            kind = StoreFullError if error.errno == errno.ENOSPC else StoreUnavailableError
-            raise kind(f"cannot open {path}: {error.strerror}") from error
+            raise of_files(error, path) from error
         return self._numbers
 
     def close(self) -> None:
@@ -114,18 +113,26 @@ class LogSync:
         self._shared[DONE] = number
         return number
 
+    def is_durable(self, number: int) -> bool:
+        """Whether a commit is known to be durable."""
+        return not self._is_late or (self._shared[SYNCED] >= number and not self._shared[FAILED])
+
     def make_durable(self, number: int) -> None:
         """Sync the log unless somebody has since. Raises OSError where that fails."""
-        if not self._is_late:
-            return
-        if self._shared[SYNCED] >= number and not self._shared[FAILED]:
+        if self.is_durable(number):
             return
         done = self._shared[DONE]
-        try:
-            self._sync()
-        except OSError:
-            self._shared[FAILED] = 1
-            raise
+        # Where this process cannot even open it, nothing is known of the disk: others may sync it.
+        opened = self._open_log()
+        if opened is not None:
+            try:
+                fdatasync(opened.fd)
+            except OSError:
+                self._shared[FAILED] = 1
+                raise
+            finally:
+                # What fails is remembered with its variables: the file must not stay open for that.
+                opened = None
         if self._shared[FAILED]:
             # The kernel tells of a failure once: this sync may have succeeded over a gap.
             raise OSError("a sync of another process failed")
@@ -141,27 +148,27 @@ class LogSync:
             try:
                 self.make_durable(self._shared[BEGUN])
             except OSError as error:
-                raise self.refusal(str(error)) from error
+                if self._shared[FAILED]:
+                    raise self.refusal(str(error)) from error
+                raise of_files(error, self._files.database) from error
 
     def all_durable(self) -> None:
         """The log was copied into the database and begun anew. Call it under the store's lock."""
         self._shared[FAILED] = 0
         self._shared[DONE] = self._shared[SYNCED] = self._shared[BEGUN]
 
-    def _sync(self) -> None:
+    def _open_log(self) -> _OpenLog | None:
+        """The log as it is now; None where whoever closed the store last has copied all of it into
+        the database.
+        """
         opened = self._opened
         try:
             status = os.stat(self._log)
             if opened is None or (status.st_dev, status.st_ino) != opened.file:
                 opened = self._opened = _OpenLog(self._log)
         except FileNotFoundError:
-            if opened is None:
-                return  # Whoever closed the store last has copied it into the database.
-        try:
-            fdatasync(opened.fd)
-        finally:
-            # What fails is remembered with its variables: the file must not stay open for that.
-            opened = None
+            pass
+        return opened
 
     def refusal(self, reason: str) -> StoreUnavailableError:
         return StoreUnavailableError(

@@ -12,8 +12,8 @@ from leasehold.core.model.lease import LeaseRequest
 from leasehold.core.model.lives import Life, remote_life
 from leasehold.core.model.records import WorkerInfo
 from leasehold.stores.sqlite.disk.life import LockedLife
+from leasehold.stores.sqlite.disk.refusals import of_files
 from leasehold.stores.sqlite.writing.database import Database
-from leasehold.stores.sqlite.writing.failures import of_files
 from leasehold.stores.sqlite.writing.step import Step
 
 ADD: Final = "INSERT OR REPLACE INTO worker VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, ?)"

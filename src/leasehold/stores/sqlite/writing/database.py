@@ -41,6 +41,7 @@ from leasehold.stores.sqlite.submitting.gate import LaneNumbers
 from leasehold.stores.sqlite.writing import own_state, recounting
 from leasehold.stores.sqlite.writing.application import ApplicationConnection, check_not_inside
 from leasehold.stores.sqlite.writing.clock import StoreClock
+from leasehold.stores.sqlite.writing.failures import translated
 from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.sqlite.writing.turn import ApplicationTurn
 from leasehold.stores.sqlite.writing.write_side import WriteSide
@@ -102,7 +103,8 @@ class Database(WritesGoOn):
         self.application_connections: weakref.WeakSet[ApplicationConnection] = weakref.WeakSet()
         forks.register(self)
         try:
-            self._prepare()
+            with translated(self.files.database):
+                self._prepare()
         except BaseException:
             self.close()
             raise

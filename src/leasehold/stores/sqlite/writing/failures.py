@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +18,7 @@ from leasehold.errors import (
     StoreVersionError,
 )
 from leasehold.stores.sqlite.disk.holder import busy
+from leasehold.stores.sqlite.disk.refusals import is_passing, no_more_files, of_files
 
 
 def translate(error: apsw.Error, path: Path) -> StoreError:
@@ -39,6 +39,8 @@ def translate(error: apsw.Error, path: Path) -> StoreError:
                     "with connection.transaction(), which waits for its turn, and try again"
                 )
             return busy(path)
+        case apsw.CantOpenError() if (refused := no_more_files()) is not None:
+            return of_files(refused, path)
         case apsw.CantOpenError() | apsw.PermissionsError() | apsw.ReadOnlyError():
             return StoreUnavailableError(
                 f"cannot open or write {path} ({error}): check that the file and its folder "
@@ -48,13 +50,6 @@ def translate(error: apsw.Error, path: Path) -> StoreError:
             return StoreUnavailableError(f"reading or writing {path} failed: {error}")
         case _:
             return StoreError(f"SQLite refused an operation on {path}: {error}")
-
-
-def of_files(error: OSError, path: Path) -> StoreError:
-    """The StoreError for what the system refused about the files beside a store."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return StoreFullError(f"the disk that holds {path} is full: free some space")
-    return StoreUnavailableError(f"the files beside {path} cannot be written: {error}")
 
 
 def not_text(error: UnicodeEncodeError) -> LeaseholdError:
@@ -69,5 +64,9 @@ def translated(path: Path) -> Iterator[None]:
         yield
     except apsw.Error as error:
         raise translate(error, path) from error
+    except OSError as error:
+        if not is_passing(error):
+            raise
+        raise of_files(error, path) from error
     except UnicodeEncodeError as error:
         raise not_text(error) from error

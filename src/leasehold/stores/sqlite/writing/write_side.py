@@ -119,7 +119,7 @@ class WriteSide:
             self.lock.acquire("copy a log that cannot be synced into the database")
             try:
                 # Whoever was first has done it for all.
-                if self._sync.has_failed:
+                if not self._sync.is_durable(number):
                     self.db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
                     self._sync.all_durable()
             except apsw.Error:

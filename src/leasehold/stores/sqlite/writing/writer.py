@@ -34,6 +34,7 @@ from leasehold.stores.sqlite.disk.epoch import synced
 from leasehold.stores.sqlite.disk.files import StoreFiles
 from leasehold.stores.sqlite.disk.holder import doing
 from leasehold.stores.sqlite.disk.log_sync import LogSync
+from leasehold.stores.sqlite.disk.refusals import is_passing, of_files
 from leasehold.stores.sqlite.submitting.dependents import resolve
 from leasehold.stores.sqlite.writing.clock import StoreClock
 from leasehold.stores.sqlite.writing.failures import not_text, translate, translated
@@ -271,6 +272,8 @@ class Writer:
             return translate(error, self._files.database)
         if isinstance(error, UnicodeEncodeError):
             return not_text(error)
+        if isinstance(error, OSError) and is_passing(error):
+            return of_files(error, self._files.database)
         return error
 
 
