@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import re
+import shlex
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -47,6 +52,35 @@ def test_from_one_file_to_another_and_reopened(shell: Shell) -> None:
     assert "was moved" not in shell.ok("status").err
     with TaskQueue(shell.folder / "leasehold.db", num_workers=0) as queue:
         queue.submit("t")
+
+
+KILLED_ONCE_SEALED = """
+import os, signal
+from leasehold.connect import connect
+from leasehold.core.rules import moving
+from leasehold.env import SYSTEM
+
+moving._seal_target = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+moving.move(connect("leasehold.db"), connect("new.db"), env=SYSTEM, actor="test")
+"""
+
+
+def test_killed_right_after_the_source_was_sealed_it_says_how_to_go_back(shell: Shell) -> None:
+    with TaskQueue(shell.folder / "leasehold.db", num_workers=0) as queue:
+        queue.submit("t", job_id="first")
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED_ONCE_SEALED], cwd=shell.folder, check=False
+    )
+    assert killed.returncode == -signal.SIGKILL
+    refused = shell.run("enqueue", "--", "echo", "no")
+    assert refused.code == Exit.STORE
+    named = re.search(r"`queuectl (migrate-store --reopen [^`]+)`", refused.err.replace("\n", " "))
+    assert named is not None, refused.err
+    shell.ok(*shlex.split(named[1]), "--yes")
+    shell.ok("enqueue", "--", "echo", "yes")
+    with TaskQueue(shell.folder / "leasehold.db", num_workers=0) as queue:
+        assert queue.get("first") is not None
+        assert queue.store.stats().submitted == 2
 
 
 def test_what_makes_no_sense_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -134,3 +134,26 @@ def test_a_result_that_has_expired_is_not_passed_as_none(
     clock.advance(2)
     with pytest.raises(ResultExpiredError, match=f"replay job {first.id} first"):
         still.dependency_results(then)
+
+
+def test_a_dependency_that_is_gone_is_not_passed_as_none(still: TaskQueue) -> None:
+    """Nobody deletes what a job still waits for; but one that is replayed may find it gone."""
+    first = still.submit("first")
+    then = still.submit("then", depends_on=[first])
+    lease = still.lease()
+    assert lease is not None
+    still.ack(lease, 7)
+    still.cancel(then)
+    still.discard(first)
+    still.replay(then)
+    with pytest.raises(ResultExpiredError, match=f"depends on job {first.id}, whose result cannot"):
+        still.dependency_results(then)
+
+
+def test_a_dependency_that_failed_is_left_out(still: TaskQueue) -> None:
+    first = still.submit("first", max_retries=0)
+    then = still.submit("then", depends_on=[first], on_dependency_failure="ignore")
+    lease = still.lease()
+    assert lease is not None
+    still.nack(lease, requeue=False)
+    assert still.dependency_results(then) == {}

@@ -35,15 +35,22 @@ FetchResults = Callable[[str], list[DependencyResult]]
 def fetch_results(
     store: Store, job_id: str, large: LargeData | None = None
 ) -> list[DependencyResult]:
-    """The results of a job's completed dependencies, in the order in which it names them."""
+    """The results of a job's completed dependencies, in the order in which it names them.
+
+    One that did not complete is left out; one whose result is gone, with its job or without, is
+    not: nobody could tell that from a dependency that failed or returned None.
+    """
     job = store.get(job_id)
     if job is None:
         raise no_job(job_id)
     found: dict[str, DependencyResult] = {}
+    incomplete: set[str] = set()
     for start in range(0, len(job.depends_on), READ_AT_ONCE):
         ids = job.depends_on[start : start + READ_AT_ONCE]
-        where = JobFilter(ids=ids, statuses=(Status.COMPLETED,))
-        for each in store.search(where, limit=READ_AT_ONCE).jobs:
+        for each in store.search(JobFilter(ids=ids), limit=READ_AT_ONCE).jobs:
+            if each.status is not Status.COMPLETED:
+                incomplete.add(each.id)
+                continue
             if each.result_expired:
                 # Nobody could tell it from a result that is None.
                 raise ResultExpiredError(
@@ -55,7 +62,21 @@ def fetch_results(
             if data is not None and codec == BLOB_CODEC:
                 data, codec = fetch(large, data)
             found[each.id] = DependencyResult(each.id, each.task, data, codec)
+    for needed in job.depends_on:
+        if needed not in found and needed not in incomplete:
+            _check_did_not_complete(store, job_id, needed)
     return [found[needed] for needed in job.depends_on if needed in found]
+
+
+def _check_did_not_complete(store: Store, job_id: str, needed: str) -> None:
+    """Raise unless a job that is not there any more is known to have failed."""
+    archived = store.archived(needed)
+    if archived is None or archived.status is Status.COMPLETED:
+        raise ResultExpiredError(
+            f"job {job_id} depends on job {needed}, whose result cannot be read: that job was "
+            "pruned or discarded, or is in a queue that this token is not good for. Submit both "
+            "again, and keep results for as long as a dependent may wait (docs/retention.md)"
+        )
 
 
 def decode_results(

@@ -37,8 +37,8 @@ class Seal(msgspec.Struct, frozen=True, kw_only=True):
         """What whoever writes to the store is told."""
         if self.is_target:
             return StoreMovedError(
-                f"{shown} is being filled from {self.other}: run `queuectl migrate-store` again "
-                "until it has come to its end, then use this store"
+                f"{shown} is being filled from {self.other}: run `queuectl migrate-store "
+                f"{self.other} {shown}` again until it has come to its end, then use this store"
             )
         if self.is_complete:
             return StoreMovedError(
@@ -47,8 +47,9 @@ class Seal(msgspec.Struct, frozen=True, kw_only=True):
             )
         return StoreMovedError(
             f"{shown} is being moved to {self.other}, and takes no writes: run `queuectl "
-            "migrate-store` again until it has come to its end and change the URL of the store, "
-            "or give the move up with `queuectl migrate-store --reopen`"
+            f"migrate-store {shown} {self.other}` again until it has come to its end and change "
+            f"the URL of the store, or give the move up with `queuectl migrate-store --reopen "
+            f"{shown}`, which lets this store be written to as before"
         )
 
     def text(self) -> str:

@@ -300,7 +300,7 @@ def _check_goes_on(source: RowStore, target: RowStore, seal: Seal) -> None:
     if seal.other != target.shown:
         raise StoreMovedError(
             f"{source.shown} is being moved to {seal.other}, not to {target.shown}: go on with "
-            "that, or give it up with `queuectl migrate-store --reopen`"
+            f"that, or give it up with `queuectl migrate-store --reopen {source.shown}`"
         )
 
 
