@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from leasehold.errors import CodedError
+from leasehold.error_codes import CodedError
 from leasehold.observe.exposition import CONTENT_TYPE
 from leasehold.observe.tracing import arriving
 from leasehold.service.api import OPERATIONS, Api

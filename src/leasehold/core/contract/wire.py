@@ -26,8 +26,8 @@ from leasehold.core.contract.token_store import TokenStore
 from leasehold.core.model.error_documents import error_document, error_from
 from leasehold.core.model.lease import Exchange, Lease, Renewal, Settled, Settlement
 from leasehold.core.model.records import WorkerInfo
+from leasehold.error_codes import CodedError
 from leasehold.errors import (
-    CodedError,
     InvalidJobError,
     InvalidQueueError,
     InvalidRetentionError,

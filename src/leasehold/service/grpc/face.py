@@ -20,7 +20,8 @@ from grpc import aio
 
 from leasehold.core.contract.wire import VERBS, Verb
 from leasehold.core.model.tokens import digest_of
-from leasehold.errors import CodedError, InvalidRequestError, RequestTooLargeError
+from leasehold.error_codes import CodedError
+from leasehold.errors import InvalidRequestError, RequestTooLargeError
 from leasehold.observe.tracing import arriving
 from leasehold.service.api import OPERATIONS, Api
 from leasehold.service.caller import Caller
