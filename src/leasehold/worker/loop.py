@@ -11,6 +11,7 @@ from typing import Final
 
 from leasehold.core.model.lease import Exchange, Lease, Settlement
 from leasehold.core.model.outcome import Cancel, Outcome, Release
+from leasehold.core.model.phrases import counted
 from leasehold.env import Env
 from leasehold.errors import StoreError
 from leasehold.observe import tracing
@@ -115,10 +116,10 @@ class Loop:
             self._inbox.sleep(delay_seconds)
         if self.settling:
             logger.error(
-                "worker %s stops with %d outcome(s) that the store did not take; their jobs are "
+                "worker %s stops with %s that the store did not take; their jobs are "
                 "run again when their leases expire",
                 self._leases.worker,
-                len(self.settling),
+                counted(len(self.settling), "outcome"),
             )
         return self._stopping.reason
 
@@ -198,8 +199,8 @@ class Loop:
         running = sum(not run.ended for run in self._in_hand.held)
         if running:
             logger.info(
-                "stopping: waiting for %d job(s), at most %.0f s%s",
-                running,
+                "stopping: waiting for %s, at most %.0f s%s",
+                counted(running, "job"),
                 self._stopping.grace_seconds,
                 "; Ctrl-C again to stop at once" if self._stopping.is_signalled else "",
             )
