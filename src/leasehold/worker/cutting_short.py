@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from leasehold.core.model.outcome import Cancel, Release
+from leasehold.core.model.phrases import counted
 from leasehold.worker.context import StopCause
 from leasehold.worker.executors.team import KILLING, Team
 from leasehold.worker.inbox import Inbox
@@ -90,8 +91,8 @@ class CuttingShort:
         running = sum(not run.ended for run in self._in_hand.held)
         if running:
             logger.info(
-                "stopping: waiting for %d job(s), at most %.0f s%s",
-                running,
+                "stopping: waiting for %s, at most %.0f s%s",
+                counted(running, "job"),
                 self._stopping.grace_seconds,
                 "; Ctrl-C again to stop at once" if self._stopping.is_signalled else "",
             )

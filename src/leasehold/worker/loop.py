@@ -11,6 +11,7 @@ from typing import Final
 
 from leasehold.core.model.lease import Exchange, Lease, Settlement
 from leasehold.core.model.outcome import Outcome
+from leasehold.core.model.phrases import counted
 from leasehold.env import Env
 from leasehold.errors import StoreError
 from leasehold.observe import tracing
@@ -115,10 +116,10 @@ class Loop:
             self._inbox.sleep(delay_seconds)
         if self.settling:
             logger.error(
-                "worker %s stops with %d outcome(s) that the store did not take; their jobs are "
+                "worker %s stops with %s that the store did not take; their jobs are "
                 "run again when their leases expire",
                 self._leases.worker,
-                len(self.settling),
+                counted(len(self.settling), "outcome"),
             )
         return self._stopping.reason
 
