@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from typing import Final
 
 from leasehold.core.model.lease import Lease, Settled, Settlement
@@ -126,7 +127,7 @@ class Settling:
         if is_dead:
             what_next = f"it is dead: {why_not_retried(error.type, lease.attempt, lease.allowance)}"
         else:
-            what_next = f"it will be tried again at {answer.run_at}"
+            what_next = f"it will be tried again at {_seconds(answer.run_at)}"
         traceback, self._last_traceback = error.traceback, error.traceback
         if traceback is not None and traceback == before:
             # Thousands of jobs that fail alike must not fill the log with one and the same text.
@@ -146,3 +147,7 @@ class Settling:
         call_hook(self._hooks.on_failure, lease, answer, error)
         if is_dead:
             call_hook(self._hooks.on_dead, lease, answer, error)
+
+
+def _seconds(moment: datetime | None) -> str:
+    return "an unknown time" if moment is None else moment.isoformat(timespec="seconds")
