@@ -17,6 +17,7 @@ from leasehold.core.model.status import Status
 from leasehold.env import Env, ManualClock
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.reading import where
+from leasehold.stores.tables import reach
 
 STATUSES = (Status.PENDING, Status.SCHEDULED, Status.RUNNING, Status.COMPLETED, Status.DEAD)
 
@@ -44,7 +45,7 @@ def store(tmp_path: Path) -> Iterator[SQLiteStore]:
     opened.close()
 
 
-@pytest.mark.parametrize("few", [0, where.FEW])
+@pytest.mark.parametrize("few", [0, reach.FEW])
 def test_both_ways_find_what_fits(
     store: SQLiteStore, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
