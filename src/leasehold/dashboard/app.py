@@ -34,8 +34,8 @@ from leasehold.dashboard.shown import link, templates
 from leasehold.dashboard.theme import THEMES, keep_theme, page_before, theme_of
 from leasehold.dashboard.visit import Desk, FilledPage, Visit
 from leasehold.env import SYSTEM
+from leasehold.error_codes import CodedError
 from leasehold.errors import (
-    CodedError,
     ForbiddenError,
     InvalidQueueError,
     InvalidRequestError,

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, get_args
 import msgspec
 
 from leasehold.core.model.job import Job, MetadataValue
+from leasehold.core.model.phrases import listed
 from leasehold.core.model.plain_data import LEFT_OUT
 from leasehold.core.model.status import Status
 from leasehold.core.model.text import mentions
@@ -89,7 +90,7 @@ def check_left_out(without: Collection[str]) -> None:
     """Refuse to leave out what every job is told with."""
     unknown = set(without) - set(get_args(HeavyField))
     if unknown:
-        names = ", ".join(get_args(HeavyField))
+        names = listed(get_args(HeavyField))
         raise InvalidJobError(f"a search can leave out {names}, not {min(unknown)!r}")
 
 

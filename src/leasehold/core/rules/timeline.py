@@ -14,6 +14,7 @@ from typing import Final, Literal
 import msgspec
 
 from leasehold.core.model.histogram import Measurements
+from leasehold.core.model.phrases import listed
 from leasehold.core.model.span import (
     BANDS,
     MINUTES_KEPT,
@@ -162,7 +163,7 @@ def _checked(metrics: Sequence[str]) -> dict[str, Figure]:
     for name in metrics:
         if name not in FIGURES:
             raise InvalidWindowError(
-                f"there is no metric {name!r}: choose from {', '.join(sorted(FIGURES))}"
+                f"there is no metric {name!r}: choose from {listed(sorted(FIGURES))}"
             )
     return {name: FIGURES[name] for name in metrics}
 

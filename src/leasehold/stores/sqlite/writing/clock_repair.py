@@ -11,6 +11,7 @@ from typing import Final
 
 from leasehold.core.contract.clock_store import ClockRepair
 from leasehold.core.model.limits import IDEMPOTENCY_SECONDS
+from leasehold.core.model.phrases import counted, listed
 from leasehold.core.model.span import DAY_MICROS, MINUTE_MICROS
 from leasehold.core.rules.clock import TOLERANCE_MICROS, basis_of_now
 from leasehold.core.rules.sampling import KEPT
@@ -105,12 +106,13 @@ def _refuse_while_somebody_works(step: Step) -> None:
     workers = [f"{name} (pid {pid} on {host})" for name, host, pid in step.execute(WORKERS)]
     if workers:
         raise InvalidTransitionError(
-            f"the store's clock is not set back while workers live: stop {', '.join(workers)} first"
+            f"the store's clock is not set back while workers live: stop {listed(workers)} first"
         )
     if running:
         raise InvalidTransitionError(
-            f"the store's clock is not set back while {running} job(s) run: wait until they end, "
-            "or until their leases expire and `queuectl sweep` takes them back"
+            f"the store's clock is not set back while the store has "
+            f"{counted(running, 'running job')}: wait until they end, or until their leases expire "
+            "and `queuectl sweep` takes them back"
         )
 
 
