@@ -161,7 +161,7 @@ def open_transaction_of(database: Path) -> tuple[int, str] | None:
     files = StoreFiles(database)
     with suppress(OSError, ValueError):
         note = files.transaction_note.read_text(encoding="utf-8")
-        pid = int(note.split(maxsplit=1)[0])
+        pid = int(note.partition(" ")[0])  # No number in a note that was cut off: on a full disk.
         # Whoever writes to SQLite's log has a lock in the file beside it.
         if is_verified(pid, files.log_index, "POSIX"):
             return pid, note
