@@ -72,7 +72,7 @@ bench: $(VENV)/bench    ## Measure, beside the raw limit and a rival
 	$(BIN)/python -m benchmarks
 
 against: $(VENV)/rivals ## Measure beside other queues, each on a server of its own
-	$(BIN)/python -m benchmarks.against
+	$(BIN)/python -m benchmarks.against --json $(VENV)/against.json --page
 
 clean:           ## Remove what was made
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

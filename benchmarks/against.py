@@ -4,6 +4,10 @@ The rivals are installed for this only, into an environment of their own (`make 
 measurement is made on a fresh store, in processes of its own, and ends after some seconds at the
 latest; what fails says so, and the others go on. Only figures of one run on a machine that does
 nothing else can be compared.
+
+Each scenario is measured of all contenders before the next one begins, and every figure is kept
+(`--json`) as soon as it is known: a run that is cut off leaves whole tables, and `--resume` goes on
+with it.
 """
 
 from __future__ import annotations
@@ -37,9 +41,29 @@ class Run:
     folder: Path
     sizes: Sizes
     results: Results
+    json: str | None = None
+    """Where every figure is kept as soon as it is known."""
 
     def __post_init__(self) -> None:
         self._numbers = itertools.count(1)
+
+    def measure_all(self, contenders: list[Contender], scenarios: list[str]) -> None:
+        """All that was not measured yet, the kills last: they are waited for together."""
+        wanted = [
+            (scenario, contender)
+            for scenario in scenarios
+            if scenario != KILL
+            for contender in contenders
+            if scenario not in self._row(contender).done
+        ]
+        for number, (scenario, contender) in enumerate(wanted, start=1):
+            self.results.save(self.json)
+            minutes = self.results.minutes
+            at = f"{number}/{len(wanted)}, {minutes:.1f} min"
+            print(f"[{at}] {scenario}: {contender.name} ({contender.durability})", flush=True)
+            self.measure(contender, scenario)
+        if KILL in scenarios:
+            self.kill([each for each in contenders if KILL not in self._row(each).done])
 
     def fresh(self, contender: Contender, stack: ExitStack) -> Fresh:
         """The contender on an empty store, which is taken away with the stack."""
@@ -58,7 +82,7 @@ class Run:
         except Exception as error:  # noqa: BLE001  # Whatever ails a rival ends no run.
             self._failed(contender, scenario, error)
         else:
-            self._found(contender, figures)
+            self._found(contender, scenario, figures)
 
     def kill(self, contenders: list[Contender]) -> None:
         """Kill the worker of each, then wait for all."""
@@ -76,21 +100,26 @@ class Run:
                 over = [name for name, (_, killed) in waiting.items() if killed.is_over()]
                 for contender, killed in map(waiting.pop, over):
                     print(contender.name)
-                    self._found(contender, killed.figures())
+                    self._found(contender, KILL, killed.figures())
                 time.sleep(0.1)
 
     def _row(self, contender: Contender) -> Row:
         return self.results.rows.setdefault(contender.name, Row())
 
-    def _found(self, contender: Contender, figures: Figures) -> None:
+    def _found(self, contender: Contender, scenario: str, figures: Figures) -> None:
         for name, figure in figures.items():
             print(f"    {name}: {figure:,.1f}", flush=True)
-        self._row(contender).figures |= figures
+        row = self._row(contender)
+        row.figures |= figures
+        row.failures.pop(scenario, None)
+        row.done.append(scenario)
+        self.results.save(self.json)
 
     def _failed(self, contender: Contender, scenario: str, error: Exception) -> None:
         why = (str(error) or type(error).__name__).replace(f"{ROOT}/", "")
         print(f"    {scenario} failed: {why}", flush=True)
         self._row(contender).failures[scenario] = why
+        self.results.save(self.json)
 
 
 def main() -> None:
@@ -103,7 +132,10 @@ def main() -> None:
         "--scenario", action="append", choices=[*SCENARIOS, KILL], help="may be repeated"
     )
     parser.add_argument("--folder", help="where stores are made: a disk, not memory")
-    parser.add_argument("--json", metavar="FILE", help="write the figures to a file as well")
+    parser.add_argument("--json", metavar="FILE", help="keep each figure in a file at once")
+    parser.add_argument(
+        "--resume", action="store_true", help="measure only what that file does not have yet"
+    )
     parser.add_argument(
         "--page", action="store_true", help="write docs/benchmarks.md and its chart"
     )
@@ -117,22 +149,20 @@ def main() -> None:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="against-")))
         places = Places(folder, stack)
-        results = Results.of_this_machine(folder, sizes)
-        run = Run(places, folder, sizes, results)
+        if options.resume and options.json and Path(options.json).exists():
+            results = Results.load(options.json)
+        else:
+            results = Results.of_this_machine(folder, sizes)
         print(results.machine, flush=True)
-        for contender in chosen:
-            print(f"{contender.name} ({contender.durability})", flush=True)
-            for scenario in scenarios:
-                if scenario != KILL:
-                    run.measure(contender, scenario)
-            # What was found is kept, whatever happens to the rest.
+        try:
+            run = Run(places, folder, results.sizes, results, options.json)
+            run.measure_all(chosen, scenarios)
+        finally:
+            # Whatever has ended the run: what was measured is kept, and shown.
+            results.note_servers(places.versions())
             results.save(options.json)
-        if KILL in scenarios:
-            run.kill(chosen)
-        results.note_servers(places.versions())
-    results.save(options.json)
-    if options.page:
-        write_page(results)
+            if options.page:
+                write_page(results)
     print(f"took {results.minutes:.0f} minutes")
 
 

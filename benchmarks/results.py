@@ -27,6 +27,8 @@ class Row:
     figures: dict[str, float] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
     """By scenario, why it has no figures."""
+    done: list[str] = field(default_factory=list)
+    """The scenarios that were measured."""
 
 
 @dataclass
@@ -39,7 +41,8 @@ class Results:
     minutes: float = 0.0
 
     def __post_init__(self) -> None:
-        self._started = time.monotonic()
+        # A run that is resumed goes on counting.
+        self._started = time.monotonic() - 60 * self.minutes
 
     @classmethod
     def of_this_machine(cls, folder: Path, sizes: Sizes) -> Results:
@@ -55,12 +58,16 @@ class Results:
 
     def note_servers(self, versions: Mapping[str, str]) -> None:
         for name, version in versions.items():
-            self.machine += f", {name} {version}"
+            said = f", {name} {version}"
+            self.machine = self.machine.replace(said, "") + said
 
     def save(self, file: str | None) -> None:
         self.minutes = (time.monotonic() - self._started) / 60
         if file is not None:
-            Path(file).write_text(json.dumps(asdict(self), indent=1))
+            # Whole or not at all: a run that is killed at this moment loses nothing.
+            beside = Path(f"{file}.new")
+            beside.write_text(json.dumps(asdict(self), indent=1))
+            beside.replace(file)
 
     @classmethod
     def load(cls, file: str) -> Results:

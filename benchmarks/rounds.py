@@ -139,10 +139,10 @@ def _waits(effects: Sequence[Effect]) -> tuple[float, float]:
 
 
 SCENARIOS: dict[str, Callable[[Fresh, Sizes], Figures]] = {
-    "submit": submit,
     "drain": drain,
     "end-to-end": end_to_end,
     "four-producers": four_producers,
+    "submit": submit,
     "pick-up": pick_up,
     "among-pending": among_pending,
 }

@@ -67,6 +67,23 @@ def test_a_contender_that_fails_ends_nothing(tmp_path: Path) -> None:
     assert all("not installed: make .venv/rivals" in why for why in failures.values())
 
 
+def test_a_run_that_was_cut_off_goes_on_where_it_ended(tmp_path: Path) -> None:
+    kept = str(tmp_path / "rows.json")
+    sizes = replace(rounds.QUICK, one_by_one=3, bulk=5, drain=5)
+    with ExitStack() as stack:
+        places = Places(tmp_path, stack)
+        first = against.Run(places, tmp_path / "first", sizes, Results("two", sizes), kept)
+        first.measure(CONTENDERS[0], "drain")
+        results = Results.load(kept)
+        results.rows[CONTENDERS[0].name].figures["drain, jobs/s"] = 7.0
+        again = against.Run(places, tmp_path / "again", sizes, results, kept)
+        again.measure_all([CONTENDERS[0]], ["drain", "submit"])
+    row = Results.load(kept).rows[CONTENDERS[0].name]
+    assert row.done == ["drain", "submit"]
+    assert row.figures["drain, jobs/s"] == 7.0
+    assert row.figures["submit, jobs/s"] > 0
+
+
 def test_the_page_is_made_of_figures(tmp_path: Path) -> None:
     rows = {
         "Leasehold, SQLite": Row("0.1", {"submit, jobs/s": 1890.0, "pick-up p50, ms": 3.0}),

@@ -182,7 +182,7 @@ class CallCodec:
         else:
             data = encode_value(value, "the result")
             # msgspec writes NaN as null, which the caller would take for None.
-            if b"null" in data and holds_nan(value):
+            if value is not None and b"null" in data and holds_nan(value):
                 raise PayloadError("the result holds NaN or infinity, which JSON cannot represent")
         check_size(data, "the result", bytes_max)
         return data

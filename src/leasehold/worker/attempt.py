@@ -137,7 +137,8 @@ def outcome_of_value(
             return _wish(value)
         bytes_max = PAYLOAD_BYTES_MAX if context.large is None else context.large.bytes_max
         data = codec.encode_result(value, bytes_max)
-        _tell_of_change(value, data, task)
+        if value is not None:
+            _tell_of_change(value, data, task)
         return Complete(data, context.note, codec.name)
     except BaseException as error:  # noqa: BLE001 - a value's own methods may raise anything here.
         message = (

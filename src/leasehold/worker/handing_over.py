@@ -50,7 +50,7 @@ class HandingOver:
     ) -> None:
         self._rules = rules
         self._registry = registry
-        self._heartbeat = heartbeat
+        self._holds = heartbeat.holds
         self._inbox = inbox
         self._in_hand = in_hand
         self._hooks = hooks
@@ -75,21 +75,26 @@ class HandingOver:
         """Start a run for each lease; answers how many began, and hands back the others."""
         begun = 0
         last: Run | None = None
-        on_start = self._hooks.on_start
+        # What is the same for all of them is looked up once: this is done for every job.
+        on_start, on_change, holds = self._hooks.on_start, self._inbox.on_change, self._holds
+        reports, env, fetch = self._reports, self._env, self._fetch
+        large, backing = self._large, self._backing
+        add, start = self._in_hand.add, self._team.start
+        name, task = "", None
         for lease in leases:
             try:
-                task = self._find_task(lease)
-                self.unrunnable.can_be_run(lease)
-                if here() != self._pid:
-                    leave_copy()  # Importing it has forked.
-                context = JobContext(
-                    lease, self._reports, self._env, self._fetch, self._large, self._backing
-                )
-                run = Run(lease, task, context, self._inbox.on_change, self._heartbeat.holds)
-                self._in_hand.add(run)
+                if task is None or lease.task != name:
+                    name, task = lease.task, None
+                    task = self._find_task(lease)
+                    self.unrunnable.can_be_run(lease)
+                    if here() != self._pid:
+                        leave_copy()  # Importing it has forked.
+                context = JobContext(lease, reports, env, fetch, large, backing)
+                run = Run(lease, task, context, on_change, holds)
+                add(run)
                 if on_start is not None:
                     call_hook(on_start, lease)
-                self._team.start(run)
+                start(run)
             except BaseException as error:  # noqa: BLE001 - importing a task runs anybody's code.
                 if here() != self._pid:
                     leave_copy(error)

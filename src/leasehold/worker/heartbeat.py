@@ -38,11 +38,12 @@ def local_deadline(sent_at: float, lease_seconds: float) -> float:
 class _Held:
     __slots__ = ("deadline", "lease", "renewed_at", "suspended")
 
-    def __init__(self, lease: Lease, sent_at: float) -> None:
+    def __init__(self, lease: Lease, sent_at: float, deadline: float) -> None:
         self.lease = lease
         self.suspended = False
         """Whether it is safe without renewals, under its task's own transaction."""
-        self.renewed(sent_at, lease.lease_seconds)
+        self.renewed_at = sent_at
+        self.deadline = deadline
 
     def renewed(self, sent_at: float, granted_seconds: float) -> None:
         self.renewed_at = sent_at
@@ -105,11 +106,14 @@ class Heartbeat(OwnThread):
         if sent_at is None:
             sent_at = self._clock.monotonic()
         shortest = self._interval_seconds
+        seconds, deadline = 0.0, sent_at
         with self._condition:
             for lease in leases:
-                self._held[lease.job_id, lease.version] = _Held(lease, sent_at)
-                if lease.lease_seconds < 3 * shortest:
-                    shortest = lease.lease_seconds / 3
+                if lease.lease_seconds != seconds:  # Those of one exchange are mostly alike.
+                    seconds = lease.lease_seconds
+                    deadline = local_deadline(sent_at, seconds)
+                    shortest = min(shortest, seconds / 3)
+                self._held[lease.job_id, lease.version] = _Held(lease, sent_at, deadline)
             if shortest < self._wait_seconds:
                 # The thread sleeps longer than this lease can bear: let it reckon again.
                 self._condition.notify_all()

@@ -77,10 +77,11 @@ class InHand:
         """Free the slots of runs that ended, and answer with what is now to be settled."""
         decided: list[tuple[Lease, Outcome]] = []
         run_seconds, slowest_seconds, runs = 0.0, 0.0, 0
+        occupying, held = self.occupying, self.held
         while changes:
             run = changes.popleft()
-            if run.ended and run in self.occupying:
-                self.occupying.discard(run)
+            if run.ended and run in occupying:
+                occupying.discard(run)
                 if self._measured is not None and run.started is not None:
                     self._measured.measured(run.lease.task, now - run.started)
                 if run.task.executor != "thread":
@@ -88,9 +89,10 @@ class InHand:
                 elif run.started is not None and run.finished is not None:
                     seconds = run.finished - run.started
                     run_seconds += seconds
-                    slowest_seconds = max(slowest_seconds, seconds)
+                    if seconds > slowest_seconds:
+                        slowest_seconds = seconds
                     runs += 1
-            if run in self.held and not (
+            if run in held and not (
                 # What can be killed is settled when it is dead, so that its next attempt never
                 # runs beside it.
                 wait_for_end and not run.ended and run.task.executor in KILLING

@@ -165,10 +165,9 @@ class Loop:
         wait_for_end = not self._stopping.is_last_chance(now)
         if not wait_for_end:
             self._inbox.changes.extend(run for run in self._in_hand.held if run.outcome is not None)
-        for lease, outcome in self._in_hand.take_changes(
-            self._inbox.changes, now, wait_for_end=wait_for_end
-        ):
-            self.settling.add(lease, outcome)
+        self.settling.add_all(
+            self._in_hand.take_changes(self._inbox.changes, now, wait_for_end=wait_for_end)
+        )
         if self._in_hand.settled_themselves:
             self._note_settled_themselves()
 

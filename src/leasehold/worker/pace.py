@@ -13,6 +13,8 @@ from typing import Final
 
 REST_SECONDS_MIN: Final = 0.001
 REST_SECONDS_MAX: Final = 0.005
+RESTS_PER_EXCHANGE: Final = 2.0
+"""So many times as long as an exchange has kept the producer waiting, it is left alone."""
 
 
 class Pace:
@@ -26,7 +28,8 @@ class Pace:
 
     def exchanged(self, began: float, ended: float, *, queue_was_emptied: bool) -> None:
         """Note an exchange: a long one, on a busy store, is followed by a longer rest."""
-        rest_seconds = min(max(REST_SECONDS_MIN, ended - began), REST_SECONDS_MAX)
+        rest_seconds = RESTS_PER_EXCHANGE * (ended - began)
+        rest_seconds = min(max(REST_SECONDS_MIN, rest_seconds), REST_SECONDS_MAX)
         self._queue_was_emptied = queue_was_emptied
         self._rest_until = ended + rest_seconds
 

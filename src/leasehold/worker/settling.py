@@ -47,6 +47,9 @@ class Settling:
     def add(self, lease: Lease, outcome: Outcome) -> None:
         self._waiting.append((lease, outcome))
 
+    def add_all(self, decided: list[tuple[Lease, Outcome]]) -> None:
+        self._waiting += decided
+
     def waiting(self) -> list[tuple[Lease, Outcome]]:
         """All that is to be settled now."""
         return list(self._waiting)

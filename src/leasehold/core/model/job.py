@@ -66,7 +66,7 @@ def priority_of(value: PriorityLike) -> int:
     return int(value)
 
 
-class Draft(msgspec.Struct, frozen=True, kw_only=True):
+class Draft(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A job that is ready to be stored: encoded, with every option settled."""
 
     id: str

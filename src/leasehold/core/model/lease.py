@@ -109,7 +109,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
         return self.version
 
 
-class Settlement(msgspec.Struct, frozen=True):
+class Settlement(msgspec.Struct, frozen=True, gc=False):
     """A holder's last word on its lease."""
 
     job_id: str
@@ -117,7 +117,7 @@ class Settlement(msgspec.Struct, frozen=True):
     outcome: Outcome
 
 
-class Settled(msgspec.Struct, frozen=True):
+class Settled(msgspec.Struct, frozen=True, gc=False):
     """The store's answer to a settlement: what became of the job."""
 
     job_id: str

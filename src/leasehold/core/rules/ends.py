@@ -14,13 +14,17 @@ from leasehold.core.model.lease import Settled
 from leasehold.core.model.outcome import Complete, JobError
 from leasehold.core.model.span import Measure
 from leasehold.core.model.status import Status
-from leasehold.core.rules.decision import Decision
+from leasehold.core.rules.decision import Decision, completed
 from leasehold.core.rules.measuring import Measured
 from leasehold.env import to_micros
 
 # Enum members are slow to look up in Python 3.11.
 _RUN: Final = Measure.RUN
 _NO_RUN: Final = Measure.NO_RUN
+_COMPLETED: Final = completed(1)
+_COMPLETED_EVENT: Final = _COMPLETED.event
+_COMPLETED_STATUS: Final = _COMPLETED.status
+_COMPLETED_CODES: Final = (EVENT_CODE[_COMPLETED_EVENT], STATUS_CODE[_COMPLETED_STATUS])
 
 
 class EndedLease(NamedTuple):
@@ -61,7 +65,7 @@ class GatheredEnds:
     """Ends of attempts of one write, gathered until they are written."""
 
     __slots__ = (
-        "_counted", "_events_max", "_measured", "_now",
+        "_completed", "_counted", "_events_max", "_measured", "_now",
         "again", "attempts", "ended", "errors", "failed", "finished", "surplus", "waiting",
     )  # fmt: skip
 
@@ -72,6 +76,8 @@ class GatheredEnds:
         """A job with no more events than that cannot have too many attempt records."""
         self._counted: dict[_Kind, list[int]] = {}
         """How long each attempt had its lease."""
+        self._completed: dict[tuple[int, str], list[int]] = {}
+        """The same of those that completed, by lane and worker."""
         self.attempts: list[tuple[Any, ...]] = []
         """The rows of `attempt`."""
         self.finished: list[tuple[Any, ...]] = []
@@ -89,17 +95,53 @@ class GatheredEnds:
         self.surplus: list[int] = []
         """Jobs that may have too many attempt records."""
 
+    def complete(self, job_id: str, held: tuple[Any, ...], lane: int, outcome: Complete) -> Settled:
+        """Let a job be completed; `held` has the columns of an EndedLease.
+
+        Nearly all attempts end in this way, and decide what a worker can do in a second.
+        """
+        now = self._now
+        (
+            seq, version, worker, acquired_at, attempts, events, leased_event, available_at, _,
+            _, _, lease_micros,
+        ) = held  # fmt: skip
+        n = events + 1
+        event, status = _COMPLETED_CODES
+        self.attempts.append(
+            (
+                seq, version, attempts, worker, acquired_at, now, event, status, attempts,
+                leased_event, n, None, None, None, None, outcome.note, None, None, lease_micros,
+            )
+        )  # fmt: skip
+        if n > self._events_max:
+            self.surplus.append(seq)
+        codec = None if outcome.codec == "json" else outcome.codec
+        self.finished.append(
+            (
+                seq, status, now, acquired_at, available_at, version, attempts, n,
+                outcome.result, codec, None,
+            )
+        )  # fmt: skip
+        self.ended.append(job_id)
+        micros = self._completed.get((lane, worker))
+        if micros is None:
+            self._completed[lane, worker] = [now - acquired_at]
+        else:
+            micros.append(now - acquired_at)
+        return Settled(job_id, version, _COMPLETED_EVENT, _COMPLETED_STATUS, attempts)
+
     def add(
         self,
         job_id: str,
         held: EndedLease,
         lane: int,
         decision: Decision,
-        complete: Complete | None = None,
         *,
         checkpoint: bool = False,
     ) -> Settled:
-        """Let become of a job what was decided; the record of a lost attempt is a checkpoint."""
+        """Let become of a job what was decided, unless it completed; a lost attempt's record is a
+        checkpoint.
+        """
         now = self._now
         status, attempts, error = decision.status, decision.attempts, decision.error
         code = STATUS_CODE[status]
@@ -125,7 +167,7 @@ class GatheredEnds:
                 None if error is None else error.type,
                 None if error is None else error.message,
                 None if error is None else error.traceback,
-                None if complete is None else complete.note,
+                None,
                 expires_at if checkpoint else None,
                 heartbeat_at if checkpoint else None,
                 lease_micros,
@@ -141,26 +183,12 @@ class GatheredEnds:
             due = to_micros(decision.run_at)
             self.waiting.append((seq, code, due, now, version, attempts, n, decision.reason))
         else:
-            if complete is None:
-                result, codec, reason = None, None, decision.reason
-            else:
-                codec = None if complete.codec == "json" else complete.codec
-                result, reason = complete.result, None
             self.finished.append(
                 (
-                    seq,
-                    code,
-                    now,
-                    acquired_at,
-                    available_at,
-                    version,
-                    attempts,
-                    n,
-                    result,
-                    codec,
-                    reason,
+                    seq, code, now, acquired_at, available_at, version, attempts, n,
+                    None, None, decision.reason,
                 )
-            )
+            )  # fmt: skip
             self.ended.append(job_id)
         if error is not None and status is not Status.CANCELLED:
             self.errors.append((lane, job_id, error))
@@ -176,6 +204,9 @@ class GatheredEnds:
 
     def count(self, counters: Counters) -> None:
         """Count them in their lanes and for their workers."""
+        after, totals, has_run = _COMPLETED_STATUS, _COMPLETED.totals, _COMPLETED.has_run
+        for (lane, worker), micros in self._completed.items():
+            self._counted[lane, after, totals, has_run, worker] = micros
         for (lane, after, totals, has_run, worker), micros in self._counted.items():
             counters.move(lane, Status.RUNNING, after, len(micros))
             for name in totals:

@@ -8,7 +8,8 @@ anyway, the histogram by one statement of a few rows.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import repeat
 from operator import itemgetter
 from typing import Any, Final
 
@@ -37,14 +38,18 @@ class Measured:
     def took(self, lane: int, measure: Measure, durations: Sequence[int]) -> None:
         """What is measured took so long, each time, for jobs of a lane."""
         gathered = self._found
-        for micros in durations:
+        counted: Iterable[tuple[int, int]] = zip(durations, repeat(1))
+        if len(durations) > FEW:
+            # Many that were submitted or leased together have waited, or run, equally long.
+            counted = Counter(durations).items()
+        for micros, jobs in counted:
             key = (lane, measure, bucket_of(micros))
             found = gathered.get(key)
             if found is None:
-                gathered[key] = [1, micros]
+                gathered[key] = [jobs, jobs * micros]
             else:
-                found[0] += 1
-                found[1] += micros
+                found[0] += jobs
+                found[1] += jobs * micros
 
     def retried(self, lane: int, attempt: int) -> None:
         """An attempt of that number failed, and another one will follow."""

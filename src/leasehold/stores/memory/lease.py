@@ -128,6 +128,7 @@ def _pass(
     by_task = request.lease_seconds_by_task or {}
     overridden = request.lease_seconds_override is not None
     micros_max = round(state.settings.extension_seconds_max * 1e6)
+    ends = _Ends(state.now)
     for record in in_order(streams, state.now):
         draft = record.draft
         queue = queues[draft.queue]
@@ -140,7 +141,7 @@ def _pass(
                 count_starts(StartBook(state), queue.name, config, (draft.limit_key,))
             own = None if overridden else draft.lease_seconds or by_task.get(draft.task)
             micros = min(lease_micros if own is None else round(own * 1e6), micros_max)
-            leases.append(_grant(state, record, request.worker, now, micros))
+            leases.append(_grant(state, record, request.worker, now, micros, ends[micros]))
             queue.state.totals.leased += 1
             waits = queue.state.meter.measures[WAIT_OF_PRIORITY[record.priority]]
             waits.add(state.now - record.available_at)
@@ -156,6 +157,18 @@ def _pass(
         if walk.is_over:
             return False
     return False
+
+
+class _Ends(dict[int, datetime]):
+    """When leases that begin now end, by their length; each is worked out once."""
+
+    def __init__(self, now: int) -> None:
+        super().__init__()
+        self._now = now
+
+    def __missing__(self, micros: int) -> datetime:
+        self[micros] = end = from_micros(self._now + micros)
+        return end
 
 
 def _lane(state: State, queue: _Open, task: str) -> OpenLane:
@@ -247,34 +260,41 @@ def tell_breaker(state: State, queue: MemoryQueue, task: str, outcome: Outcome) 
         queue.breakers[task] = breaker.failed(outcome.breaker, state.now)
 
 
-def _grant(state: State, record: Record, worker: str, now: datetime, micros: int) -> Lease:
+def _grant(
+    state: State, record: Record, worker: str, now: datetime, micros: int, ends_at: datetime
+) -> Lease:
+    draft, now_micros = record.draft, state.now
     record.lease_version = version = max(record.lease_version, state.version_floor) + 1
     record.worker = worker
-    record.attempts += 1
-    record.started_at = record.acquired_at = record.heartbeat_at = state.now
+    record.attempts = attempt = record.attempts + 1
+    record.started_at = record.acquired_at = record.heartbeat_at = now_micros
     record.moved_by = 0
-    record.expires_at = state.now + micros
+    record.expires_at = expires_at = now_micros + micros
     record.reason = None
-    row = KeptAttempt(version, record.attempts, worker, state.now)
-    record.attempt_rows = (*record.attempt_rows, row)[-state.settings.attempt_records_max :]
-    state.step(record, Event.LEASED, Status.RUNNING, record.expires_at)
+    row = KeptAttempt(version, attempt, worker, now_micros)
+    before = record.attempt_rows
+    if before:
+        record.attempt_rows = (*before, row)[-state.settings.attempt_records_max :]
+    else:
+        record.attempt_rows = (row,)
+    state.step(record, Event.LEASED, Status.RUNNING, expires_at)
     return Lease(
         job_id=record.id,
         version=version,
         worker=worker,
-        queue=record.draft.queue,
-        task=record.draft.task,
-        payload=record.draft.payload,
-        codec=record.draft.codec,
+        queue=draft.queue,
+        task=draft.task,
+        payload=draft.payload,
+        codec=draft.codec,
         priority=record.priority,
-        attempt=record.attempts,
+        attempt=attempt,
         allowance=record.allowance,
         acquired_at=now,
-        expires_at=from_micros(record.expires_at),
+        expires_at=ends_at,
         lease_seconds=micros / 1e6,
-        timeout_seconds=record.draft.timeout_seconds,
-        deadline=record.draft.deadline,
-        retry=record.draft.retry,
-        metadata=None if record.draft.metadata is None else dict(record.draft.metadata),
-        parent_id=record.draft.parent_id,
+        timeout_seconds=draft.timeout_seconds,
+        deadline=draft.deadline,
+        retry=draft.retry,
+        metadata=None if draft.metadata is None else dict(draft.metadata),
+        parent_id=draft.parent_id,
     )

@@ -17,7 +17,7 @@ from leasehold.core.model.stored import (
 )
 from leasehold.core.model.unreadable import set_aside_reason
 from leasehold.core.rules import key_accounts
-from leasehold.core.rules.decision import Decision, completed, decide, failed_for_good
+from leasehold.core.rules.decision import Decision, decide, failed_for_good
 from leasehold.core.rules.ends import EndedLease
 from leasehold.env import from_micros
 from leasehold.errors import LeaseLostError
@@ -98,7 +98,7 @@ def settle(step: Step, settlements: Sequence[Settlement]) -> list[Settled | Leas
         outcome = within_limits(settlement.outcome, job_id)
         if isinstance(outcome, Complete):
             step.succeeded.add(terms.lane)
-            answers.append(ends.add(job_id, held, terms.lane, completed(held.attempts), outcome))
+            answers.append(ends.complete(job_id, held, terms.lane, outcome))
         else:
             decision = _decide(step, held, terms, outcome)
             answers.append(ends.add(job_id, held, terms.lane, decision))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from leasehold.core.model.lease import Lease, LeaseRequest
 from leasehold.core.model.priority import default_tier
@@ -19,6 +19,7 @@ from leasehold.core.model.stored import (
 )
 from leasehold.core.rules import key_accounts
 from leasehold.core.rules.leasing import OpenLane
+from leasehold.core.rules.placing import RowKey
 from leasehold.core.rules.queue_limits import starts_used_up
 from leasehold.env import from_micros
 from leasehold.stores.sqlite.leasing import ready
@@ -50,50 +51,56 @@ def read(
     override = request.lease_seconds_override
     default_seconds = request.lease_seconds or step.settings.lease_seconds
     for job in jobs:
+        # To unpack it once is faster than to ask it by name, and this is done for every job.
+        (
+            _, _, seq, _, available_at, version, attempts, events, job_id, payload, codec, priority,
+            allowance, lease_seconds, timeout_seconds, deadline, _, retry, metadata, parent_id,
+            _, limit_key, lane_number,
+        ) = job  # fmt: skip
         try:
-            lane = lanes[job.lane]
+            lane = lanes[lane_number]
             queue, task = lane.queue.name, lane.task
-            if job.lease_seconds is not None:
-                seconds_of("lease_seconds", job.lease_seconds)
-            if job.timeout_seconds is not None:
-                seconds_of("timeout_seconds", job.timeout_seconds)
-            asked = override or job.lease_seconds or by_task.get(task) or default_seconds
+            if lease_seconds is not None:
+                seconds_of("lease_seconds", lease_seconds)
+            if timeout_seconds is not None:
+                seconds_of("timeout_seconds", timeout_seconds)
+            asked = override or lease_seconds or by_task.get(task) or default_seconds
             length = lengths.get(asked)
             if length is None:
                 seconds = min(asked, step.settings.extension_seconds_max)
                 length = lengths[asked] = (seconds, from_micros(now + round(seconds * 1e6)))
             lease = Lease(
-                job_id=job.id,
-                version=max(job.version, floor) + 1,
+                job_id=job_id,
+                version=max(version, floor) + 1,
                 worker=worker,
                 queue=queue,
                 task=task,
-                payload=job.payload,
-                codec=job.codec or "json",
-                priority=job.priority,
-                attempt=job.attempts + 1,
-                allowance=job.allowance,
+                payload=payload,
+                codec=codec or "json",
+                priority=priority,
+                attempt=attempts + 1,
+                allowance=allowance,
                 acquired_at=acquired_at,
                 expires_at=length[1],
                 lease_seconds=length[0],
-                timeout_seconds=job.timeout_seconds,
-                deadline=None if job.deadline is None else from_micros(job.deadline),
-                retry=None if job.retry is None else retry_of(job.retry),
-                metadata=None if job.metadata is None else metadata_of(job.metadata),
-                parent_id=job.parent_id,
+                timeout_seconds=timeout_seconds,
+                deadline=None if deadline is None else from_micros(deadline),
+                retry=None if retry is None else retry_of(retry),
+                metadata=None if metadata is None else metadata_of(metadata),
+                parent_id=parent_id,
             )
             if (
-                type(job.payload) is not bytes
-                or type(job.id) is not str
-                or not 0 <= job.priority <= 100
-                or type(job.allowance) is not int
-                or type(job.events) is not int
-                or type(job.available_at) is not int
-                or (job.limit_key is not None and type(job.limit_key) is not str)
+                type(payload) is not bytes
+                or type(job_id) is not str
+                or not 0 <= priority <= 100
+                or type(allowance) is not int
+                or type(events) is not int
+                or type(available_at) is not int
+                or (limit_key is not None and type(limit_key) is not str)
             ):
                 raise ValueError("id, payload, priority, allowance, key or its past are none")
         except UNREADABLE as error:
-            unreadable.append((job.seq, problem_of(error)))
+            unreadable.append((seq, problem_of(error)))
             continue
         granted.append((job, lease))
     return granted, unreadable
@@ -103,46 +110,46 @@ def grant(step: Step, granted: Sequence[Granted], life: int) -> None:
     """Let the jobs run, under this life of their worker."""
     now = step.now
     waits: defaultdict[tuple[int, Measure], list[int]] = defaultdict(list)
-    for job, _ in granted:
-        waits[job.lane, WAIT_OF_PRIORITY[job.priority]].append(now - job.available_at)
+    keys: list[RowKey] = []
+    counted: list[tuple[int, int]] = []
+    placed: list[int] = []
+    """Those that may have a row in `place` to forget."""
+    running: list[tuple[Any, ...]] = []
+    for job, lease in granted:
+        (
+            tier, turn, seq, stands_in, available_at, _, _, events, _, _, _, priority, _, _, _,
+            deadline, _, _, _, _, created_at, limit_key, lane,
+        ) = job  # fmt: skip
+        waits[lane, WAIT_OF_PRIORITY[priority]].append(now - available_at)
+        keys.append((stands_in, tier, turn, seq))
+        counted.append((lane, priority))
+        if (
+            turn != created_at
+            or limit_key is not None
+            or deadline is not None
+            or tier != default_tier(priority)
+        ):
+            placed.append(seq)
+        micros, n = round(lease.lease_seconds * 1e6), events + 1
+        running.append(
+            (seq, lease.version, lease.worker, now, now + micros, now, lease.attempt, n, n,
+             available_at, micros, life)
+        )  # fmt: skip
     for (lane, measure), waited in waits.items():
         step.move(lane, Status.PENDING, Status.RUNNING, len(waited))
         step.count(lane, "total_leased", len(waited))
         step.measured.took(lane, measure, waited)
         step.worked(granted[0][1].worker, lane, _LEASED, len(waited))
-    # Those that may have a row in `place` to forget.
-    placed = [
-        job.seq
-        for job, _ in granted
-        if job.turn != job.created_at
-        or job.limit_key is not None
-        or job.deadline is not None
-        or job.tier != default_tier(job.priority)
-    ]
-    ready.leave(
-        step,
-        [(job.stands_in, job.tier, job.turn, job.seq) for job, _ in granted],
-        [(job.lane, job.priority) for job, _ in granted],
-        placed,
-    )
-    step.executemany(
-        GRANT,
-        [
-            (job.seq, lease.version, lease.worker, now, now + micros, now, lease.attempt,
-             job.events + 1, job.events + 1, job.available_at, micros,
-             life)
-            for job, lease in granted
-            for micros in (round(lease.lease_seconds * 1e6),)
-        ],
-    )  # fmt: skip
+    ready.leave(step, keys, counted, placed)
+    step.executemany(GRANT, running)
     if step.rules.paced:
         starts = [(lease.queue, job.limit_key) for job, lease in granted]
         starts_used_up(Limits(step), starts)
     if step.rules.key_limits:
-        keys = Counter(
+        running_of_keys = Counter(
             (lease.queue, job.limit_key, job.lane)
             for job, lease in granted
             if job.limit_key is not None
         )
-        key_accounts.granted(KeyShelf(step), keys)
+        key_accounts.granted(KeyShelf(step), running_of_keys)
         step.newly_shown.difference_update(placed)

@@ -155,6 +155,10 @@ def lease(step: Step, request: LeaseRequest, rounds: GroupRounds, life: int = NO
     return Leased(granted, cut_short=True)
 
 
+# As `_make`, but nothing of it is Python code: it is done for every job.
+_AS_CANDIDATE: Final = partial(tuple.__new__, Candidate)
+
+
 class _Look:
     """One look at the jobs of a request: what is found, and what becomes of it."""
 
@@ -203,7 +207,7 @@ class _Look:
         if walk.is_over:
             return
         take, cancel, park = Verdict.TAKE, Verdict.CANCEL, Verdict.PARK
-        for job in map(Candidate._make, self._in_order()):
+        for job in map(_AS_CANDIDATE, self._in_order()):
             verdict = walk.judge(lanes[job.lane], job.start_by, job.version, job.limit_key)
             if verdict is take:
                 self.taken.append(job)

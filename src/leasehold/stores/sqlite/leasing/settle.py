@@ -20,7 +20,7 @@ from leasehold.core.model.stored import (
 )
 from leasehold.core.model.unreadable import set_aside_reason
 from leasehold.core.rules import key_accounts
-from leasehold.core.rules.decision import Decision, completed, decide, failed_for_good
+from leasehold.core.rules.decision import Decision, decide, failed_for_good
 from leasehold.core.rules.ends import EndedLease
 from leasehold.core.rules.replies import (
     check_request_id,
@@ -39,7 +39,7 @@ from leasehold.stores.sqlite.reading.read import read_job
 from leasehold.stores.sqlite.rules.schedules import shelf
 from leasehold.stores.sqlite.submitting import dependents
 from leasehold.stores.sqlite.writing import remembered
-from leasehold.stores.sqlite.writing.database import Database
+from leasehold.stores.sqlite.writing.database import Database, KnownLease
 from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.tables import breakers
 
@@ -59,11 +59,11 @@ class Terms(NamedTuple):
 def settle(
     step: Step,
     settlements: Sequence[Settlement],
-    known_leases: Mapping[tuple[str, int], tuple[int, int]],
+    known_leases: Mapping[str, KnownLease],
 ) -> list[Settled | LeaseLostError]:
     """Settle what is still held; answer the rest with what happened to it instead.
 
-    `known_leases` has (number, lane) of the leases granted here, which spares looking them up.
+    `known_leases` has the leases granted here, by job, which spares looking them up.
     """
     if len({settlement.job_id for settlement in settlements}) < len(settlements):
         # One job twice, under an old lease and a new one: each is judged by what the last one left.
@@ -71,34 +71,37 @@ def settle(
     keys: list[tuple[int, int]] = []
     lanes: dict[int, int] = {}
     for settlement in settlements:
-        known = known_leases.get((settlement.job_id, settlement.version))
-        if known is None:
+        version = settlement.version
+        known = known_leases.get(settlement.job_id)
+        if known is None or known[0] != version:
             row = step.execute(FIND_SEQ, (settlement.job_id,)).fetchone()
-            keys.append((row[0] if row else 0, settlement.version))
+            keys.append((row[0] if row else 0, version))
         else:
-            keys.append((known[0], settlement.version))
-            lanes[known[0]] = known[1]
-    as_tuple = tuple.__new__
+            _, seq, lane = known
+            keys.append((seq, version))
+            lanes[seq] = lane
     # The known number of a lease may be that of a discarded job: then it is not in `running`.
-    leases = {row[0]: as_tuple(EndedLease, row) for row in step.executemany(END_LEASE, keys)}
+    leases: dict[int, Any] = {row[0]: row for row in step.executemany(END_LEASE, keys)}
     if step.rules.key_limits:
         key_accounts.freed(KeyShelf(step), list(leases))
     ends = Ends(step)
-    end = ends.add
+    complete = ends.complete
     answers: list[Settled | LeaseLostError] = []
     for settlement, (seq, _) in zip(settlements, keys, strict=True):
-        job_id, held = settlement.job_id, leases.get(seq)
-        if held is None:
+        job_id, row = settlement.job_id, leases.get(seq)
+        if row is None:
             answers.append(settle_stale(step, settlement))
             continue
         outcome = within_limits(settlement.outcome, job_id)
         if isinstance(outcome, Complete):
             lane = lanes.get(seq) or _row(step, JOB_LANE, seq)[0]
             step.succeeded.add(lane)
-            answers.append(end(job_id, held, lane, completed(held.attempts), outcome))
+            answers.append(complete(job_id, row, lane, outcome))
         else:
+            held = EndedLease._make(row)
             terms = Terms(*_row(step, JOB_TERMS, seq))
-            answers.append(end(job_id, held, terms.lane, _decide(step, held, terms, outcome)))
+            decision = _decide(step, held, terms, outcome)
+            answers.append(ends.add(job_id, held, terms.lane, decision))
             if isinstance(outcome, Fail) and outcome.breaker is not None:
                 breakers.failed(step, terms.lane, outcome.breaker)
     ends.write()
@@ -177,11 +180,11 @@ def _remember(
     # Only now that they are committed: numbers of a write that was rolled back are used again.
     known = database.known_leases
     for settlement in settlements:
-        known.pop((settlement.job_id, settlement.version), None)
+        known.pop(settlement.job_id, None)
     if len(known) > KNOWN_LEASES_MAX:
         known.clear()
-    for granted, number in zip(answer.leases, numbers, strict=True):
-        known[granted.job_id, granted.version] = number
+    for granted, (seq, lane) in zip(answer.leases, numbers, strict=True):
+        known[granted.job_id] = (granted.version, seq, lane)
 
 
 def _exchange(

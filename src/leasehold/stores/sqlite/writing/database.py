@@ -54,6 +54,9 @@ T = TypeVar("T")
 
 logger = logging.getLogger("leasehold.store")
 
+KnownLease = tuple[int, int, int]
+"""The version of a lease, and the number and the lane of its job."""
+
 
 class Database(WritesGoOn):
     """What every verb of the store is given; the verbs themselves are functions of it."""
@@ -96,8 +99,8 @@ class Database(WritesGoOn):
         self.lives = LivesHere()
         self.group_rounds = GroupRounds()
         self.lanes = LaneNumbers()
-        # (job id, version) -> (number, lane) of leases granted here: a hint, never the truth.
-        self.known_leases: dict[tuple[str, int], tuple[int, int]] = {}
+        self.known_leases: dict[str, KnownLease] = {}
+        """By job, the leases granted here: a hint, never the truth."""
         self.disk = DiskReserve(self.files, env)
         self.turn = ApplicationTurn(self.files, env, lock_timeout_seconds, self._check_place)
         self.application_connections: weakref.WeakSet[ApplicationConnection] = weakref.WeakSet()
