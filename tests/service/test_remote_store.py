@@ -1,8 +1,10 @@
 """The remote store keeps the contract: the conformance suite, over a real server.
 
-Over HTTP all of it. Over gRPC the same bytes cross, so the part of it that hangs on the transport:
-requests that are repeated, leases and their secrets, hints, pages, odd text. `test_grpc_store.py`
-has every verb and every error.
+Over HTTP all of it, on a server whose store is in memory: what is tried is the way to a store, and
+each store has a suite of its own. Over gRPC the same bytes cross, so the part of it that hangs on
+the transport: requests that are repeated, leases and their secrets, hints, pages, odd text; the
+server's store is a file then, as it is for what only lasting stores have. `test_grpc_store.py` has
+every verb and every error.
 """
 
 from __future__ import annotations
@@ -27,9 +29,11 @@ from leasehold.service.caller import Caller
 from leasehold.service.grpc.server import GrpcAddress, GrpcServer
 from leasehold.service.http import http_app
 from leasehold.service.server import BoundedProtocol, bind
+from leasehold.stores.memory import MemoryStore
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.testing.conformance import MakeStore, StoreConformance
 from leasehold.testing.conformance.paging import PagingClauses
+from leasehold.testing.conformance.referencing import ReferencingClauses
 from leasehold.testing.conformance.repeating import RepeatingClauses
 from leasehold.testing.conformance.settling import SettlingClauses
 from leasehold.testing.conformance.telling import TellingClauses
@@ -121,12 +125,11 @@ def host() -> Iterator[Host]:
 Serve = Callable[[Store, Env], tuple[str, Callable[[], None]]]
 
 
-def making(folder: Path, numbers: Iterator[int], serve: Serve) -> Iterator[MakeStore]:
+def making(serve: Serve, make_served: MakeStore) -> Iterator[MakeStore]:
     with ExitStack() as stack:
 
         def make(env: Env) -> Store:
-            path = folder / f"{next(numbers)}.db"
-            served = SQLiteStore(path, env=env, durability="normal")
+            served = make_served(env)
             stack.callback(served.close)
             url, end = serve(served, env)
             stack.callback(end)
@@ -137,15 +140,27 @@ def making(folder: Path, numbers: Iterator[int], serve: Serve) -> Iterator[MakeS
         yield make
 
 
+def in_files(folder: Path) -> MakeStore:
+    numbers = itertools.count()
+    return lambda env: SQLiteStore(folder / f"{next(numbers)}.db", env=env, durability="normal")
+
+
 class TestRemoteStore(StoreConformance):
     not_kept: ClassVar = {
         "TOK-5": "the signing key never leaves its server",
+        "BLO-1": "the server's store is in memory here, and has no id",
         "TOK-7": "a token is looked for by the server itself",
     }
 
     @pytest.fixture
+    def make_store(self, host: Host) -> Iterator[MakeStore]:
+        yield from making(host.serve, MemoryStore)
+
+
+class TestRemoteStoreInAFile(ReferencingClauses):
+    @pytest.fixture
     def make_store(self, tmp_path: Path, host: Host) -> Iterator[MakeStore]:
-        yield from making(tmp_path, host.numbers, host.serve)
+        yield from making(host.serve, in_files(tmp_path))
 
 
 class TestRemoteStoreOverGrpc(
@@ -153,4 +168,4 @@ class TestRemoteStoreOverGrpc(
 ):
     @pytest.fixture
     def make_store(self, tmp_path: Path, host: Host) -> Iterator[MakeStore]:
-        yield from making(tmp_path, host.numbers, host.serve_grpc)
+        yield from making(host.serve_grpc, in_files(tmp_path))

@@ -8,12 +8,14 @@ import pytest
 
 from leasehold.core.model.job import Draft, HistoryEvent, Job
 from leasehold.core.model.lease import Exchange, LeaseRequest, Settlement, SweepReport
+from leasehold.core.model.pins import Pin, PinKind
 from leasehold.core.model.queue_config import QueueInfo
 from leasehold.core.model.rate import Rate
 from leasehold.core.model.records import Purged, Submitted
 from leasehold.core.model.schedule import Fired
 from leasehold.core.model.search import JobFilter, Page
 from leasehold.core.model.status import Event, Status
+from leasehold.core.model.tokens import Token
 from leasehold.core.rules.filter_orders import Order
 from leasehold.core.rules.operations import (
     Advance,
@@ -22,7 +24,7 @@ from leasehold.core.rules.operations import (
     Plan,
     Undo,
 )
-from leasehold.errors import DuplicateJobError, LeaseholdError
+from leasehold.errors import DuplicateJobError, LeaseholdError, UnauthenticatedError
 from leasehold.stores.memory import MemoryStore
 from leasehold.testing.soak import Scenario, run
 from leasehold.testing.soak.subjects import KEEP_ALL, Stage
@@ -181,6 +183,39 @@ class PlansTooMuch(MemoryStore):
         return msgspec.structs.replace(plan, counts={**plan.counts, **plan.skipped}, skipped={})
 
 
+class TakesThePraise(MemoryStore):
+    """A pin that is there already becomes that of whoever pins it again."""
+
+    def pin(self, kind: PinKind, name: str, text: str, *, actor: str) -> Pin:
+        return msgspec.structs.replace(super().pin(kind, name, text, actor=actor), by=actor)
+
+
+class SessionsGoOn(MemoryStore):
+    """Who has left may come back by the same session."""
+
+    def is_session_over(self, token: str, session: str) -> bool:
+        return super().is_session_over(token, session) and session == "session-1"
+
+
+class LetsInWhoWasRevoked(MemoryStore):
+    """A submit believes in a token that was found once."""
+
+    def submit_as(
+        self, token: Token, digest: str, drafts: Sequence[Draft]
+    ) -> list[Submitted | LeaseholdError]:
+        try:
+            return super().submit_as(token, digest, drafts)
+        except UnauthenticatedError:
+            return self.submit(drafts)
+
+
+class AnotherOperation(MemoryStore):
+    """It answers with the latest operation, whichever was asked for."""
+
+    def operation(self, operation_id: str) -> Operation | None:
+        return next(iter(self.operations()), None)
+
+
 MUTANTS: dict[type[MemoryStore], set[Feature]] = {
     LimitOffByOne: {Feature.LIMITS},
     ForgetfulPark: {Feature.KEYS},
@@ -194,6 +229,10 @@ MUTANTS: dict[type[MemoryStore], set[Feature]] = {
     StoppedAndGoesOn: {Feature.OPERATIONS},
     UndoesNothing: {Feature.OPERATIONS},
     PlansTooMuch: {Feature.OPERATIONS},
+    TakesThePraise: {Feature.PINS},
+    SessionsGoOn: {Feature.SESSIONS, Feature.TOKENS},
+    LetsInWhoWasRevoked: {Feature.SESSIONS, Feature.TOKENS},
+    AnotherOperation: {Feature.OPERATIONS, Feature.SURVEYS},
 }
 
 

@@ -24,6 +24,7 @@ from leasehold.errors import (
     UnauthenticatedError,
 )
 from leasehold.testing.conformance.base import ConformanceBase, MakeStore, at_once
+from leasehold.testing.conformance.cases import on_one_store
 
 SECRET = "lh_" + "5ec4e7" * 11
 DIGEST = digest_of(SECRET)
@@ -72,7 +73,7 @@ class AdmittingCallersClauses(ConformanceBase):
 
         assert sorted(at_once(4, attempt)) == [False, False, False, True]
 
-    @pytest.mark.parametrize(
+    @on_one_store(
         "options",
         [{"name": ""}, {"name": "x" * 1000}, {"name": "a\x1bb"}, {"name": "\ud800"},
          {"roles": ()}, {"roles": ("root",)}, {"queues": ()}, {"queues": ("",)},

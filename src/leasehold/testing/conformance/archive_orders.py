@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from leasehold.core.contract.store import Store
@@ -11,6 +13,7 @@ from leasehold.core.model.search import JobFilter
 from leasehold.env import ManualClock
 from leasehold.errors import InvalidJobError
 from leasehold.testing.conformance.base import ConformanceBase, draft, lease_one, settle, submit
+from leasehold.testing.conformance.cases import on_one_store
 from leasehold.testing.conformance.retaining import EMERGENCY, clean
 
 
@@ -31,8 +34,8 @@ class ArchiveOrderClauses(ConformanceBase):
         clean(store, scope=EMERGENCY)
         return store
 
-    @pytest.mark.parametrize(
-        ("span", "names"),
+    @on_one_store(
+        "span, names",
         [
             (ArchiveSpan(), ["never", "e", "d", "c", "b", "a"]),
             (ArchiveSpan(run_seconds_min=0), ["e", "d", "c", "b", "a"]),
@@ -54,8 +57,8 @@ class ArchiveOrderClauses(ConformanceBase):
             with pytest.raises(InvalidJobError, match="run_seconds_min"):
                 ArchiveSpan(run_seconds_min=bad)
 
-    @pytest.mark.parametrize(
-        ("where", "names"),
+    @on_one_store(
+        "where, names",
         [
             (JobFilter(), ["c", "d", "a", "b", "e"]),
             (JobFilter(tasks=("even",)), ["d", "b", "e"]),
@@ -70,8 +73,7 @@ class ArchiveOrderClauses(ConformanceBase):
         found = archived_runs.search_archive(where, slowest_first=True)
         assert ([job.id for job in found.jobs], found.next_cursor) == (names, None)
 
-    @pytest.mark.parametrize("slowest_first", [False, True])
-    @pytest.mark.parametrize("tasks", [None, ("even",)])
+    @on_one_store("slowest_first, tasks", itertools.product([False, True], [None, ("even",)]))
     def test_ret_17_page_by_page(
         self, archived_runs: Store, slowest_first: bool, tasks: tuple[str, ...] | None
     ) -> None:

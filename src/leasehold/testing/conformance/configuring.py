@@ -27,6 +27,7 @@ from leasehold.testing.conformance.base import (
     settle,
     submit,
 )
+from leasehold.testing.conformance.cases import on_one_store
 from leasehold.testing.conformance.retaining import SHORT, archived, clean, stored
 from leasehold.testing.conformance.waking import Ears
 
@@ -62,8 +63,8 @@ class ConfiguringClauses(ConformanceBase):
         assert answer == store.settings()
         assert answer.values == {"prune_interval": None}
 
-    @pytest.mark.parametrize(
-        ("name", "value"),
+    @on_one_store(
+        "name, value",
         [("max_retrys", 5), ("max_retries", -1), ("max_retries", 1.5), ("lease_seconds", None),
          ("poll_interval", "5"), ("backoff_jitter", float("nan"))],
     )  # fmt: skip

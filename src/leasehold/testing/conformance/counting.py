@@ -20,6 +20,7 @@ from leasehold.testing.conformance.base import (
     settle,
     submit,
 )
+from leasehold.testing.conformance.cases import on_one_store
 
 
 class CountingClauses(ConformanceBase):
@@ -35,8 +36,8 @@ class CountingClauses(ConformanceBase):
         settle(store, lease_one(store, queues=("mail",)), Complete())
         return store
 
-    @pytest.mark.parametrize(
-        ("where", "jobs"),
+    @on_one_store(
+        "where, jobs",
         [
             (JobFilter(), 7),
             (JobFilter(queues=("mail",)), 4),

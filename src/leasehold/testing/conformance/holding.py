@@ -8,7 +8,7 @@ import pytest
 
 from leasehold.core.contract.store import Store
 from leasehold.core.model.joblog import JobLog
-from leasehold.core.model.lease import Renewal, Renewed, next_heartbeat_seconds
+from leasehold.core.model.lease import Lease, Renewal, Renewed, next_heartbeat_seconds
 from leasehold.core.model.limits import EXTENSION_SECONDS_MAX, LOG_LINE_LENGTH_MAX
 from leasehold.core.model.outcome import Complete, Release
 from leasehold.core.model.records import WorkerInfo
@@ -34,9 +34,18 @@ from leasehold.testing.conformance.base import (
     settle,
     submit,
 )
+from leasehold.testing.conformance.cases import on_one_store
 
 
 class HoldingClauses(ConformanceBase):
+    @pytest.fixture
+    def reporting(self, store: Store) -> tuple[Store, Lease]:
+        """A store with a job whose holder has told how far it is."""
+        submit(store, draft())
+        lease = lease_one(store)
+        store.report_progress("job", lease.version, b'{"done":1}')
+        return store, lease
+
     def test_ren_1_a_renewal_keeps_the_lease(self, store: Store, clock: ManualClock) -> None:
         submit(store, draft("one"), draft("two"))
         leases = lease_all(store, lease_seconds=10)
@@ -159,19 +168,16 @@ class HoldingClauses(ConformanceBase):
         refused = [each for each in store.history("job") if each.event is Event.VERSION_MISMATCH]
         assert [each.lease_version for each in refused] == [lease.version + 1, lease.version]
 
-    @pytest.mark.parametrize(
+    @on_one_store(
         "progress", [b"[1]", b"{", b"", b"null", b"\xff", b'{"x":"' + b"x" * 300_000 + b'"}']
     )
     def test_pro_2_a_progress_that_cannot_be_read_again_is_refused(
-        self, store: Store, progress: bytes
+        self, reporting: tuple[Store, Lease], progress: bytes
     ) -> None:
-        submit(store, draft())
-        lease = lease_one(store)
-        store.report_progress("job", lease.version, b'{"done":1}')
+        store, lease = reporting
         with pytest.raises(PayloadError, match="the progress of job job"):
             store.report_progress("job", lease.version, progress)
         assert get(store).progress == {"done": 1}
-        settle(store, lease, Complete())
 
     def test_log_1_the_log_is_fenced(self, store: Store) -> None:
         submit(store, draft())

@@ -24,6 +24,7 @@ from leasehold.testing.conformance.base import (
     settle,
     submit,
 )
+from leasehold.testing.conformance.cases import on_one_store
 
 Ask = Callable[[str | None], Any]
 
@@ -55,14 +56,17 @@ def busy_life(store: Store, clock: ManualClock) -> None:
 class PagingClauses(ConformanceBase):
     """PGE."""
 
-    @pytest.mark.parametrize("limit", [1, 2, 3, 5, 100])
-    def test_pge_1_pages_of_history_are_the_history(
-        self, store: Store, clock: ManualClock, limit: int
-    ) -> None:
+    @pytest.fixture
+    def busy(self, store: Store, clock: ManualClock) -> Store:
+        """A store with a job to which much has happened."""
         busy_life(store, clock)
-        whole = store.history("job")
+        return store
+
+    @on_one_store("limit", [1, 2, 3, 5, 100])
+    def test_pge_1_pages_of_history_are_the_history(self, busy: Store, limit: int) -> None:
+        whole = busy.history("job")
         assert len(whole) > 8
-        got = pages(lambda at: store.history_page("job", limit=limit, cursor=at), "events")
+        got = pages(lambda at: busy.history_page("job", limit=limit, cursor=at), "events")
         assert joined(got) == whole
         assert all(len(page) == limit for page in got[:-1])
         assert 1 <= len(got[-1]) <= limit

@@ -9,6 +9,7 @@ from leasehold.core.model.pins import PINS_MAX, TEXT_LENGTH_MAX
 from leasehold.env import ManualClock
 from leasehold.errors import InvalidPinError
 from leasehold.testing.conformance.base import ConformanceBase
+from leasehold.testing.conformance.cases import on_one_store
 from leasehold.testing.conformance.waking import Ears
 
 
@@ -46,8 +47,8 @@ class PinningClauses(ConformanceBase):
         assert (second.by, second.at) == ("bob", store.now())
         assert store.pins("deploy") == [second]
 
-    @pytest.mark.parametrize(
-        ("name", "text"),
+    @on_one_store(
+        "name, text",
         [("", ""), ("a\n", ""), ("n" * 300, ""), ("v1", "t" * (TEXT_LENGTH_MAX + 1)),
          ("v\ud800", ""), ("v1", "\ud800")],
     )  # fmt: skip

@@ -108,7 +108,7 @@ class PurgingClauses(ConformanceBase):
         submit(store, draft("one", queue="mail"), draft("two", queue="mail"))
         lease_one(store, queues=("mail",))
         before = store.queue_info("mail")
-        with pytest.raises(QueueNotEmptyError, match=r"1 job\(s\) wait and 1 run"):
+        with pytest.raises(QueueNotEmptyError, match="1 waiting job and 1 running job"):
             store.delete_queue("mail", force=False, actor="me")
         assert store.queue_info("mail") == before
         assert get(store, "two").status is Status.PENDING

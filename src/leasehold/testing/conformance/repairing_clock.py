@@ -119,7 +119,7 @@ class RepairingClockClauses(ConformanceBase):
         go_wrong(store, clock)
         lease = lease_one(store, lease_seconds=60)
         clock.step_wall_clock(-YEARS)
-        with pytest.raises(InvalidTransitionError, match="1 job"):
+        with pytest.raises(InvalidTransitionError, match="1 running job"):
             repaired(store)
         assert get(store).lease_version == lease.version
         assert store.now() > clock.now()

@@ -22,6 +22,7 @@ from leasehold.testing.conformance.base import (
     settle,
     submit,
 )
+from leasehold.testing.conformance.cases import on_one_store
 
 REQUEST = LeaseRequest(worker="worker", limit=2)
 
@@ -133,7 +134,7 @@ class RepeatingClauses(ConformanceBase):
         assert get(store).status is Status.RUNNING
         assert store.get("other") is None
 
-    @pytest.mark.parametrize("request_id", ["", "x" * 1000, "\ud800"])
+    @on_one_store("request_id", ["", "x" * 1000, "\ud800"])
     def test_rpt_3_what_is_no_id_is_refused(self, store: Store, request_id: str) -> None:
         with pytest.raises(InvalidJobError, match="request id"):
             store.submit_once(request_id, [draft()])

@@ -29,6 +29,7 @@ from leasehold.testing.conformance.base import (
     lease_one,
     submit,
 )
+from leasehold.testing.conformance.cases import on_one_store
 from leasehold.testing.conformance.waking import Ears
 
 MINUTE = 60
@@ -134,7 +135,7 @@ class SchedulingClauses(ConformanceBase):
         clock.advance(MINUTE)
         assert store.fire_schedules().jobs == 0
 
-    @pytest.mark.parametrize(
+    @on_one_store(
         "wrong",
         [
             {"name": ""},
@@ -148,7 +149,6 @@ class SchedulingClauses(ConformanceBase):
             {"grace_seconds": float("nan")},
             {"timing": "* * * * *"},
         ],
-        ids=str,
     )
     def test_sch_3_bad_input_changes_nothing(self, store: Store, wrong: dict[str, Any]) -> None:
         before = set_schedule(store)

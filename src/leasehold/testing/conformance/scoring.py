@@ -25,6 +25,7 @@ from leasehold.testing.conformance.base import (
     settle,
     submit,
 )
+from leasehold.testing.conformance.cases import on_one_store
 from leasehold.testing.conformance.scoring_oracle import (
     AGAIN,
     HOUR,
@@ -197,7 +198,7 @@ class ScoringClauses(ConformanceBase):
         submit(store, draft("free", queue="other", priority=61))
         assert served(store, queues=("default", "other")) == ["free", "a", "b", "c"]
 
-    @pytest.mark.parametrize(
+    @on_one_store(
         "wrong",
         [
             {"aging_factor": 0}, {"aging_factor": "fast"}, {"aging_factor": float("nan")},
@@ -209,7 +210,7 @@ class ScoringClauses(ConformanceBase):
         ],
     )  # fmt: skip
     def test_sco_6_bad_parameters_are_refused(self, store: Store, wrong: dict[str, Any]) -> None:
-        submit(store, draft("a"))
+        configure(store)
         with pytest.raises(InvalidQueueError, match=next(iter(wrong))):
             store.update_queue("default", wrong, actor="me")
         info = store.queue_info("default")

@@ -31,6 +31,7 @@ from leasehold.testing.conformance.base import (
     settle,
     submit,
 )
+from leasehold.testing.conformance.cases import on_one_store
 
 DAY_SECONDS = 24 * 3600
 
@@ -165,14 +166,14 @@ class SubmittingClauses(ConformanceBase):
         (again,) = submit(store, draft("four", idempotency_key="key", payload=b"{}"))
         assert (again.id, again.is_duplicate) == ("three", True)
 
-    @pytest.mark.parametrize("change", [{"task": "x"}, {"payload": b"{}"}, {"codec": "pickle"}])
+    @on_one_store("change", [{"task": "x"}, {"payload": b"{}"}, {"codec": "pickle"}])
     def test_sub_4_a_key_is_not_for_another_job(self, store: Store, change: dict[str, Any]) -> None:
         submit(store, draft("one", idempotency_key="key"))
         with pytest.raises(IdempotencyConflictError, match="key"):
             store.submit([draft("two", idempotency_key="key", **change)])
         assert stored(store) == {"one"}
 
-    @pytest.mark.parametrize(
+    @on_one_store(
         "bad",
         [
             {"id": ""}, {"id": "a\nb"}, {"id": "x" * 256}, {"task": ""}, {"queue": "\x1b[31m"},

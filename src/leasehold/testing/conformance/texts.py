@@ -12,6 +12,7 @@ from leasehold.core.contract.store import Store
 from leasehold.core.model.search import JobFilter
 from leasehold.errors import InvalidJobError, LeaseholdError
 from leasehold.testing.conformance.base import ConformanceBase, draft, get, submit
+from leasehold.testing.conformance.cases import on_one_store
 
 NO_TEXT = "caf\udce9"
 ASKED: dict[str, Callable[[Store], object]] = {
@@ -35,12 +36,16 @@ ORDERED: dict[str, Callable[[Store], object]] = {
 
 
 class TextClauses(ConformanceBase):
-    @pytest.mark.parametrize("question", ASKED)
-    def test_txt_1_nothing_is_known_under_it(self, store: Store, question: str) -> None:
+    @pytest.fixture
+    def with_a_job(self, store: Store) -> Store:
         submit(store, draft("one"))
+        return store
+
+    @on_one_store("question", ASKED)
+    def test_txt_1_nothing_is_known_under_it(self, with_a_job: Store, question: str) -> None:
         with suppress(InvalidJobError):
-            assert not ASKED[question](store)
-        assert get(store, "one").id == "one"
+            assert not ASKED[question](with_a_job)
+        assert get(with_a_job, "one").id == "one"
 
     @pytest.mark.parametrize("order", ORDERED)
     def test_txt_2_an_order_about_it_is_refused(self, store: Store, order: str) -> None:
@@ -57,7 +62,7 @@ class TextClauses(ConformanceBase):
         assert store.stats().submitted == before.submitted + 1
         assert store.check() == []
 
-    @pytest.mark.parametrize(
+    @on_one_store(
         "fields",
         [
             {"id": NO_TEXT},
@@ -70,7 +75,6 @@ class TextClauses(ConformanceBase):
             {"metadata": {"name": NO_TEXT}},
             {"metadata": {NO_TEXT: 1}},
         ],
-        ids="-".join,
     )
     def test_txt_3_no_job_can_hold_it(self, store: Store, fields: dict[str, Any]) -> None:
         with pytest.raises(InvalidJobError):

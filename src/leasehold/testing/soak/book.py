@@ -10,6 +10,7 @@ from typing import Any, Final
 from leasehold.core.model.job import Job
 from leasehold.core.model.joblog import LogLine
 from leasehold.core.model.lease import Lease, Settled, Settlement
+from leasehold.core.model.pins import Pin
 from leasehold.core.model.status import Event
 from leasehold.core.model.tokens import Token
 from leasehold.core.rules.operations import Operation, Plan
@@ -119,6 +120,13 @@ class Book:
     # What judges remember.
     tokens: dict[str, tuple[str, Token]] = field(default_factory=dict)
     """By name, the digests and tokens that were made and not revoked."""
+    found_tokens: dict[str, Token] = field(default_factory=dict)
+    """By digest, every token that was ever good."""
+    sessions: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    """By the name of their token, the sessions that are over."""
+    pins: dict[tuple[str, str], Pin] = field(default_factory=dict)
+    """By kind and name."""
+    store_id: str | None = None
     plans: list[KnownPlan] = field(default_factory=list)
     operations: dict[str, KnownOperation] = field(default_factory=dict)
     """By id, the first first."""

@@ -59,6 +59,12 @@ class Followed(msgspec.Struct, frozen=True):
     gap: bool = False
 
 
+class Described(msgspec.Struct, frozen=True):
+    """What a store says that it is."""
+
+    description: Mapping[str, Any]
+
+
 def brief(value: Any) -> str:
     """A value for people: records without what is as it is by default."""
     if isinstance(value, msgspec.Struct):
@@ -94,6 +100,8 @@ def carry_out(store: Store, asked: Call) -> Any:
             return Repeated(carry_out(store, asked.arguments["first"]))
         if asked.method == FOLLOW:
             return _follow(store, **asked.arguments)
+        if asked.method == "describe":
+            return Described(store.describe())
         if asked.request_id is not None:
             once = getattr(store, f"{asked.method}_once")
             return once(asked.request_id, **asked.arguments)

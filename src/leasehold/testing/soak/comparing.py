@@ -12,7 +12,7 @@ from leasehold.core.model.job import HistoryEvent
 from leasehold.core.rules.metrics import Figures
 from leasehold.core.rules.timeline import Timeline
 from leasehold.errors import LeaseholdError
-from leasehold.testing.soak.calls import Followed
+from leasehold.testing.soak.calls import Described, Followed
 from leasehold.testing.soak.observing import Snapshot
 
 FREE: Final = frozenset(
@@ -59,6 +59,8 @@ def comparable(answer: Any, now: datetime) -> Any:
     if isinstance(answer, Followed):
         # In which order jobs of one write are told of, and whether deleted ones are, is its own.
         return answer.gap
+    if isinstance(answer, Described):
+        return "described"
     if isinstance(answer, Figures | Timeline):
         return "figures"
     if isinstance(answer, list | tuple):

@@ -15,9 +15,11 @@ ERRORS: Final = (
     "DuplicateJobError",
     "IdempotencyConflictError",
     "InvalidJobError",
+    "InvalidPinError",
     "InvalidQueueError",
     "InvalidScheduleError",
     "InvalidSettingError",
+    "InvalidTokenError",
     "InvalidTransitionError",
     "InvalidWindowError",
     "JobNotFoundError",
@@ -34,6 +36,9 @@ ERRORS: Final = (
     "QueueNotFoundError",
     "RateLimitedError",
     "ScheduleNotFoundError",
+    "TokenExistsError",
+    "TokenNotFoundError",
+    "UnauthenticatedError",
     "UnknownDependencyError",
 )
 """Every error that a verb is refused with; the others are about the store itself."""

@@ -25,7 +25,7 @@ from leasehold.testing.soak.coverage import Coverage, transition
 from leasehold.testing.soak.observing import HistoryReader, Snapshot, observe
 from leasehold.testing.soak.rules import RULES, BrokenRuleError, JudgedCall
 from leasehold.testing.soak.subjects import Stage, Subject
-from leasehold.testing.soak.swarm import CallFault, Feature, SoakSwarm
+from leasehold.testing.soak.swarm import DRAWN_LAST, CallFault, Feature, SoakSwarm
 from leasehold.testing.soak.verbs import VERBS, Scene
 
 STEPS_DEFAULT = 200
@@ -64,8 +64,10 @@ class Report:
 def run(scenario: Scenario, stage: Stage) -> Report:
     """Run a scenario on new stores, to its end or to the first broken rule."""
     clock = ManualClock()
-    last = [name for name, each in VERBS.items() if each.feature is Feature.OPERATIONS]
-    names = (*(name for name in VERBS if name not in last), *last)
+    weighed = [each for each in VERBS.values() if each.feature not in DRAWN_LAST]
+    names = tuple(
+        each.name for each in sorted(weighed, key=lambda each: each.feature is Feature.OPERATIONS)
+    )
     swarm = SoakSwarm.draw(Random(f"{scenario.seed}/swarm"), names)
     if scenario.features is not None:
         swarm = replace(swarm, features=scenario.features | {Feature.ALWAYS})
@@ -109,7 +111,7 @@ class SoakRun:
         self._histories = [HistoryReader() for _ in subjects]
         verbs = [each for each in VERBS.values() if self._swarm.has(each.feature)]
         self._verbs = [each.name for each in verbs]
-        self._weights = [each.weight * self._swarm.weights[each.name] for each in verbs]
+        self._weights = [each.weight * self._swarm.weights.get(each.name, 1.0) for each in verbs]
 
     def go(self) -> None:
         for number in range(self._scenario.steps):

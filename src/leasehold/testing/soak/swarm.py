@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from random import Random
+from typing import Final
 
 
 class Feature(StrEnum):
@@ -25,6 +26,7 @@ class Feature(StrEnum):
     LIMITS = "limits"
     OPERATIONS = "operations"
     PEOPLE = "people"
+    PINS = "pins"
     QUEUES = "queues"
     READS = "reads"
     REPAIRS = "clock repairs"
@@ -32,10 +34,17 @@ class Feature(StrEnum):
     REPEATS = "repeated requests"
     REPORTS = "reports"
     SCHEDULES = "schedules"
+    SESSIONS = "sessions"
+    """Of people who come in by a token, and jobs that its holders submit."""
     SETTINGS = "settings"
+    SURVEYS = "surveys"
     TOKENS = "tokens"
     TRANSACTIONS = "transactions"
     WORKERS = "workers"
+
+
+DRAWN_LAST: Final = (Feature.PINS, Feature.SESSIONS, Feature.SURVEYS)
+"""What else a seed draws stays as it was before there were these."""
 
 
 class CallFault(StrEnum):
@@ -97,14 +106,15 @@ class SoakSwarm:
             prompt=random.random() < 0.7,
             weights={verb: random.choice((0.5, 1.0, 1.0, 3.0)) for verb in verbs},
         )
-        # Drawn last: what else a seed draws stays as it was.
-        if random.random() < share:
-            return replace(swarm, features=swarm.features | {Feature.OPERATIONS})
-        return swarm
+        last = {feature for feature in (Feature.OPERATIONS, *DRAWN_LAST) if random.random() < share}
+        if Feature.SESSIONS in last:
+            last.add(Feature.TOKENS)
+        return replace(swarm, features=swarm.features | last)
 
 
 def _features(random: Random, share: float) -> frozenset[Feature]:
-    others = [feature for feature in Feature if feature is not Feature.OPERATIONS]
+    last = (Feature.OPERATIONS, *DRAWN_LAST)
+    others = [feature for feature in Feature if feature not in last]
     drawn = {feature for feature in others if random.random() < share}
     if random.random() < 0.8:
         drawn.discard(Feature.REPAIRS)

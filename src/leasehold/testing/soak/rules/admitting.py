@@ -5,7 +5,12 @@ from __future__ import annotations
 from datetime import timedelta
 
 from leasehold.core.model.tokens import Token
-from leasehold.errors import InvalidTokenError, TokenExistsError, TokenNotFoundError
+from leasehold.errors import (
+    InvalidTokenError,
+    TokenExistsError,
+    TokenNotFoundError,
+    UnauthenticatedError,
+)
 from leasehold.testing.soak.rules.base import JudgedCall, rule
 
 
@@ -30,6 +35,7 @@ def a_token_is_made_once(step: JudgedCall) -> int:
             expires_at=None if lifetime is None else step.now + timedelta(seconds=lifetime),
         ), f"{draft} became {step.answer!r}"
         known[draft.name] = (step.call.get("digest"), step.answer)
+        step.book.found_tokens[step.call.get("digest")] = step.answer
     return 1
 
 
@@ -59,6 +65,36 @@ def only_what_is_good_is_found(step: JudgedCall) -> int:
     good = [each for each in found if each.expires_at is None or each.expires_at > step.now]
     assert [each for each in (step.answer,) if each is not None] == good, f"good is {good}"
     return 1
+
+
+@rule("TOK-6")
+def a_session_is_over_until_its_token_is_gone(step: JudgedCall) -> int:
+    over, token = step.book.sessions, step.call.get("token")
+    if step.method == "revoke_token":
+        over.pop(step.call.get("name"), None)
+    if step.method == "end_session" and token in step.book.tokens:
+        over[token].add(step.call.get("session"))
+    if step.method != "is_session_over":
+        return 0
+    expected = step.call.get("session") in over[token]
+    assert step.answer is expected, f"over are {over[token]} of {token}: {step.answer!r}"
+    return 1
+
+
+@rule("TOK-7")
+def who_has_no_good_token_submits_nothing(step: JudgedCall) -> int:
+    if step.method != "submit_as" or step.book.clock_repaired:
+        return 0
+    asked = (step.call.get("digest"), step.call.get("token"))
+    expires_at = asked[1].expires_at
+    good = asked in step.book.tokens.values() and (expires_at is None or expires_at > step.now)
+    barred = isinstance(step.answer, UnauthenticatedError)
+    if good:
+        assert not barred, f"{asked} is good: {step.answer!r}"
+    else:
+        # What makes no sense may be refused before anybody asks by whose leave it came.
+        assert step.refused, f"{asked} is no good: {step.answer!r}"
+    return int(good or barred)
 
 
 def _same(step: JudgedCall, answer: object, token: Token) -> bool:

@@ -132,6 +132,12 @@ def a_stopped_operation_goes_no_further(step: JudgedCall) -> int:
 
 @rule("OPE-9")
 def every_operation_is_told(step: JudgedCall) -> int:
+    if step.method == "operation":
+        one = step.book.operations.get(step.call.get("operation_id"))
+        expected = None if one is None else one.last
+        assert (step.answer is None) == (one is None), f"{step.answer!r}"
+        assert expected is None or _same(step.answer, expected), f"{step.answer} was {expected}"
+        return 1
     if step.method != "operations":
         return 0
     known = list(step.book.operations.values())[::-1]

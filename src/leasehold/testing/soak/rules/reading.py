@@ -6,6 +6,7 @@ from datetime import timedelta
 
 from leasehold.core.model.plain_data import LEFT_OUT
 from leasehold.core.model.status import Status
+from leasehold.testing.soak.calls import Described
 from leasehold.testing.soak.rules.base import JudgedCall, rule
 from leasehold.testing.soak.rules.queueing import fits
 
@@ -139,4 +140,17 @@ def a_page_is_a_part_of_the_whole(step: JudgedCall) -> int:
     limit = step.call.get("limit")
     assert step.answer.events == whole[:limit], f"of {whole}"
     assert (step.answer.next_cursor is not None) == (len(whole) > limit), f"of {len(whole)} events"
+    return 1
+
+
+@rule("BLO-1")
+def a_store_stays_the_same_one(step: JudgedCall) -> int:
+    if not isinstance(step.answer, Described):
+        return 0
+    told = step.answer.description.get("store_id")
+    if told is None:
+        return 0  # It does not outlive its process.
+    known = step.book.store_id or told
+    assert told == known, f"it was {known}"
+    step.book.store_id = told
     return 1

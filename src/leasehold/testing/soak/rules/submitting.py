@@ -17,7 +17,7 @@ KEY_WINDOW = timedelta(hours=24)
 
 
 def is_submit(step: JudgedCall) -> bool:
-    return step.method in ("submit", SUBMIT_WITHIN)
+    return step.method in ("submit", "submit_as", SUBMIT_WITHIN)
 
 
 def answered(step: JudgedCall) -> Iterator[tuple[Draft, Submitted | LeaseholdError]]:

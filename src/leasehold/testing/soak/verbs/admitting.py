@@ -7,6 +7,7 @@ from leasehold.testing.soak.calls import Call, call
 from leasehold.testing.soak.swarm import Feature
 from leasehold.testing.soak.verbs.base import Scene, verb
 from leasehold.testing.soak.verbs.ordering import ACTOR
+from leasehold.testing.soak.verbs.submitting import drafts
 
 NAMES = ("ci", "shop", "till")
 
@@ -41,3 +42,28 @@ def tokens(scene: Scene) -> Call:  # noqa: ARG001 - every verb sees the scene.
 def find_token(scene: Scene) -> Call:
     digests = scene.book.digests[-6:] or ["digest-0"]
     return call("find_token", digest=scene.random.choice(digests))
+
+
+SESSIONS = ("session-1", "session-2", "session-3")
+
+
+@verb("submit as the holder of a token", 3, Feature.SESSIONS)
+def submit_as(scene: Scene) -> Call | None:
+    """By a token that was good when it was found; by now it may be revoked, or have expired."""
+    found = [*scene.book.found_tokens.items()][-6:]
+    if not found:
+        return None
+    digest, token = scene.random.choice(found)
+    return call("submit_as", token=token, digest=digest, drafts=drafts(scene))
+
+
+@verb("end a session", 2, Feature.SESSIONS)
+def end_session(scene: Scene) -> Call:
+    token, session = scene.random.choice(NAMES), scene.random.choice(SESSIONS)
+    return call("end_session", token=token, session=session)
+
+
+@verb("is a session over", 3, Feature.SESSIONS)
+def is_session_over(scene: Scene) -> Call:
+    token, session = scene.random.choice(NAMES), scene.random.choice(SESSIONS)
+    return call("is_session_over", token=token, session=session)

@@ -67,6 +67,11 @@ def operations(scene: Scene) -> Call:  # noqa: ARG001 - every verb sees the scen
     return call("operations")
 
 
+@verb("one operation", 1, Feature.SURVEYS)
+def operation(scene: Scene) -> Call:
+    return call("operation", operation_id=_one(scene))
+
+
 def _can_be_undone(known: KnownOperation) -> bool:
     return known.last.can_be_undone and known.undone_by is None
 

@@ -156,3 +156,13 @@ def log_page(scene: Scene) -> Call:
 @verb("audit log, page by page", 1, Feature.READS)
 def audit_page(scene: Scene) -> Call:
     return call("audit_page", limit=scene.random.choice((1, 100)))
+
+
+@verb("names of queues", 1, Feature.SURVEYS)
+def queues(scene: Scene) -> Call:  # noqa: ARG001 - every verb sees the scene.
+    return call("queues")
+
+
+@verb("describe", 1, Feature.SURVEYS)
+def describe(scene: Scene) -> Call:  # noqa: ARG001 - every verb sees the scene.
+    return call("describe")
