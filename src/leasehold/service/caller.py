@@ -29,6 +29,7 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     commands: bool = False
     digest: str | None = None
     """The hash of the token, to see later whether it is still good; None where none was shown."""
+    token: Token | None = None
 
     @classmethod
     def of(cls, token: Token, digest: str) -> Caller:
@@ -36,6 +37,7 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
         return cls(
             name=token.name,
             digest=digest,
+            token=token,
             roles=frozenset(token.roles),
             queues=None if token.queues is None else frozenset(token.queues),
             commands=token.commands,

@@ -11,7 +11,7 @@ from leasehold.core.model.lease import Lease, Settled, Settlement
 from leasehold.core.model.outcome import Complete, Fail, JobError, Outcome
 from leasehold.core.model.retry import why_not_retried
 from leasehold.core.model.status import Event
-from leasehold.errors import LeaseLostError, StoreError
+from leasehold.errors import LeaseholdError, LeaseLostError, StoreError
 from leasehold.worker.hooks import Hooks, call_hook
 from leasehold.worker.leases import LeaseManager
 from leasehold.worker.safelog import safe_logger
@@ -20,6 +20,9 @@ logger = safe_logger("leasehold.worker")
 
 RESULT_REFUSED: Final = JobError("PayloadTooLargeError", "the store refused the job's result")
 """The only way in which a job that completed can fail (SET-6)."""
+
+REFUSALS_OF_DATA: Final = (LeaseholdError, TypeError, ValueError, OverflowError, RecursionError)
+"""Errors of a write that say something about the outcome itself."""
 
 
 class Settling:
@@ -51,9 +54,10 @@ class Settling:
     def one_by_one(
         self, leases: LeaseManager, sent: list[tuple[Lease, Outcome]]
     ) -> Iterator[Lease]:
-        """Settle each in a write of its own; one that cannot be stored fails for good.
+        """Settle each in a write of its own; an outcome that cannot be stored fails its attempt.
 
-        Yields each that is settled.
+        It fails for good where the outcome's own data are refused. An error that says nothing of
+        the data may be one of the moment, and the job is tried again. Yields each that is settled.
         """
         for lease, outcome in sent:
             try:
@@ -62,7 +66,8 @@ class Settling:
                 raise
             except Exception as error:  # noqa: BLE001 - it is told to the job, and logged as its end.
                 message = f"what became of the attempt cannot be stored: {error!r}"
-                failure = Fail(JobError("StoreError", ascii(message)), retryable=False)
+                is_of_the_data = isinstance(error, REFUSALS_OF_DATA)
+                failure = Fail(JobError("StoreError", ascii(message)), retryable=not is_of_the_data)
                 answer = leases.exchange([Settlement(lease.job_id, lease.version, failure)])
                 self.answered([(lease, failure)], answer.settled)
             else:

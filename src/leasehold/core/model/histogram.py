@@ -78,10 +78,7 @@ class Measurements(msgspec.Struct, frozen=True, array_like=True):
 
     def plus(self, other: Measurements) -> Measurements:
         """Both as one."""
-        buckets = dict(self.buckets)
-        for bucket, jobs in other.buckets.items():
-            buckets[bucket] = buckets.get(bucket, 0) + jobs
-        return Measurements(self.micros + other.micros, buckets)
+        return sum_of((self, other))
 
     def mean_seconds(self) -> float | None:
         """None, like the percentile, if nothing was measured."""
@@ -112,3 +109,13 @@ def measured(seconds: Iterable[float]) -> Measurements:
     """
     micros = [round(each * 1e6) for each in seconds]
     return Measurements(sum(micros), dict(Counter(map(bucket_of, micros))))
+
+
+def sum_of(several: Iterable[Measurements]) -> Measurements:
+    """All of them as one."""
+    micros, buckets = 0, Histogram()
+    for each in several:
+        micros += each.micros
+        for bucket, jobs in each.buckets.items():
+            buckets[bucket] = buckets.get(bucket, 0) + jobs
+    return Measurements(micros, buckets)
