@@ -180,3 +180,9 @@ def test_any_document_is_a_job_or_refused_with_a_reason(document: dict[str, obje
     except LeaseholdError as error:
         told = str(error)
     assert told
+
+
+def test_a_task_is_not_taken_for_a_program(shell: Shell) -> None:
+    refused = shell.run("enqueue", "shop:price")
+    assert refused.code == Exit.USAGE
+    assert "is 'shop:price' a task? Then use --task" in refused.err

@@ -8,7 +8,7 @@ from pathlib import Path
 from cli.conftest import Shell
 from cli.seed import HOSTILE, assert_harmless, golden, kill, run_here, store_of
 from cli.test_listing import FIELDS
-from leasehold import TaskQueue
+from leasehold import NewJob, TaskQueue, chain
 from leasehold.cli.exits import Exit
 from leasehold.testing.conformance.base import said
 
@@ -93,7 +93,8 @@ def test_programs_get_one_document(shell: Shell) -> None:
         seed(queue)
     document = shell.ok("show", "picture-1", "-o", "json").json
     assert list(document) == [
-        "job", "attempts", "history", "dependencies", "dependents", "log", "output", "archived",
+        "job", "passed", "attempts", "history", "dependencies", "dependents", "log", "output",
+        "archived",
     ]  # fmt: skip
     assert list(document["job"]) == FIELDS
     [attempt] = document["attempts"]
@@ -177,3 +178,23 @@ def test_a_traceback_is_shown_as_it_is(shell: Shell) -> None:
     shown = shell.ok("show", "one").out
     assert_harmless(shown)
     assert "\nERROR\nNack: first\n  second \\x1b" in shown
+
+
+def test_what_is_passed_to_a_step_of_a_chain(shell: Shell) -> None:
+    with store_of(shell) as queue:
+        run = queue.submit_workflow(
+            chain(NewJob("shop:price", (21,), job_id="first")).then(
+                NewJob("shop:mail", (), job_id="second"), pass_result=True
+            )
+        )
+        assert run.last.id == "second"
+        waiting = json.loads(run_here(shell, "show", "second", "-o", "json").out)
+        lease = queue.lease()
+        assert lease is not None
+        queue.ack(lease, {"total": 42})
+    assert waiting["passed"] is None
+    shown = run_here(shell, "show", "second")
+    assert "FIRST ARGUMENT, PASSED ON" in shown.out
+    assert json.loads(run_here(shell, "show", "second", "-o", "json").out)["passed"] == {
+        "total": 42
+    }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from itertools import islice
@@ -11,6 +10,7 @@ from typing import Any, Final, Literal
 from leasehold.cli.output import Column, Document, cell, emit
 from leasehold.cli.session import Session
 from leasehold.cli.times import MINUTES, time_text
+from leasehold.core.model.histogram import measured
 from leasehold.core.model.job import Job
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.span import BANDS
@@ -134,27 +134,19 @@ def print_tasks(session: Session, queues: Sequence[str], window_seconds: float) 
 
 
 def _task_document(task: str, jobs: Sequence[Job]) -> dict[str, Any]:
-    ran = sorted(job.run_seconds(job.updated_at) or 0.0 for job in jobs)
-    waited = sorted(job.wait_seconds(job.updated_at) for job in jobs)
+    ran = [job.run_seconds(job.updated_at) or 0.0 for job in jobs]
+    waits = measured(job.wait_seconds(job.updated_at) for job in jobs)
+    runs = measured(ran)
     return {
         "task": task,
         "completed": sum(job.status is Status.COMPLETED for job in jobs),
         "dead": sum(job.status is Status.DEAD for job in jobs),
         "failures": sum(job.failure_count for job in jobs),
-        "wait_p95_seconds": _percentile(waited, 0.95),
-        "run_p50_seconds": _percentile(ran, 0.50),
-        "run_p95_seconds": _percentile(ran, 0.95),
-        "run_max_seconds": ran[-1],
+        "wait_p95_seconds": waits.percentile_seconds(0.95),
+        "run_p50_seconds": runs.percentile_seconds(0.50),
+        "run_p95_seconds": runs.percentile_seconds(0.95),
+        "run_max_seconds": max(ran),
     }
-
-
-def _percentile(ordered: Sequence[float], share: float) -> float:
-    """What this share of the values does not exceed.
-
-    >>> _percentile([1, 2, 3, 4], 0.5), _percentile([7], 0.95)
-    (2, 7)
-    """
-    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
 
 def print_workers(session: Session, last: int) -> None:

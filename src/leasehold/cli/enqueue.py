@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gc
 import os
+import re
+import shutil
 from collections.abc import Mapping
-from typing import IO, Any
+from typing import IO, Any, Final
 
 import click
 import msgspec
@@ -29,6 +31,9 @@ LINE_COLUMNS = (
     Column("is_duplicate", "DUPLICATE"),
     Column("error", "ERROR"),
 )
+
+_TASK_NAME: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+"""package.module:function"""
 
 
 @command()
@@ -169,6 +174,10 @@ def _document(words: tuple[str, ...], fields: Mapping[str, Any]) -> JobDocument:
     if len(words) == 1 and " " in words[0]:
         raise click.UsageError(
             f"is {words[0]!r} for the shell? Then use --command; a program has no quotes: -- ls -l"
+        )
+    if len(words) == 1 and _TASK_NAME.fullmatch(words[0]) and shutil.which(words[0]) is None:
+        raise click.UsageError(
+            f"is {words[0]!r} a task? Then use --task; no program here has such a name"
         )
     if not words and "command" not in fields and "task" not in fields:
         raise click.UsageError("nothing to run: give --command, -- PROGRAM, --task, JSON or --file")

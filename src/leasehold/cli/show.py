@@ -19,9 +19,10 @@ from leasehold.cli.safe import safe
 from leasehold.cli.session import Session
 from leasehold.core.model.graph import Graph, GraphNode
 from leasehold.core.model.job import Job
+from leasehold.core.model.status import Status
 from leasehold.documents.jobs import attempt_document, why_given_up
 from leasehold.documents.records import document_of
-from leasehold.errors import JobNotFoundError
+from leasehold.errors import BlobError, JobNotFoundError, ResultExpiredError
 
 LOG_LINES_SHOWN: Final = 20
 OUTPUT_LINES_SHOWN: Final = 20
@@ -64,8 +65,10 @@ def show(session: Session, job: str) -> None:
     except JobNotFoundError:
         _show_archived(session, job)
         return
+    fields = full_document(session, found)
     document = {
-        "job": full_document(session, found),
+        "job": fields,
+        "passed": _passed(session, found, fields["payload"]),
         "attempts": [attempt_document(attempt) for attempt in queue.attempts(found)],
         "history": [document_of(event) for event in queue.history(found)],
         **_links(queue.graph(found), found.id),
@@ -83,7 +86,10 @@ def _show_archived(session: Session, job: str) -> None:
         job_id_of(session, job)  # It knows the ids that are near, and raises.
         raise
     remembered = document_of(old)
-    nothing = dict.fromkeys(("attempts", "history", "dependencies", "dependents", "log"), ())
+    nothing = {
+        "passed": None,
+        **dict.fromkeys(("attempts", "history", "dependencies", "dependents", "log"), ()),
+    }
     session.tell("this job was pruned; the archive remembers this of it")
     emit_one(
         session,
@@ -103,6 +109,22 @@ def _links(graph: Graph, job_id: str) -> dict[str, Any]:
 
 def _neighbour(node: GraphNode) -> dict[str, Any]:
     return {"id": node.id, "task": node.task, "status": node.status}
+
+
+def _passed(session: Session, job: Job, payload: Any) -> Any:
+    """The first argument of a call that gets the results of its dependencies (`pass_result`).
+
+    None if it gets none, or as long as it is not known.
+    """
+    passes = payload.get("passes") if isinstance(payload, dict) else None
+    if passes is None or job.status is Status.BLOCKED:
+        return None
+    try:
+        results = list(session.queue.dependency_results(job).values())
+    except (ResultExpiredError, BlobError) as error:
+        session.tell(f"the results passed to job {job.id} cannot be had: {error}")
+        return None
+    return results if passes == "results" else next(iter(results), None)
 
 
 def _output(job: Job) -> dict[str, str | None] | None:
@@ -132,6 +154,8 @@ def _print(session: Session, job: Job, document: Mapping[str, Any]) -> None:
     for name in ("payload", "progress", "result"):
         if fields[name] is not None:
             _section(name, beginning(json_text(fields[name], indent=2)))
+    if document["passed"] is not None:
+        _section("first argument, passed on", beginning(json_text(document["passed"], indent=2)))
     links = [
         {"link": link, **each}
         for link, name in (("needs", "dependencies"), ("needed by", "dependents"))
