@@ -6,9 +6,10 @@
     python -m benchmarks.dashboard --live live.db         # twenty browsers, on a store of a path
 
 The store gets so many jobs in every status and of five priorities, 5,000 tasks in 500 queues, 200
-workers, workflows, failures and deploy marks, then each page is asked for a few times: the first
-answer finds nothing in any cache, the best of the others is what a person who looks on sees. The
-processor time is told beside it, which does not depend on what else the machine does.
+workers, workflows, failures, deploy marks and figures of a day in which every queue was busy every
+minute; then each page is asked for a few times: the first answer finds nothing in any cache, the
+best of the others is what a person who looks on sees. The processor time of this process is told
+beside each, which does not depend on what else the machine does.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from typing import Any, NamedTuple
 import httpx
 
 from benchmarks.live import ALLOWED_SHARE, BROWSERS, browsers
+from benchmarks.minutes import fill_minutes
 from leasehold.connect import connect
 from leasehold.core.contract.store import Store
 from leasehold.core.model.job import Draft
@@ -98,6 +100,7 @@ def fill(store: Store, jobs: int) -> None:
         request = LeaseRequest(worker=f"worker-{number:03}", queues=served, limit=4)
         store.exchange(request=request)
     store.pin("deploy", "v1.2", "", actor="bench")
+    fill_minutes(store, queues)
 
 
 def _outcome(lease: Any) -> Any:
@@ -115,9 +118,16 @@ def pages(queue: TaskQueue) -> list[str]:
     [child] = queue.store.search(JobFilter(has_parent=True), limit=1).jobs
     return [
         "", "?over=24h", "?over=30d", "queues", "queue?name=queue-007",
+        "queue?name=queue-007&over=24h", "queue?name=queue-007&over=30d",
         "queue-rules?name=queue-007", "jobs", "jobs?q=status:dead", "jobs?q=queue:queue-007",
         "jobs?q=task:app.part007:task_3", "jobs?q=meta.tenant:t5", "jobs?q=error:Error7",
-        f"job?id={dead.id}", "failures",
+        # Nothing is found by these, however far is read.
+        "jobs?q=error:Nowhere", "jobs?q=meta.tenant:nobody", "jobs?q=nowhere",
+        "jobs?q=nowhere created>-30d", "jobs?q=queue:queue-007 error:Nowhere",
+        "jobs?q=status:dead error:Nowhere", "jobs?q=priority:99", "jobs?q=ended>-1s",
+        "jobs?q=status:pending error:Nowhere", "jobs?q=key:nobody", "jobs?q=limit_key:nobody",
+        "jobs?q=task:nobody", "jobs?q=parent:nobody",
+        f"job?id={dead.id}", "failures", "failures?queue=queue-007",
         f"failure?fingerprint={failure.fingerprint}", "dead-letters", "workflows",
         f"workflow?id={child.parent_id}", "schedules", "workers", "operations", "health",
         "settings", "audit", "confirm?order=replay-letters",
@@ -130,6 +140,7 @@ class Took(NamedTuple):
 
     page: str
     first: float
+    first_processor: float
     again: float
     processor: float
     size: int
@@ -149,7 +160,7 @@ async def measure(queue: TaskQueue) -> list[Took]:
                 processor.append(time.process_time() - began_work)
                 assert answer.status_code == 200, (page, answer.status_code, answer.text[:500])
             best = min(took[1:]), min(processor[1:])
-            found.append(Took(page, took[0], *best, len(answer.content)))
+            found.append(Took(page, took[0], processor[0], *best, len(answer.content)))
     return found
 
 
@@ -170,10 +181,10 @@ def main() -> None:
             print(f"{asked.jobs:,} jobs in {time.perf_counter() - began:.0f} s", flush=True)
         found = asyncio.run(measure(TaskQueue(store, num_workers=0)))
         store.close()
-    print(f"{'page':48} {'first':>9} {'again':>9} {'processor':>9} {'KiB':>7}")
+    print(f"{'page':48} {'first':>9} {'of it cpu':>9} {'again':>9} {'of it cpu':>9} {'KiB':>7}")
     for each in found:
-        slow = "  slow" if each.again > ALLOWED_SECONDS else ""
-        times = " ".join(f"{s * 1e3:6.0f} ms" for s in (each.first, each.again, each.processor))
+        slow = "  slow" if max(each.first, each.again) > ALLOWED_SECONDS else ""
+        times = " ".join(f"{seconds * 1e3:6.0f} ms" for seconds in each[1:5])
         print(f"{each.page or 'overview':48} {times} {each.size / 1024:7.0f}{slow}")
 
 

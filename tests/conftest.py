@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
+from support.bytecode import forget_made_modules, keep_bytecode
+
+keep_bytecode()
+
 # A shell that starts the tests in the background lets them ignore Ctrl-C, and so their children.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -65,6 +69,12 @@ def commands() -> Iterator[Nursery]:
 def pytest_collection_finish() -> None:
     """Tests, modules and their like live as long as the run: none of it is garbage."""
     gc.freeze()
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """The last process of a run, which has waited for the others, tidies up."""
+    if not hasattr(config, "workerinput"):
+        forget_made_modules()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

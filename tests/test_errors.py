@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from leasehold import errors
 from leasehold.core.model.error_documents import error_document, error_from
+from leasehold.error_codes import CLASSES, CodedError
 
 LINE = re.compile(r"^    (?P<branch>[│├└─ ]*)(?P<name>[A-Z]\w+Error)\b", re.MULTILINE)
 PAGE: Final = Path(__file__).parent.parent / "docs/errors.md"
@@ -116,7 +117,7 @@ def ours(kind: type) -> set[type]:
 
 
 def test_every_error_has_a_code_of_its_own() -> None:
-    with_codes = {kind: code for code, kind in errors.CLASSES.items()}
+    with_codes = {kind: code for code, kind in CLASSES.items()}
     assert set(with_codes) == set(coded_classes())
     assert all(kind.code == code for kind, code in with_codes.items())
 
@@ -130,19 +131,19 @@ def test_no_code_is_given_twice() -> None:
 
 def test_codes_stay_the_same() -> None:
     """Other languages go by them: a line here changes only together with the major version."""
-    assert {code: kind.__name__ for code, kind in errors.CLASSES.items()} == PINNED
+    assert {code: kind.__name__ for code, kind in CLASSES.items()} == PINNED
 
 
 def test_the_page_of_codes_is_complete() -> None:
     rows = re.findall(r"^\| `(\w+)` \| `(\w+)` \| ([^|]*) \|", PAGE.read_text(), re.MULTILINE)
     listed = {code: (name, tuple(re.findall(r"\w+", fields))) for code, name, fields in rows}
-    assert listed == {code: (kind.__name__, kind.fields) for code, kind in errors.CLASSES.items()}
+    assert listed == {code: (kind.__name__, kind.fields) for code, kind in CLASSES.items()}
 
 
-@pytest.mark.parametrize("kind", errors.CLASSES.values())
+@pytest.mark.parametrize("kind", CLASSES.values())
 @given(message=st.text(), values=st.data())
 def test_errors_come_back_as_the_same_class_with_the_same_fields(
-    kind: type[errors.CodedError], message: str, values: st.DataObject
+    kind: type[CodedError], message: str, values: st.DataObject
 ) -> None:
     fields = {name: values.draw(FIELDS[name], label=name) for name in kind.fields}
     sent = msgspec.json.encode(error_document(kind(message, **fields)))
@@ -183,11 +184,9 @@ def test_a_class_without_a_code_comes_back_as_the_one_it_extends() -> None:
     assert type(error_from(error_document(Ambiguous("two of them")))) is errors.JobNotFoundError
 
 
-def coded_classes() -> list[type[errors.CodedError]]:
+def coded_classes() -> list[type[CodedError]]:
     return [
         kind
         for kind in vars(errors).values()
-        if isinstance(kind, type)
-        and issubclass(kind, errors.CodedError)
-        and kind is not errors.CodedError
+        if isinstance(kind, type) and issubclass(kind, CodedError) and kind is not CodedError
     ]

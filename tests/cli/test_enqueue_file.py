@@ -12,6 +12,7 @@ from cli.test_enqueue import payloads
 from leasehold.cli import intake
 from leasehold.cli.exits import Exit
 from leasehold.cli.jobdocument import FIELDS
+from leasehold.core.model.phrases import listed
 
 GOOD = '{"id": "a", "command": "echo a"}'
 ALSO_GOOD = '{"task": "t", "payload": null}'
@@ -31,10 +32,10 @@ def test_one_bad_line_and_nothing_is_stored(shell: Shell) -> None:
     assert done.out == ""
     assert done.err.splitlines() == [
         "line 2: the job is not JSON: Expecting value: line 1 column 1 (char 0)",
-        f"line 3: unknown field 'colour'; there are {', '.join(FIELDS)}",
+        f"line 3: unknown field 'colour'; there are {listed(FIELDS)}",
         "line 4: max_retries must be a whole number from 0 (never) to 1,000,000, not -1",
         "line 5: the id 'a' is that of line 1 too",
-        "4 bad line(s): nothing was stored",
+        "4 bad lines: nothing was stored",
     ]
     assert payloads(shell) == []
 

@@ -99,7 +99,7 @@ def test_orphaned_schedules_are_shown_and_pruned(shell: Shell) -> None:
     table = shell.ok("schedule", "list").out.splitlines()
     assert [line.split()[:2] for line in table[2:]] == [["kept", "active"], ["left", "orphaned"]]
     assert "left" in shell.ok("doctor").out
-    assert "remove 1 orphaned schedule(s): left" in shell.ok("schedule", "prune", "--dry-run").err
+    assert "remove 1 orphaned schedule: left" in shell.ok("schedule", "prune", "--dry-run").err
     assert shell.ok("schedule", "prune", "--yes").out == "removed left\n"
     again = shell.ok("schedule", "prune", "-o", "json")
     assert (again.json, again.err) == ({"removed": []}, "no schedule is orphaned\n")

@@ -21,7 +21,7 @@ def test_stuck_jobs_are_found_and_requeued(shell: Shell) -> None:
     assert "SILENT SINCE" in table
     refused = shell.run("stuck", "--silent", "0s", "--requeue")
     assert refused.code == Exit.USAGE
-    assert "take 1 job(s) from their workers" in refused.err
+    assert "take 1 job from its worker" in refused.err
     told = shell.ok("stuck", "--silent", "0s", "--requeue", "--dry-run")
     assert "nothing was changed" in told.err
     done = shell.ok("stuck", "--silent", "0s", "--requeue", "--yes", "-o", "json").json

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import time
 from datetime import UTC, datetime
@@ -11,6 +12,7 @@ import pytest
 from cli.conftest import Done, Shell
 from cli.seed import kill, run_here, store_of
 from leasehold.cli.times import time_text
+from leasehold.worker.loglines import LogLineFormatter
 
 MOMENT = datetime(2026, 11, 16, 3, 13, 10, tzinfo=UTC)
 
@@ -76,3 +78,32 @@ def test_utc_on_request(shell: Shell) -> None:
 def test_times_that_cannot_be_are_refused(shell: Shell, words: list[str], said: str) -> None:
     done = shell.run(*words)
     assert (done.code, said in done.err) == (2, True)
+
+
+@pytest.mark.usefixtures("zone")
+def test_sentences_have_times_as_tables_do(shell: Shell) -> None:
+    with store_of(shell) as queue:
+        queue.submit("work", job_id="later", delay="1h")
+    said = run_here(shell, "why", "later").out
+    assert "+00:00" not in said
+    assert (
+        shown(run_here(shell, "why", "later")).rstrip(",") in run_here(shell, "show", "later").out
+    )
+    in_utc = run_here(shell, "--utc", "why", "later").out
+    assert re.search(r"not due before \d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ, in ", in_utc)
+
+
+def test_log_lines_have_the_local_time_and_its_offset(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    due = MOMENT.isoformat(timespec="seconds")
+    record = logging.LogRecord("leasehold.worker", logging.INFO, "", 0, "due at %s", (due,), None)
+    record.created = MOMENT.timestamp()
+    assert LogLineFormatter().format(record) == (
+        "2026-11-15 22:13:10-05 INFO     due at 2026-11-15 22:13:10-05"
+    )
+    assert LogLineFormatter(utc=True).format(record) == (
+        "2026-11-16 03:13:10Z INFO     due at 2026-11-16 03:13:10Z"
+    )
+    record.name = "shop"
+    assert LogLineFormatter().format(record).endswith(due), "an application's words stay its own"

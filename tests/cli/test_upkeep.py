@@ -131,7 +131,7 @@ def test_check_sets_a_clock_back_that_was_ahead(shell: Shell) -> None:
     assert "nothing was changed" in shell.ok("check", "--repair-clock", "--dry-run").err
     refused = shell.run("check", "--repair-clock", "--yes")
     assert refused.code == Exit.CONFLICT
-    assert "1 job(s) run" in refused.err
+    assert "1 running job" in refused.err
     queue = store_of(shell)
     [stuck] = queue.stuck(0)
     queue.store.recover_one("pending", stuck.lease_version, reset_attempts=False, reason="test")

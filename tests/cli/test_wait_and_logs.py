@@ -92,7 +92,7 @@ def test_enqueue_and_wait(crews: Shell) -> None:
     )
     command = crews.ok("enqueue", "--wait", "--", "sh", "-c", "echo out; echo err >&2")
     assert command.out == "out\n"
-    assert command.err.splitlines()[0].endswith("is completed after 1 attempt(s)")
+    assert command.err.splitlines()[0].endswith("is completed after 1 attempt")
     assert command.err.splitlines()[1:] == ["err"]
     task = crews.ok("enqueue", "--wait", "--task", "talk", "--args", "[2]")
     assert task.json == {"said": 2}

@@ -85,7 +85,7 @@ def test_worn_processes_are_replaced(crews: Shell) -> None:
 
 def test_in_the_background_until_there_is_nothing_left_to_do(crews: Shell) -> None:
     began = crews.ok("worker", "start", "--background", "--until-empty", "--count", "2")
-    assert began.out.startswith("started 2 worker(s)")
+    assert began.out.startswith("started 2 workers")
     eventually(lambda: pid_files(folder(crews)) == [])
 
 
@@ -105,7 +105,7 @@ def test_commands_are_refused_unless_they_are_allowed(crews: Shell) -> None:
     crews.ok("enqueue", "--command", "touch pwned", "--id", "job")
     done = crews.run("worker", "start", "--until-empty", "--count", "2")
     assert done.code == Exit.PARTIAL
-    assert "leaves 1 job(s) of task 'command', which it cannot run: this worker runs no" in done.err
+    assert "leaves 1 job of task 'command', which it cannot run: this worker runs no" in done.err
     assert status_of(crews, "job") is Status.SCHEDULED
     assert not (crews.folder / "pwned").exists()
 
@@ -161,14 +161,14 @@ def test_a_background_worker_is_killed_and_another_one_recovers_its_job(
     dead = crews.ok("worker", "status", "-o", "json")
     [found] = dead.json
     assert (found["state"], [job["id"] for job in found["jobs"]]) == ("dead", ["job"])
-    assert "removed 1 pid file(s)" in dead.err, "the crew's; the worker's is still the proof"
+    assert "removed 1 pid file" in dead.err, "the crew's; the worker's is still the proof"
     done = crews.ok("worker", "start", "--until-empty", "--allow-commands")
     assert "job job (command): completed" in done.err
     job = crews.ok("wait", "job", "-o", "json").json[0]
     assert (job["status"], job["attempts"]) == ("completed", 2)
     gone = crews.ok("worker", "status")
     assert gone.out == ""
-    assert "removed 1 pid file(s)" in gone.err
+    assert "removed 1 pid file" in gone.err
 
 
 def test_a_killed_worker_process_is_replaced_by_its_crew(crews: Shell) -> None:
@@ -262,7 +262,7 @@ def test_a_consumer_is_listed_and_its_death_is_seen(shell: Shell) -> None:
         ("here", "consumer", "alive"),
     ]
     checked = shell.run("doctor").out
-    assert "consumer camera is gone and holds 1 job(s)" in checked
+    assert "consumer camera is gone and holds 1 job" in checked
 
 
 def test_a_memory_store_has_no_workers(shell: Shell) -> None:
@@ -298,5 +298,5 @@ def test_a_number_that_is_used_again_proves_nothing(crews: Shell) -> None:
     assert not file.send_signal(signal.SIGTERM)
     done = crews.ok("worker", "stop", "--force", "--timeout", "0")
     assert "no worker of this store was started here" in done.err
-    assert "removed 1 pid file(s)" in crews.ok("worker", "status").err
+    assert "removed 1 pid file" in crews.ok("worker", "status").err
     assert pid_files(folder(crews)) == []

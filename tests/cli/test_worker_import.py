@@ -46,9 +46,9 @@ def test_store_queues_and_tasks_are_those_of_the_module(crews: Shell) -> None:
     submit(crews, "add", "send")
     done = crews.ok("worker", "start", "--import", "shop", "--until-empty")
     assert statuses(crews) == [Status.COMPLETED] * 2
-    assert f"serves queue(s) work, mail of store {crews.folder / 'app.db'}" in done.err
+    assert f"serves queues work and mail of store {crews.folder / 'app.db'}" in done.err
     assert "tasks: add, send" in done.err
-    assert f"1 worker(s) of 4 slot(s) are ready on {crews.folder / 'app.db'}" in done.err
+    assert f"ready: 1 worker with 4 slots each, on {crews.folder / 'app.db'}" in done.err
     assert not (crews.folder / "leasehold.db").exists()
 
 
@@ -57,7 +57,7 @@ def test_one_queue_of_several_is_named(crews: Shell) -> None:
     submit(crews, "add", "send")
     refused = crews.run("worker", "start", "--import", "shop", "--until-empty")
     assert refused.code == Exit.USAGE
-    assert "shop:queue, shop:other are in different stores: name one of them" in refused.err
+    assert "shop:queue and shop:other are in different stores: name one of them" in refused.err
     crews.ok("worker", "start", "--import", "shop:queue", "--until-empty", "--quiet")
     assert statuses(crews) == [Status.COMPLETED] * 2
 

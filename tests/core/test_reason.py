@@ -69,7 +69,7 @@ def test_nobody_serves_a_queue_whose_workers_are_dead_or_silent() -> None:
         (
             job(Status.DEAD, completed_at=NOW, attempts=4, error=JobError("OSError", "x")),
             ReasonKind.ENDED,
-            "after 4 attempt(s), the last error being OSError",
+            "after 4 attempts, the last error being OSError",
             "status",
         ),
         (
@@ -91,7 +91,7 @@ def test_nobody_serves_a_queue_whose_workers_are_dead_or_silent() -> None:
             "Attempt 1 of 4 failed with OSError: no line",
             "attempts",
         ),
-        (job(Status.BLOCKED, depends_on=("a", "b")), ReasonKind.BLOCKED, "a, b", "depends_on"),
+        (job(Status.BLOCKED, depends_on=("a", "b")), ReasonKind.BLOCKED, "a and b", "depends_on"),
     ],
 )
 def test_a_job_that_is_not_pending(asked: Job, kind: ReasonKind, words: str, detail: str) -> None:
@@ -112,11 +112,11 @@ FULL = QueueInfo(name="mail", config=QueueConfig(max_concurrency=2), running=2)
     [
         (PAUSED, [worker()], 0, ReasonKind.QUEUE_PAUSED, "'mail' is paused"),
         (HELD, [worker()], 0, ReasonKind.BREAKER_OPEN, "until 2030-01-01T00:01:30"),
-        (FULL, [worker()], 0, ReasonKind.LIMIT_REACHED, "2 job(s) at once and 2 are running"),
+        (FULL, [worker()], 0, ReasonKind.LIMIT_REACHED, "2 jobs at once and 2 are running"),
         (QUEUE, [], 0, ReasonKind.NO_WORKER, "No worker is registered for queue 'mail'"),
         (QUEUE, [worker(("other",))], 0, ReasonKind.NO_WORKER, "start one"),
         (QUEUE, [worker(running=2)], 0, ReasonKind.WORKERS_BUSY, "busy"),
-        (QUEUE, [worker()], 7, ReasonKind.OTHERS_FIRST, "7 job(s)"),
+        (QUEUE, [worker()], 7, ReasonKind.OTHERS_FIRST, "7 jobs"),
         (QUEUE, [worker()], 0, ReasonKind.NEXT, "next to be leased"),
     ],
 )
@@ -154,7 +154,7 @@ def test_the_start_rate_of_its_queue() -> None:
     paced = QueueInfo(name="mail", config=config, next_start_at=NOW + timedelta(seconds=0.2))
     reason = reason_for(job(), paced, [worker()], 0, NOW)
     assert reason.kind is ReasonKind.START_RATE_REACHED
-    assert "starts at most 5 job(s) per second: the next may start at" in reason.text
+    assert "starts at most 5 jobs per second: the next may start at" in reason.text
     assert reason.text.endswith("in 0.200 s.")
     assert reason.details["next_start_at"] == paced.next_start_at
     free = QueueInfo(name="mail", config=config)
@@ -168,7 +168,7 @@ def test_the_start_rate_of_its_key() -> None:
     resting = KeyInfo(0, NOW + timedelta(seconds=2))
     reason = reason_for(keyed, paced, [worker()], 0, NOW, resting)
     assert reason.kind is ReasonKind.KEY_START_RATE_REACHED
-    assert "at most 0.5 job(s) per second of key 'tenant-7'" in reason.text
+    assert "at most 0.5 jobs per second of key 'tenant-7'" in reason.text
     soon = KeyInfo(0, NOW + timedelta(seconds=0.1))
     later = reason_for(keyed, paced, [worker()], 0, NOW, soon)
     assert later.kind is ReasonKind.START_RATE_REACHED

@@ -10,13 +10,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leasehold.core.model.histogram import Measurements
-from leasehold.core.model.span import DAYS_KEPT, MINUTES_KEPT, WORKERS_KEPT, Measure, Span
+from leasehold.core.model.span import (
+    DAYS_KEPT,
+    MINUTES_KEPT,
+    WORKERS_KEPT,
+    Measure,
+    Span,
+    all_in_all,
+    filled,
+    side_by_side,
+)
 from leasehold.core.rules.sampling import (
     KeptSpan,
     Resolution,
     end_minute,
     since_last_look,
     spans_of,
+    spans_of_all,
 )
 
 DAY = 24 * 60
@@ -133,3 +143,34 @@ def test_a_minute_in_which_nothing_happened_is_not_kept() -> None:
     assert list(shelf.spans[Resolution.MINUTE]["a"]) == [0]
     assert not since_last_look(shelf, "a")["a"].happened
     assert since_last_look(shelf, "nobody") == {}
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("abc"), st.integers(0, 3), st.booleans(), st.integers(0, 700)),
+        max_size=30,
+    ),
+    st.integers(0, 3000),
+)
+def test_all_queues_together_are_kept_as_their_sum(
+    script: list[tuple[str, int, bool, int]], first: int
+) -> None:
+    shelf = Shelf()
+    for queue, jobs, leases, minutes in script:
+        shelf.submit(queue, jobs)
+        if leases:
+            shelf.lease(queue)
+        if minutes:
+            end_minute(shelf, shelf.minute + minutes)
+    for resolution in (Resolution.MINUTE, Resolution.DAY):
+        last = max(first, shelf.minute // (1 if resolution is Resolution.MINUTE else DAY))
+        alone = spans_of(shelf, None, resolution, first).values()
+        together = spans_of_all(shelf, resolution, first)
+        assert all_in_all([together], first) == all_in_all(alone, first)
+        for one, several in zip(
+            filled(together, first, last), side_by_side(alone, first, last), strict=True
+        ):
+            # How deep the deepest was while nothing happened is not kept.
+            assert one.happened == several.happened
+            assert msgspec.structs.replace(one, deepest=several.deepest) == several
+            assert one.deepest == several.deepest or not one.happened

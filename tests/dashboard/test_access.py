@@ -9,8 +9,8 @@ from dashboard.conftest import People, asked
 from leasehold import TaskQueue
 from leasehold.core.model.tokens import TokenDraft, digest_of
 from leasehold.dashboard import dashboard, dashboard_routes
-from leasehold.dashboard.app import PAGES
 from leasehold.dashboard.orders import ORDERS
+from leasehold.dashboard.routes import PAGES
 from leasehold.dashboard.session import COOKIE, SESSION_SECONDS, UNUSED_SECONDS, Sessions
 from leasehold.env import Env, ManualClock
 from leasehold.service.api import Api

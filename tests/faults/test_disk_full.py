@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,7 @@ from leasehold.core.model.records import WorkerInfo
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import Status
 from leasehold.errors import StoreFullError
+from leasehold.queue.health import unreadable
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.disk.space import DISK_RESERVE_BYTES
 
@@ -126,3 +127,20 @@ def test_a_worker_that_begins_on_a_full_disk_is_told_so(small_disk: Path) -> Non
     filler.unlink()
     store.register_worker(info).close()
     store.close()
+
+
+def test_a_closed_store_on_a_full_disk_says_so_and_goes_on_with_more_room(small_disk: Path) -> None:
+    path = small_disk / "jobs.db"
+    with closing(SQLiteStore(path)) as store:
+        store.submit([Draft(id="kept", task="t")])
+    ballast = small_disk / "ballast"
+    with suppress(OSError), ballast.open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(4096))
+    with pytest.raises(StoreFullError) as refused:
+        SQLiteStore(path)
+    finding = unreadable(refused.value)
+    assert "free some space" in finding.advice
+    ballast.unlink()
+    with closing(SQLiteStore(path)) as store:
+        assert stored(store) == {"kept"}

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from leasehold import errors
 from leasehold.connect import connect
 from leasehold.core.contract.wire import VERBS, encode
 from leasehold.core.model.error_documents import error_document
 from leasehold.env import SYSTEM
-from leasehold.errors import CodedError, InvalidJobError, RequestTooLargeError, UnsupportedError
+from leasehold.error_codes import CLASSES, CodedError
+from leasehold.errors import InvalidJobError, RequestTooLargeError, UnsupportedError
 from leasehold.service.grpc.errors import refusal_of
 from leasehold.service.problems import STORE_AWAY, status_of
 from leasehold.stores.remote import address
@@ -54,9 +54,9 @@ def answer_of(carrier: Any, verb: str, body: bytes) -> object:
         return error_document(error)
 
 
-@pytest.mark.parametrize("code", sorted(errors.CLASSES))
+@pytest.mark.parametrize("code", sorted(CLASSES))
 def test_every_error_comes_back_as_what_it_was(code: str) -> None:
-    kind = errors.CLASSES[code]
+    kind = CLASSES[code]
     error = kind("what happened")
     told = _told(Ended(error), address.parse("grpc://host"))
     assert type(told) is kind

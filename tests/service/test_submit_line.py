@@ -13,6 +13,7 @@ import pytest
 
 from leasehold.core.model.job import Draft
 from leasehold.core.model.queue_config import QueueConfig
+from leasehold.core.model.tokens import Token
 from leasehold.errors import StoreUnavailableError
 from leasehold.service.submit_line import GROUPS_MAX
 from service.conftest import Service
@@ -28,12 +29,19 @@ class Jam:
         self.groups: list[int] = []
         self.is_over = threading.Event()
         self._submit = service.store.submit
+        self._submit_as = service.store.submit_as
         monkeypatch.setattr(service.store, "submit", self._submit_slowly)
+        monkeypatch.setattr(service.store, "submit_as", self._submit_as_slowly)
 
     def _submit_slowly(self, drafts: Sequence[Draft], *, partial: bool = False) -> Any:
         self.groups.append(len(drafts))
         assert self.is_over.wait(LIMIT_SECONDS)
         return self._submit(drafts, partial=partial)
+
+    def _submit_as_slowly(self, token: Token, digest: str, drafts: Sequence[Draft]) -> Any:
+        self.groups.append(len(drafts))
+        assert self.is_over.wait(LIMIT_SECONDS)
+        return self._submit_as(token, digest, drafts)
 
     def await_line(self, length: int) -> None:
         _await(lambda: len(self.service.api.submit_line._waiting) >= length)
@@ -139,3 +147,42 @@ def test_a_store_that_fails_is_told_to_all_of_a_group(
     client = jam.service.client("producer")
     answers = together(jam, client, *({"task": "work"} for _ in range(3)))
     assert [each.status_code for each in answers] == [503] * 3
+
+
+def test_the_token_of_a_known_caller_is_looked_for_in_the_write(
+    memory_service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = memory_service.client("producer")
+    assert client.post("/api/v1/jobs", json={"task": "work", "id": "first"}).status_code == 201
+
+    def unexpected(digest: str) -> Any:
+        raise AssertionError(f"the write looks for it: {digest}")
+
+    monkeypatch.setattr(memory_service.store, "find_token", unexpected)
+    assert client.post("/api/v1/jobs", json={"task": "work", "id": "second"}).status_code == 201
+    assert memory_service.store.get("second") is not None
+
+
+@pytest.mark.parametrize("job", [{"task": "work"}, {"task": "work", "priority": 999}, {"x": 1}])
+def test_a_known_caller_whose_token_was_revoked_is_told_nothing_else(
+    memory_service: Service, job: dict[str, Any]
+) -> None:
+    client = memory_service.client(secret=memory_service.token("producer", name="gone"))
+    assert client.post("/api/v1/jobs", json={"task": "work"}).status_code == 201
+    before = memory_service.store.stats()
+    memory_service.store.revoke_token("gone", actor="me")
+    assert client.post("/api/v1/jobs", json=job).status_code == 401
+    assert memory_service.store.stats() == before
+
+
+def test_a_known_caller_is_refused_as_anybody(memory_service: Service) -> None:
+    client = memory_service.client("producer")
+
+    def submit(**job: Any) -> Any:
+        return client.post("/api/v1/jobs", json=job).json()
+
+    assert submit(task="work", id="taken")["status"] == "pending"
+    assert submit(task="work", priority=999)["code"] == "invalid_job"
+    assert submit(task="work", id="taken")["code"] == "duplicate_job"
+    assert submit(command="true")["code"] == "forbidden"
+    assert submit(task="work", depends_on=["nobody"])["code"] == "unknown_dependency"

@@ -265,6 +265,12 @@ def order(scene: Scene, wanted: Order) -> Ordered:
     return scene.store.order(wanted, JobFilter(queues=("plain",)), actor="me")
 
 
+def submit_as(scene: Scene) -> object:
+    token = scene.store.find_token("digest")
+    assert token is not None
+    return scene.store.submit_as(token, "digest", [Draft(id="held", task="t")])
+
+
 def begin_operation(scene: Scene, name: str = "cancel") -> Operation:
     plan = scene.store.plan_operation(CancelAll(), JobFilter(queues=("plain",)))
     draft = OperationDraft(id=name, plan=plan)
@@ -442,6 +448,7 @@ MEASURES: Final = (
     store_verb("create_token", TokenDraft(name="ci", roles=("producer",)), "digest", actor="me"),
     store_verb("tokens"),
     store_verb("find_token", "digest"),
+    Measure("submit_as", submit_as),
     store_verb("end_session", "ci", "session"),
     store_verb("is_session_over", "ci", "session"),
     store_verb("revoke_token", "ci", actor="me"),

@@ -8,8 +8,8 @@ from random import Random
 
 from leasehold.core.model.histogram import Measurements, bucket_of
 from leasehold.core.model.job import Draft
-from leasehold.core.model.span import DAYS_KEPT, MINUTE_MICROS, MINUTES_KEPT, Measure, Span
-from leasehold.core.rules.sampling import KeptSpan, Resolution
+from leasehold.core.model.span import MINUTE_MICROS, MINUTES_KEPT, Measure, Span
+from leasehold.core.rules.sampling import ALL_QUEUES, KEPT, KeptSpan, Resolution
 from leasehold.env import Env, ManualClock
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.reading.figures import SpanShelf
@@ -72,11 +72,11 @@ def test_what_is_kept_of_a_queue_is_bounded(tmp_path: Path) -> None:
     store.submit([Draft(id="first", task="t")])
     minute = clock.time_micros() // MINUTE_MICROS
     spans = [
-        KeptSpan(resolution, "default", last - each, Span(submitted=1))
-        for resolution, last, kept in (
-            (Resolution.MINUTE, minute, MINUTES_KEPT),
-            (Resolution.DAY, minute // 1440, DAYS_KEPT),
+        KeptSpan(
+            resolution, name, minute * MINUTE_MICROS // resolution.micros - each, Span(submitted=1)
         )
+        for resolution, kept in KEPT.items()
+        for name in [ALL_QUEUES if resolution is resolution.of_all else "default"]
         for each in range(1, kept + 400)
     ]
     store._database.writer.run(lambda step: SpanShelf(step.db).keep(spans))
@@ -86,4 +86,4 @@ def test_what_is_kept_of_a_queue_is_bounded(tmp_path: Path) -> None:
     rows = number(store, "SELECT count(*) FROM span")
     store.close()
     # One more of each: the minute and the day that are not over yet; and the totals.
-    assert rows <= MINUTES_KEPT + DAYS_KEPT + 3
+    assert rows <= sum(KEPT.values()) + len(KEPT) + 1

@@ -268,28 +268,6 @@ def test_who_waits_in_vain_is_told_for_whom(
     own.roll_back()
 
 
-def test_a_note_that_was_left_behind_misleads_nobody(
-    store: SQLiteStore, connection: ApplicationConnection
-) -> None:
-    impatient(store)
-    connection.execute("BEGIN IMMEDIATE")
-    # As a process leaves it that was killed; no process has this number.
-    store._database.files.transaction_note.write_text(
-        "4194305 (dead.py, thread MainThread) since then"
-    )
-    error = in_another_thread(lambda: submit(store, draft()))
-    assert "another program holds a transaction open" in str(error)
-    connection.execute("ROLLBACK")
-
-
-def test_no_note_is_left_behind(store: SQLiteStore, connection: ApplicationConnection) -> None:
-    with connection.transaction():
-        assert store._database.files.transaction_note.exists()
-    with suppress(KeyError), connection.transaction():
-        raise KeyError
-    assert not store._database.files.transaction_note.exists()
-
-
 def test_a_connection_that_is_dropped_blocks_nobody(store: SQLiteStore) -> None:
     dropped = store.connect()
     dropped.begin()

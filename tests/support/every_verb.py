@@ -55,7 +55,9 @@ def _rules() -> Script:
     yield "pins", lambda store: store.pins("deploy")
     yield "unpin", lambda store: store.unpin("deploy", "v1", actor="me")
     token = TokenDraft(name="ann", roles=("admin",))
-    yield "create_token", lambda store: store.create_token(token, "digest", actor="me")
+    made = yield "create_token", lambda store: store.create_token(token, "digest", actor="me")
+    own = [Draft(id="own", task="t", queue="own")]
+    yield "submit_as", lambda store: store.submit_as(made, "digest", own)
     yield "end_session", lambda store: store.end_session("ann", "session")
     yield "is_session_over", lambda store: store.is_session_over("ann", "session")
     yield "revoke_token", lambda store: store.revoke_token("ann", actor="me")

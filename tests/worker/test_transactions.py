@@ -371,7 +371,7 @@ def test_once_it_is_about_to_commit_no_timeout_counts(scene: Scene) -> None:
     assert worker is not None
     [run] = worker._in_hand.held
     assert run.claim()
-    worker._loop._stop_what_timed_out(float("inf"))
+    worker._loop._cutting_short.stop_what_timed_out(float("inf"))
     assert run.outcome is None
     gate.go.set()
     assert job.result(WAIT) == "done"

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from leasehold.core.model.lease import Exchange, Lease, LeaseRequest, Settlement
 from leasehold.core.model.limits import PAYLOAD_BYTES_MAX
 from leasehold.core.model.outcome import Complete, Snooze
+from leasehold.core.model.retry import Constant
 from leasehold.core.model.status import Event, Status
 from leasehold.errors import LeaseLostError, StoreError
 from leasehold.worker.context import JobContext, current_job
@@ -171,6 +172,28 @@ def test_an_outcome_that_cannot_be_stored_fails_its_own_job_only(
     assert job is not None
     assert job.error is not None
     assert "cannot be stored" in job.error.message
+
+
+def test_a_bug_of_the_store_while_it_settles_does_not_condemn_the_job(
+    store: MoodyStore, tasks: Tasks, start_worker: Start
+) -> None:
+    original = store.exchange
+    left = [2]  # One for the exchange with everybody's outcomes, one for that of this job alone.
+
+    def buggy(
+        settlements: Sequence[Settlement] = (), request: LeaseRequest | None = None
+    ) -> Exchange:
+        if settlements and left[0]:
+            left[0] -= 1
+            raise IndexError("list index out of range")
+        return original(settlements, request)
+
+    store.exchange = buggy  # type: ignore[method-assign]
+    tasks.add(lambda: "done", "good")
+    good = submit_to(store, "good", retry=Constant(0))
+    start_worker()
+    job = store.until_status(good, Status.COMPLETED)
+    assert (job.result, job.attempts) == ("done", 2)
 
 
 def test_a_worker_recovers_what_another_one_lost(

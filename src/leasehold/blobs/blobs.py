@@ -25,6 +25,7 @@ from leasehold.core.model.blob import (
 )
 from leasehold.core.model.job import Draft, Job
 from leasehold.core.model.limits import BLOB_BYTES_MAX, PAYLOAD_BYTES_MAX
+from leasehold.core.model.phrases import counted
 from leasehold.core.model.records import Submitted
 from leasehold.core.rules.blob_retention import own_blobs
 from leasehold.env import SYSTEM, Env, to_micros
@@ -281,7 +282,7 @@ class Blobs:
         try:
             opened[0].delete(keys)
         except BlobError as error:
-            logger.warning("%d blob(s) are left to the next clean-up: %s", len(keys), error)
+            logger.warning("%s left to the next clean-up: %s", counted(len(keys), "blob"), error)
 
     def _open(self) -> tuple[BlobStore, str] | None:
         place = self._place

@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import Any, Final, Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from leasehold.core.model.phrases import listed
 from leasehold.errors import BlobError, BlobUnavailableError, UnsupportedError
 
 PARAMETERS: Final = (
@@ -137,7 +138,7 @@ def _open(bucket: str, options: dict[str, str], retries: int) -> Any:
         raise UnsupportedError(
             f"blobs at s3://{bucket}: "
             + (f"unknown parameter {unknown[0]!r}" if unknown else "there is no bucket")
-            + f"; give s3://bucket/prefix, and if need be {', '.join(PARAMETERS)}"
+            + f"; give s3://bucket/prefix, and if need be {listed(PARAMETERS)}"
         )
     config: Any = options
     plain_http = options.get("endpoint", "").startswith("http://")

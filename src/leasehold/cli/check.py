@@ -8,7 +8,7 @@ from leasehold.cli.command import command
 from leasehold.cli.confirm import agreed, destructive
 from leasehold.cli.exits import Exit
 from leasehold.cli.leaving import leave_with
-from leasehold.cli.output import emit_one
+from leasehold.cli.output import cell, emit_one
 from leasehold.cli.safe import safe
 from leasehold.cli.session import Session
 from leasehold.documents.records import document_of
@@ -56,16 +56,16 @@ def check(session: Session, *, repair_clock: bool, yes: bool, dry_run: bool) -> 
 def _repair_clock(session: Session, *, yes: bool, dry_run: bool) -> None:
     shown, right = session.queue.now(), SYSTEM.now()
     if shown <= right:
-        session.tell(f"the store's clock shows {shown.isoformat()}, and is not ahead")
+        session.tell(f"the store's clock shows {cell(shown)}, and is not ahead")
         return
-    what = f"set the store's clock back from {shown.isoformat()} to {right.isoformat()}"
+    what = f"set the store's clock back from {cell(shown)} to {cell(right)}"
     if not agreed(session, what, yes=yes, dry_run=dry_run):
         return
     repair = session.queue.repair_clock()
 
     def show() -> None:
-        click.echo(f"the store's clock was {repair.before.isoformat()}")
-        click.echo(f"             it is now {repair.after.isoformat()}")
+        click.echo(f"the store's clock was {cell(repair.before)}")
+        click.echo(f"             it is now {cell(repair.after)}")
         for name, times in repair.changed.items():
             click.echo(f"{times:>10,}  {name}")
 

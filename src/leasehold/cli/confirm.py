@@ -15,6 +15,12 @@ from leasehold.cli.session import Session, is_interactive
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+class NotConfirmedError(click.ClickException):
+    """Raised when there is no terminal to ask on, and no --yes."""
+
+    exit_code = Exit.USAGE
+
+
 def destructive(function: F) -> F:
     """Add --yes and --dry-run, to be handed to `agreed`."""
     yes = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
@@ -25,8 +31,8 @@ def destructive(function: F) -> F:
 def agreed(session: Session, what: str, *, yes: bool, dry_run: bool | None = None) -> bool:
     """Whether to go on. `what` says what will happen, with its count: "delete 12 jobs".
 
-    Off a terminal nobody can be asked, so it is refused without --yes. `dry_run` is None for a
-    command that has no such option.
+    Without a terminal there is nobody to ask, so it is refused unless --yes is given. `dry_run` is
+    None for a command that has no such option.
     """
     if dry_run:
         session.tell(f"would {what}; nothing was changed")
@@ -35,7 +41,7 @@ def agreed(session: Session, what: str, *, yes: bool, dry_run: bool | None = Non
         return True
     if not is_interactive():
         look = "" if dry_run is None else ", or --dry-run to preview"
-        raise click.UsageError(f"this would {safe(what)}: pass --yes{look}")
+        raise NotConfirmedError(f"this would {safe(what)}: pass --yes{look}")
     try:
         if is_agreed(f"Really {safe(what)}?"):
             return True

@@ -14,6 +14,7 @@ from leasehold.cli.exits import Exit
 from leasehold.cli.leaving import leave_with
 from leasehold.cli.output import cell, emit
 from leasehold.cli.session import Session
+from leasehold.core.model.phrases import listed
 from leasehold.env import SYSTEM
 
 
@@ -34,7 +35,7 @@ def demo(session: Session, keep: bool, only: str | None) -> None:
 
     chosen = [step for step in STEPS if only in (None, step.name)]
     if not chosen:
-        names = ", ".join(step.name for step in STEPS)
+        names = listed(step.name for step in STEPS)
         raise click.UsageError(f"there is no step {only!r}; there are {names}")
     folder = tempfile.mkdtemp(prefix="leasehold-demo-")
     played = []

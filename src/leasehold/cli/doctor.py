@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Final
 
@@ -12,6 +13,8 @@ from leasehold.cli.exits import Exit
 from leasehold.cli.leaving import leave_with
 from leasehold.cli.output import cell, emit
 from leasehold.cli.session import Session
+from leasehold.cli.times import with_local_times
+from leasehold.cli.wrapping import wrapped
 from leasehold.documents.records import document_of
 from leasehold.errors import StoreError
 from leasehold.observe.findings import Finding, Level, worst
@@ -70,11 +73,16 @@ def _print(findings: Sequence[Finding], *, verbose: bool) -> None:
     for finding in shown:
         mark, colour = _MARKS[finding.level]
         about = "" if finding.queue is None else f"queue {finding.queue}: "
-        found = cell(about + finding.found)
+        found = _lines(about + finding.found, width)
         click.echo(f"{click.style(mark, fg=colour)}  {finding.check:<{width}}  {found}")
         for said in (finding.meaning, finding.advice and f"-> {finding.advice}"):
             if said:
-                click.echo(f"    {'':<{width}}  {cell(said)}")
+                click.echo(f"    {'':<{width}}  {_lines(said, width)}")
     count = {level: sum(each.level is level for each in findings) for level in Level}
     summary = ", ".join(f"{n} {level.value}" for level, n in count.items() if n)
     click.echo(f"\n{summary}" if shown else summary)
+
+
+def _lines(text: str, width: int) -> str:
+    """A text beside the names of the checks."""
+    return wrapped(cell(with_local_times(text)), sys.stdout, indent=len("!!  ") + width + 2)

@@ -19,6 +19,7 @@ from leasehold.cli.options import DURATION, JSON, PRIORITY, TAG
 from leasehold.cli.output import Column, emit, emit_one, jobs_counted
 from leasehold.cli.safe import safe
 from leasehold.cli.session import Session
+from leasehold.core.model.phrases import counted
 from leasehold.documents.records import document_of
 
 ERRORS_SHOWN_MAX = 20
@@ -206,8 +207,8 @@ def _take_file(
             duplicates += taken.is_duplicate
         return document_of(taken)
 
-    with counting(file, "submitting") as counted:
-        lines = counted(read_lines(file, session.new_queue, defaults))
+    with counting(file, "submitting") as shown:
+        lines = shown(read_lines(file, session.new_queue, defaults))
         submit = submit_each if partial else submit_all
         documents = (noted(taken) for taken in submit(session.new_queue, lines))
         if session.format == "table":
@@ -221,8 +222,8 @@ def _take_file(
         again = f", {duplicates:,} of them known by their keys" if duplicates else ""
         click.echo(f"submitted {jobs_counted(stored)}{again}")
     if failed and not stored:
-        session.tell(f"{failed:,} bad line(s): nothing was stored")
+        session.tell(f"{counted(failed, 'bad line')}: nothing was stored")
         raise click.exceptions.Exit(Exit.FAILURE if partial else Exit.USAGE)
     if failed:
-        session.tell(f"{failed:,} bad line(s) were left out")
+        session.tell(f"{counted(failed, 'bad line')} left out")
         raise click.exceptions.Exit(Exit.PARTIAL)

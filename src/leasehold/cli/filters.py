@@ -10,6 +10,7 @@ import click
 
 from leasehold.cli.complete import queue_names
 from leasehold.cli.options import MOMENT, NAMES, PRIORITY, TAG
+from leasehold.core.model.phrases import listed
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import Status
 
@@ -43,7 +44,7 @@ _OPTIONS = (
 
 
 def _status_option(statuses: Collection[Status]) -> Callable[[F], F]:
-    names = ", ".join(status.value for status in Status if status in statuses)
+    names = listed(status.value for status in Status if status in statuses)
     return click.option(
         "--status",
         "--state",
@@ -104,7 +105,7 @@ def _statuses(
         raise click.BadParameter(str(error), param_hint="--status") from None
     for status in statuses:
         if status not in allowed:
-            known = ", ".join(each.value for each in Status if each in allowed)
+            known = listed((each.value for each in Status if each in allowed), "or")
             raise click.BadParameter(
                 f"jobs that are {status.value} are not meant: it takes {known}",
                 param_hint="--status",

@@ -132,14 +132,19 @@ def counting(file: IO[bytes], what: str) -> Iterator[Callable[[Iterable[Any]], I
     with Progress(*columns, TimeElapsedColumn(), console=console(stderr=True)) as progress:
         task = progress.add_task("", total=_size(file), lines=0)
 
-        def counted(items: Iterable[Any]) -> Iterator[Any]:
+        def show(lines: int) -> None:
+            done = file.tell() if file.seekable() else None
+            progress.update(task, completed=done, lines=lines)
+
+        def shown(items: Iterable[Any]) -> Iterator[Any]:
+            number = 0
             for number, item in enumerate(items, 1):
                 yield item
                 if number % 100 == 0:
-                    done = file.tell() if file.seekable() else None
-                    progress.update(task, completed=done, lines=number)
+                    show(number)
+            show(number)
 
-        yield counted
+        yield shown
 
 
 def _size(file: IO[bytes]) -> int | None:

@@ -15,7 +15,9 @@ from leasehold.cli.jobref import job_id_of
 from leasehold.cli.output import Column, emit
 from leasehold.cli.safe import safe
 from leasehold.cli.session import Session
+from leasehold.cli.times import time_text
 from leasehold.core.model.job import Job
+from leasehold.core.model.phrases import counted
 from leasehold.documents.records import document_of
 from leasehold.errors import ResultTimeoutError
 from leasehold.queue.facade import TaskQueue
@@ -87,7 +89,7 @@ def logs(
         for line in chosen:
             silent = False
             mark = "err| " if line.stream == "stderr" and streams is None else ""
-            when = "" if not timestamps or line.at is None else f"{line.at.isoformat()} "
+            when = "" if not timestamps or line.at is None else f"{time_text(line.at)} "
             click.echo(when + mark + safe(line.text, limit=None))
         if silent and not follow:
             session.tell(_why_silent(snapshot))
@@ -137,7 +139,7 @@ class LogReader:
             page = self._session.queue.log_page(self._job, limit=LINES_AT_ONCE, cursor=cursor)
             if page.missed:
                 self._session.tell(
-                    f"{page.missed:,} earlier line(s) were dropped: the last 1000 are kept"
+                    f"{counted(page.missed, 'earlier line')} dropped: the last 1000 are kept"
                 )
             self._seen += page.missed + len(page.lines)
             more = page.next_cursor is not None

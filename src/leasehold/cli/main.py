@@ -6,6 +6,7 @@ import gc
 import os
 import sys
 from collections.abc import Sequence
+from datetime import UTC
 from typing import Final
 
 from leasehold.cli.exits import Exit, exit_for
@@ -34,23 +35,30 @@ def run(arguments: Sequence[str]) -> int:
         sys.stderr.write("the command line needs click and rich: pip install 'leasehold[cli]'\n")
         return Exit.FAILURE
     from leasehold.cli.root import root
+    from leasehold.cli.session import Session
 
+    session = Session()
     for argument in arguments:
         if not _is_text(argument):
             return _say(f"an argument is not UTF-8 text: {argument!r}", Exit.USAGE)
     try:
-        code = root.main(list(arguments), prog_name=_name(), standalone_mode=False)
+        code = root.main(list(arguments), prog_name=_name(), standalone_mode=False, obj=session)
         sys.stdout.flush()
         return int(code or Exit.OK)
     except (click.Abort, KeyboardInterrupt):
         return _say("interrupted", Exit.INTERRUPTED)
-    except click.UsageError as error:
+    except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         return Exit.USAGE
+    except click.UsageError as error:
+        command = _name() if error.ctx is None else error.ctx.command_path
+        return _say(f"{error.format_message()}\nSee `{command} --help`.", Exit.USAGE)
     except click.ClickException as error:
         return _say(error.format_message(), error.exit_code)
     except LeaseholdError as error:
-        return _say(str(error), exit_for(error))
+        from leasehold.core.model.moments import in_zone
+
+        return _say(in_zone(str(error), UTC if session.utc else None), exit_for(error))
     except BrokenPipeError:
         # Whoever reads the output has seen enough, as `head` has. Python must not try to flush it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -71,8 +79,9 @@ def _is_text(argument: str) -> bool:
 
 def _say(message: str, code: int) -> int:
     from leasehold.cli.safe import safe
+    from leasehold.cli.wrapping import wrapped
 
-    sys.stderr.write(f"{_name()}: {safe(message, lines=True)}\n")
+    sys.stderr.write(f"{wrapped(f'{_name()}: {safe(message, lines=True)}', sys.stderr)}\n")
     return code
 
 

@@ -14,6 +14,7 @@ from leasehold.cli.command import command
 from leasehold.cli.confirm import agreed
 from leasehold.cli.output import Column, emit_one, print_table
 from leasehold.cli.session import Session, actor, check_there
+from leasehold.core.model.phrases import counted
 from leasehold.env import SYSTEM
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ def migrate_store(
     if moved.blobs:
         session.tell(f"{moved.blobs:,} large payloads and results were copied, too")
     if moved.running:
-        session.tell(f"{moved.running} running job(s) will run again when their leases end")
+        session.tell(f"{counted(moved.running, 'running job')} will run again after the lease ends")
     session.tell("now change the URL of the store wherever it is used, and start the workers")
 
 

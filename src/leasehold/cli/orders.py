@@ -18,6 +18,7 @@ from leasehold.cli.planned import carry_out, is_wanted, tell_report
 from leasehold.cli.safe import safe
 from leasehold.cli.session import Session
 from leasehold.core.model.job import Job
+from leasehold.core.model.phrases import listed
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import Status
 from leasehold.core.rules.filter_orders import ABLE, OrderedJob, narrowed
@@ -152,7 +153,7 @@ def _able(order: JobOrder, where: JobFilter) -> JobFilter:
         return msgspec.structs.replace(where, statuses=statuses)
     able = tuple(status for status in where.statuses if status in order.statuses)
     if not able:
-        names = ", ".join(status.value for status in Status if status in order.statuses)
+        names = listed((status.value for status in Status if status in order.statuses), "or")
         raise click.UsageError(
             f"jobs that are {' or '.join(where.statuses)} cannot be {order.done}, only those that "
             f"are {names}"

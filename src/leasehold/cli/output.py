@@ -22,6 +22,8 @@ from leasehold.cli.layout import (
 from leasehold.cli.safe import safe, safe_json
 from leasehold.cli.session import Session
 from leasehold.cli.times import time_text
+from leasehold.cli.wrapping import wrapped
+from leasehold.core.model.phrases import counted
 
 Document = Mapping[str, Any]
 
@@ -98,7 +100,7 @@ def print_fields(document: Document) -> None:
     shown = {name: value for name, value in document.items() if value not in (None, {}, [], (), "")}
     width = max(map(len, shown), default=0)
     for name, value in shown.items():
-        text = cell(value)
+        text = wrapped(cell(value), sys.stdout, indent=width + 2)
         # Into a pipe click takes the colours away.
         coloured = click.style(text, fg=_colour(name, text))
         click.echo(f"{name.replace('_', ' '):<{width}}  {coloured}")
@@ -122,7 +124,7 @@ def jobs_counted(count: int) -> str:
     >>> jobs_counted(1), jobs_counted(1200)
     ('1 job', '1,200 jobs')
     """
-    return f"{count:,} job{'' if count == 1 else 's'}"
+    return counted(count, "job")
 
 
 def cell(value: Any) -> str:
@@ -135,6 +137,8 @@ def cell(value: Any) -> str:
         return time_text(value)
     if isinstance(value, date):
         return value.isoformat()
+    if value and isinstance(value, list | tuple) and isinstance(value[0], datetime):
+        return ", ".join(map(time_text, value))
     if isinstance(value, float):
         return f"{value:,.3f}".rstrip("0").rstrip(".")
     text = value if isinstance(value, str | int) else json_text(value)

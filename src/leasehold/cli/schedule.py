@@ -14,6 +14,7 @@ from leasehold.cli.confirm import agreed, destructive
 from leasehold.cli.options import DURATION, JSON, MOMENT, PRIORITY, TAG
 from leasehold.cli.output import Column, Document, cell, emit, emit_one
 from leasehold.cli.session import Session
+from leasehold.core.model.phrases import counted, listed
 from leasehold.core.model.schedule import Misfire, Overlap, Schedule
 from leasehold.core.model.timing import Cron, Every, Timing
 from leasehold.documents.jobs import job_document
@@ -176,7 +177,7 @@ def prune(session: Session, yes: bool, dry_run: bool) -> None:
     Example: queuectl schedule prune --dry-run
     """
     names = [each.name for each in session.queue.schedules if each.draft.orphaned]
-    what = f"remove {len(names)} orphaned schedule(s): {', '.join(names)}"
+    what = f"remove {counted(len(names), 'orphaned schedule')}: {listed(names)}"
     removed = []
     if not names:
         session.tell("no schedule is orphaned")

@@ -101,7 +101,7 @@ def serve(
             at_grpc = _address("grpcs" if tls else "grpc", grpc_address.host, grpc_port)
         _show(session, address, at_grpc)
 
-    _log_to_stderr(log_format)
+    _log_to_stderr(session, log_format)
     try:
         server.serve(
             store,
@@ -216,7 +216,7 @@ def _show(session: Session, address: str, at_grpc: str | None) -> None:
     )
 
 
-def _log_to_stderr(log_format: LogFormat) -> None:
+def _log_to_stderr(session: Session, log_format: LogFormat) -> None:
     from leasehold.worker.loglines import log_to_stderr
 
-    log_to_stderr(quiet=True, log_format=log_format)
+    log_to_stderr(quiet=True, log_format=log_format, utc=session.utc)

@@ -71,8 +71,10 @@ class Session:
     def tell(self, message: str) -> None:
         """Say something to the person, not to the program that reads the output."""
         from leasehold.cli.safe import safe
+        from leasehold.cli.times import with_local_times
+        from leasehold.cli.wrapping import wrapped
 
-        click.echo(safe(message, lines=True), err=True)
+        click.echo(wrapped(safe(with_local_times(message), lines=True), sys.stderr), err=True)
 
 
 def actor() -> str:

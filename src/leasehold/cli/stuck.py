@@ -12,6 +12,7 @@ from leasehold.cli.options import DURATION
 from leasehold.cli.output import Column, emit
 from leasehold.cli.session import Session
 from leasehold.core.model.lease import StuckJob
+from leasehold.core.model.phrases import counted
 from leasehold.documents.records import document_of
 
 SILENT_SECONDS: Final = 120.0
@@ -67,7 +68,8 @@ def stuck(
     if not requeue or not found:
         emit(session, map(document_of, found), COLUMNS, nothing="no job is stuck")
         return
-    what = f"take {len(found)} job(s) from their workers"
+    holders = "its worker" if len(found) == 1 else "their workers"
+    what = f"take {counted(len(found), 'job')} from {holders}"
     if not agreed(session, what, yes=yes, dry_run=dry_run):
         return
     report = session.queue.requeue_stuck(silent, running, reset_attempts=reset_attempts)

@@ -1,39 +1,28 @@
-"""Times for people: in the zone of whoever reads them, and marked with it.
+"""Times for people: in the local zone, or in UTC with --utc, and labelled with the offset.
 
-What is shown can be typed again as it stands: options take the same form.
+Options accept times in the same form, so a time can be copied from a table.
 """
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-from typing import Final
+from datetime import UTC, datetime
 
 import click
 
 from leasehold.cli.session import Session
+from leasehold.core.model.moments import MINUTES, SECONDS, in_zone, moment_text
 
-SECONDS: Final = "%Y-%m-%d %H:%M:%S"
-MINUTES: Final = "%Y-%m-%d %H:%M"
+__all__ = ["MINUTES", "SECONDS", "time_text", "with_local_times"]
 
 
 def time_text(moment: datetime, how: str = SECONDS) -> str:
     """A moment with its offset: `2026-11-15 22:13:10-05`, or `2026-11-16 03:13:10Z` for UTC."""
-    here = moment.astimezone(UTC if _is_utc() else None)
-    return here.strftime(how) + offset_text(here.utcoffset() or timedelta())
+    return moment_text(moment.astimezone(UTC if _is_utc() else None), how)
 
 
-def offset_text(offset: timedelta) -> str:
-    """An offset from UTC, as short as it may be.
-
-    >>> [offset_text(timedelta(hours=hours)) for hours in (0, -5, 5.5)]
-    ['Z', '-05', '+05:30']
-    """
-    if not offset:
-        return "Z"
-    minutes = round(abs(offset.total_seconds()) / 60)
-    sign = "-" if offset < timedelta() else "+"
-    rest = f":{minutes % 60:02}" if minutes % 60 else ""
-    return f"{sign}{minutes // 60:02}{rest}"
+def with_local_times(message: str) -> str:
+    """One of our own messages, with the moments in it as tables show them."""
+    return in_zone(message, UTC if _is_utc() else None)
 
 
 def _is_utc() -> bool:

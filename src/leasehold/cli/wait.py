@@ -17,6 +17,7 @@ from leasehold.cli.output import Column, Document, cell, console, emit, emit_one
 from leasehold.cli.safe import safe
 from leasehold.cli.session import Session
 from leasehold.core.model.job import Job
+from leasehold.core.model.phrases import counted
 from leasehold.core.model.status import Status
 from leasehold.documents.jobs import job_document
 from leasehold.env import SYSTEM
@@ -120,7 +121,7 @@ def show_end(session: Session, queue: TaskQueue, job: Job, *, is_duplicate: bool
 
 
 def _news(job: Job) -> str:
-    news = f"job {job.id} is {job.status.value} after {job.attempts} attempt(s)"
+    news = f"job {job.id} is {job.status.value} after {counted(job.attempts, 'attempt')}"
     if job.status is Status.DEAD and job.error is not None:
         return f"{news}: {job.error.type}: {cell(job.error.message)}"
     return news if job.status is Status.COMPLETED else f"{news}: {job.reason or '-'}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
 from leasehold.cli.command import command
@@ -9,6 +11,8 @@ from leasehold.cli.jobref import job_id_of
 from leasehold.cli.output import emit_one
 from leasehold.cli.safe import safe
 from leasehold.cli.session import Session
+from leasehold.cli.times import with_local_times
+from leasehold.cli.wrapping import wrapped
 from leasehold.documents.records import document_of
 
 
@@ -27,5 +31,5 @@ def why(session: Session, job: str) -> None:
     emit_one(
         session,
         {"id": job_id, **document_of(reason)},
-        show=lambda: click.echo(safe(reason.text)),
+        show=lambda: click.echo(wrapped(safe(with_local_times(reason.text)), sys.stdout)),
     )

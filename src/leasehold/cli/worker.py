@@ -25,6 +25,7 @@ from leasehold.cli.workers.plan import (
     store_name,
     workers_folder,
 )
+from leasehold.core.model.phrases import counted, listed
 from leasehold.documents.records import document_of
 
 
@@ -148,6 +149,7 @@ def start(
         executor="process" if executor == "processes" else "thread",
         grace_seconds=grace,
         max_memory_mb=max_memory,
+        utc=session.utc,
         **asked,
     )
     if plan.modules:
@@ -163,7 +165,7 @@ def start(
         from leasehold.cli.workers.crew import Crew
         from leasehold.worker.loglines import log_to_stderr
 
-        log_to_stderr(quiet=plan.quiet, log_format=plan.log_format)
+        log_to_stderr(quiet=plan.quiet, log_format=plan.log_format, utc=plan.utc)
         raise click.exceptions.Exit(Crew(plan).run())
 
 
@@ -186,7 +188,7 @@ def _start_in_background(session: Session, plan: CrewPlan, log_path: str | None)
     def show() -> None:
         place = cell(store_name(plan.store_url))
         click.echo(
-            f"started {plan.count} worker(s) on {place}, pid {began.pid}; "
+            f"started {counted(plan.count, 'worker')} on {place}, pid {began.pid}; "
             f"log: {cell(began.log_path)}"
         )
 
@@ -291,7 +293,7 @@ def _named(session: Session, live: list[PidFile], ids: tuple[str, ...]) -> Meant
 
 def _terminals(pids: Sequence[int]) -> str:
     """Where workers in the foreground say what they do."""
-    return "the terminal of pid " + ", ".join(map(str, pids))
+    return "the terminal of pid " + listed(map(str, pids))
 
 
 @command(of=worker)
@@ -347,4 +349,4 @@ def status(session: Session) -> None:
     emit(session, documents, STATUS_COLUMNS, nothing="no worker is running: `worker start`")
     removed = remove_stale(files, session.queue)
     if removed:
-        session.tell(f"removed {removed} pid file(s) of processes that are gone")
+        session.tell(f"removed {counted(removed, 'pid file')} of processes that are gone")

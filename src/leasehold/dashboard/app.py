@@ -26,26 +26,16 @@ from leasehold.core.rules.operations import Operation
 from leasehold.dashboard.bulk import agreement
 from leasehold.dashboard.forms import fields_of
 from leasehold.dashboard.orders import order_named, told
-from leasehold.dashboard.pages import (
-    failures,
-    job,
-    jobs,
-    letters,
-    operations,
-    overview,
-    queues,
-    rules,
-    tables,
-    workflows,
-)
+from leasehold.dashboard.pages import jobs, overview
+from leasehold.dashboard.routes import OVERSEERS, PAGES, View, inside
 from leasehold.dashboard.searching import SearchError
 from leasehold.dashboard.session import COOKIE, Sessions, forget, keep
 from leasehold.dashboard.shown import link, templates
 from leasehold.dashboard.theme import THEMES, keep_theme, page_before, theme_of
 from leasehold.dashboard.visit import Desk, FilledPage, Visit
 from leasehold.env import SYSTEM
+from leasehold.error_codes import CodedError
 from leasehold.errors import (
-    CodedError,
     ForbiddenError,
     InvalidQueueError,
     InvalidRequestError,
@@ -61,15 +51,10 @@ from leasehold.service.http_events import follow
 from leasehold.service.http_request import read_body
 from leasehold.service.problems import status_of
 
-View = Callable[[Desk, Visit], FilledPage]
 FOLDER: Final = "/dashboard"
 AGAIN: Final = "X-Leasehold-Again"
 """What a page sends that is open and looks again by itself, because something has changed."""
 FORM_BYTES_MAX: Final = 16 * 1024
-OVERSEERS: Final[tuple[Role, ...]] = ("operator", "observer")
-"""Who may see everything but the audit; an observer may do nothing else."""
-ADMIN: Final[tuple[Role, ...]] = ("admin",)
-
 HEADERS: Final = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
@@ -80,30 +65,6 @@ HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
-
-PAGES: Final[tuple[tuple[str, str, str, View, tuple[Role, ...]], ...]] = (
-    ("", "overview", "Overview", overview.overview, OVERSEERS),
-    ("queues", "queues", "Queues", queues.queues, LOOKING),
-    ("jobs", "jobs", "Jobs", jobs.jobs, LOOKING),
-    ("failures", "failures", "Failures", failures.failures, OVERSEERS),
-    ("dead-letters", "dead-letters", "Dead letters", letters.letters, OVERSEERS),
-    ("workflows", "workflows", "Workflows", workflows.workflows, OVERSEERS),
-    ("schedules", "schedules", "Schedules", tables.schedules, OVERSEERS),
-    ("workers", "workers", "Workers", tables.workers, OVERSEERS),
-    ("operations", "operations", "Operations", operations.operations, OVERSEERS),
-    ("health", "health", "Health", tables.health, OVERSEERS),
-    ("settings", "settings", "Settings", rules.settings, OVERSEERS),
-    ("audit", "audit", "Audit", tables.audit, ADMIN),
-    ("queue", "", "", queues.queue, LOOKING),
-    ("queue-rules", "", "", rules.queue_rules, LOOKING),
-    ("job", "", "", job.job, LOOKING),
-    ("workflow", "", "", workflows.workflow, OVERSEERS),
-    ("operation", "", "", operations.operation, OVERSEERS),
-    ("failure", "", "", failures.failure, OVERSEERS),
-)
-"""Path, name and title in the navigation (none for a page about one thing), view, and for whom.
-
-The roles are those for which the service answers the same over HTTP."""
 
 
 def dashboard(queue: TaskQueue | Store, *, insecure: bool = False) -> Starlette:
@@ -223,7 +184,7 @@ class _Face:
 
     async def theme(self, request: Request) -> Response:
         form = await self._form(request)
-        response = _see(_inside(page_before(request)))
+        response = _see(inside(page_before(request)))
         keep_theme(response, form.get("theme", ""), request)
         return response
 
@@ -245,7 +206,7 @@ class _Face:
                 cookie = self.sessions.begin(form.get("token", "").strip())
             except UnauthenticatedError as error:
                 return self._login_page(request, str(error), 401, form.get("to", ""))
-            response = _see(_inside(form.get("to", "")))
+            response = _see(inside(form.get("to", "")))
             keep(response, cookie, request)
             return response
 
@@ -266,7 +227,7 @@ class _Face:
         self, request: Request, problem: str | None, status: int, to: str | None = None
     ) -> Response:
         asked = request.query_params.get("to", "") if to is None else to
-        values = {"title": "Log in", "problem": problem, "to": _inside(asked)}
+        values = {"title": "Log in", "problem": problem, "to": inside(asked)}
         return self._html("login.html", values, status)
 
     # -- orders ----------------------------------------------------------------------------------
@@ -392,12 +353,6 @@ def _check_same_origin(request: Request) -> None:
     )
     if not ours:
         raise ForbiddenError("forms are taken from the dashboard's own pages only")
-
-
-def _inside(page: str) -> str:
-    """A page of the dashboard to go to; the overview for anything else."""
-    name = page.partition("?")[0]
-    return page if name in {path for path, *_ in PAGES} - {""} else "."
 
 
 def _see(page: str) -> Response:

@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from leasehold.core.model.phrases import counted
 from leasehold.observe.findings import Finding, Level
 
 DEAD_PER_MINUTE_MAX: Final = 10.0
@@ -77,7 +78,7 @@ def no_worker(figures: QueueFigures) -> Finding:
     A warning after 10 seconds already: a worker that is started anew is back by then.
     """
     if figures.workers or not figures.pending or figures.paused:
-        return _finding("no_worker", figures, Level.OK, f"{figures.workers} worker(s)")
+        return _finding("no_worker", figures, Level.OK, counted(figures.workers, "worker"))
     found = f"{figures.pending:,} pending and no worker"
     age = figures.oldest_pending_seconds
     if age is None:

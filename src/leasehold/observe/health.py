@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from leasehold.core.model.lease import StuckJob
+from leasehold.core.model.phrases import counted
 from leasehold.core.model.records import WorkerInfo, is_at_work
 from leasehold.core.model.retention import CleanUp
 from leasehold.core.model.schedule import Schedule
@@ -194,7 +195,7 @@ def schedules(facts: Facts) -> Finding:
     """A schedule that cannot submit its job says why."""
     troubled = [each for each in facts.schedules if each.error is not None]
     if not troubled:
-        return _ok("schedules", f"{len(facts.schedules)} schedule(s), none in trouble")
+        return _ok("schedules", f"{counted(len(facts.schedules), 'schedule')}, none in trouble")
     return Finding(
         check="schedules",
         level=Level.WARNING,
@@ -232,7 +233,7 @@ def clean_ups(facts: Facts) -> Finding:
         level=Level.WARNING,
         found=f"clean-up {latest.run} {'has taken' if goes_on else 'took'} "
         f"{latest.duration_seconds:,.0f} s, {latest.lock_seconds:,.1f} s of them under the write "
-        f"lock, for {latest.pruned:,} job(s){' so far' if goes_on else ''}",
+        f"lock, for {counted(latest.pruned, 'job')}{' so far' if goes_on else ''}",
         meaning="more jobs end between two clean-ups than one takes in a minute, or the disk is "
         "slow",
         advice="clean up more often: queuectl config set prune_interval 1h",
@@ -258,7 +259,7 @@ def workers(facts: Facts) -> Finding:
         return Finding(
             check="workers",
             level=Level.WARNING,
-            found=f"consumer {first.id} is gone and holds {first.running} job(s)"
+            found=f"consumer {first.id} is gone and holds {counted(first.running, 'job')}"
             + _others(len(abandoned)),
             meaning=f"its process {first.pid} ended without a word; they wait for their leases",
             advice="wait, or look at queuectl stuck --silent 1m; its --requeue takes them back",
@@ -276,7 +277,7 @@ def workers(facts: Facts) -> Finding:
             else f"look at process {silent[0].pid} on {silent[0].host}",
         )
     alive = len(facts.workers) - len(facts.gone_consumers)
-    return _ok("workers", f"{alive} worker(s) alive")
+    return _ok("workers", f"{counted(alive, 'worker')} alive")
 
 
 def pid_files(facts: Facts) -> Finding:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
+from leasehold.core.model.phrases import counted
 from leasehold.observe.findings import Finding, Level
 
 FILLED_SHARE: Final = 0.9
@@ -38,7 +39,7 @@ def redis(facts: RedisFacts) -> Finding | None:
         return Finding(
             check="redis",
             level=Level.CRITICAL,
-            found=f"{known['path']} is full, and has evicted {evicted:,} key(s)",
+            found=f"{known['path']} is full, and has evicted {counted(evicted, 'key')}",
             meaning="enqueue rates forget what was counted, and let too many jobs in",
             advice="give Redis more memory, or Leasehold a Redis of its own: it needs a few "
             "hundred bytes for each client",

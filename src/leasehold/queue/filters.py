@@ -8,6 +8,7 @@ from typing import Any, Final, TypedDict
 
 from leasehold.core.contract.store import Store
 from leasehold.core.model.job import Job, MetadataValue
+from leasehold.core.model.phrases import listed
 from leasehold.core.model.search import HeavyField, JobFilter
 from leasehold.core.model.status import Status
 from leasehold.errors import InvalidJobError
@@ -60,7 +61,7 @@ def filter_of(where: JobFilter | None, fields: FilterFields) -> JobFilter:
             known[name] = value
         else:
             raise InvalidJobError(
-                f"there is no filter {name!r}; there are {', '.join(FilterFields.__annotations__)}"
+                f"there is no filter {name!r}; there are {listed(FilterFields.__annotations__)}"
             )
     return JobFilter(**known)
 

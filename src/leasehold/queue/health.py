@@ -11,7 +11,13 @@ from leasehold.core.model.queue_config import QueueInfo, QueueState
 from leasehold.core.model.records import WorkerInfo, who_serves
 from leasehold.core.rules.metrics import QueueMetrics
 from leasehold.env import SYSTEM
-from leasehold.errors import StoreError
+from leasehold.errors import (
+    StoreBusyError,
+    StoreCorruptError,
+    StoreError,
+    StoreFullError,
+    StoreVersionError,
+)
 from leasehold.observe.alerts import QueueFigures, alerts
 from leasehold.observe.findings import Finding, Level
 from leasehold.observe.health import WORKER_SILENT_SECONDS, Facts, examine
@@ -53,8 +59,17 @@ def unreadable(error: StoreError) -> Finding:
         level=Level.CRITICAL,
         found=str(error),
         meaning="the store cannot be opened or read: nothing can be submitted or run",
-        advice="see what it says; a damaged file is replaced by the latest backup",
+        advice=_ADVICE.get(type(error), "see what it says, and try again"),
     )
+
+
+_ADVICE: Final[dict[type[StoreError], str]] = {
+    StoreCorruptError: "stop all workers and put the latest backup in its place",
+    StoreFullError: "free some space on that disk: nothing is lost, and the store goes on",
+    StoreBusyError: "look at the process it names; looking at the store needs no turn",
+    StoreVersionError: "name the store's file, or upgrade Leasehold",
+}
+"""What to do about a store that does not answer, by what it says."""
 
 
 def gather(queue: TaskQueue, stale_pids: Sequence[int]) -> Facts:

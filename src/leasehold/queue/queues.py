@@ -10,6 +10,7 @@ from msgspec.structs import asdict
 from leasehold.core.contract.store import Store
 from leasehold.core.model.durations import Seconds, read_seconds
 from leasehold.core.model.key_limits import NO_KEY, KeyInfo
+from leasehold.core.model.phrases import listed
 from leasehold.core.model.queue_config import QueueConfig, QueueInfo, QueueState, check_queue_name
 from leasehold.core.model.queue_retention import QueueRetention
 from leasehold.core.model.reason import Reason, reason_for
@@ -222,6 +223,6 @@ def plain_rules(options: Mapping[str, Any]) -> dict[str, Any]:
 def _retention(seconds: Mapping[str, Any]) -> QueueRetention:
     unknown = seconds.keys() - set(QueueRetention.__struct_fields__)
     if unknown:
-        names = ", ".join(QueueRetention.__struct_fields__)
+        names = listed(QueueRetention.__struct_fields__)
         raise InvalidQueueError(f"a queue's retention has no {min(unknown)!r}; there are {names}")
     return QueueRetention(**seconds)

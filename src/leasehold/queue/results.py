@@ -11,6 +11,7 @@ from leasehold.codec import CallCodec
 from leasehold.core.model.blob import BLOB_CODEC
 from leasehold.core.model.durations import Seconds, given_seconds
 from leasehold.core.model.job import Job
+from leasehold.core.model.phrases import counted
 from leasehold.core.model.reason import Reason
 from leasehold.core.model.status import Status
 from leasehold.errors import (
@@ -183,7 +184,7 @@ def _failure(job: Job) -> JobFailedError:
             f"job {job.id} ({job.task}) is dead: {job.reason or 'no reason given'}"
         )
     failure = JobFailedError(
-        f"job {job.id} ({job.task}) is dead after {job.attempts} attempt(s): "
+        f"job {job.id} ({job.task}) is dead after {counted(job.attempts, 'attempt')}: "
         f"{error.type}: {error.message}",
         error_type=error.type,
         traceback=error.traceback,

@@ -16,6 +16,7 @@ from typing import Final
 
 from leasehold.core.contract.store import Store
 from leasehold.core.model.job import Job
+from leasehold.core.model.phrases import counted
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import TERMINAL, Status
 from leasehold.env import Env
@@ -197,7 +198,9 @@ class Waiters:
                     self._tell(job_id, error)
                 continue
             except LeaseholdError as error:
-                logger.warning("cannot look whether %d job(s) have ended: %s", len(chunk), error)
+                logger.warning(
+                    "cannot look whether %s ended: %s", counted(len(chunk), "job"), error
+                )
                 return
             for job_id in chunk:
                 job = jobs.get(job_id)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from leasehold.blobs.blobs import Blobs
 from leasehold.core.contract.store import Store
 from leasehold.core.model.job import DEFAULT_QUEUE
+from leasehold.core.model.phrases import listed
 from leasehold.core.model.records import serves
 from leasehold.env import Env
 from leasehold.interrupts import import_whole
@@ -101,5 +102,5 @@ class WorkerMaker:
                     "the worker's queues",
                     name,
                     queue,
-                    ", ".join(served),
+                    listed(served),
                 )

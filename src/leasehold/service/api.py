@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 from leasehold.blobs.blobs import Blobs
 from leasehold.core.contract.store import Store
 from leasehold.core.model.tokens import LOOKING, digest_of
+from leasehold.core.rules.tokens import token_has_ended
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import UnauthenticatedError
 from leasehold.observe.exposition import Family, Sample, render
@@ -23,11 +24,11 @@ from leasehold.queue.metrics import Metrics
 from leasehold.queue.waiters import Waiters
 from leasehold.service.admins import Admins
 from leasehold.service.backups import Backups
-from leasehold.service.base import token_has_ended
 from leasehold.service.caller import ANYBODY, Caller
 from leasehold.service.consumers import Consumers
 from leasehold.service.following import SharedLooks
 from leasehold.service.hints import HintLine
+from leasehold.service.known_callers import KnownCallers
 from leasehold.service.lease_lines import LeaseLines
 from leasehold.service.lease_secret import LeaseSecrets
 from leasehold.service.measures import Measures
@@ -74,6 +75,7 @@ class Api(
         self.store_calls = StoreCalls(store, self.secrets, self.plans, self.hint_line, blobs)
         """For remote stores, beside the operations."""
         self.submit_line = SubmitLine(self)
+        self.known_callers = KnownCallers()
         self.requests = RequestFigures(env.clock)
         self.insecure = insecure
         self.stopping = asyncio.Event()
@@ -102,8 +104,11 @@ class Api(
         """Who holds the token with this hash; raises UnauthenticatedError if it is not good."""
         token = self.guarded(lambda: self.store.find_token(digest))
         if token is None:
+            self.known_callers.forget(digest)
             raise token_has_ended()
-        return Caller.of(token, digest)
+        caller = Caller.of(token, digest)
+        self.known_callers.keep(digest, caller)
+        return caller
 
     def call(self, operation: ApiOperation, caller: Caller, request: Request) -> Any:
         """Carry out an operation that does not wait."""

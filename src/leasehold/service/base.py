@@ -11,8 +11,9 @@ from leasehold.blobs.blobs import Blobs
 from leasehold.core.contract.store import Store
 from leasehold.core.model.job import Job
 from leasehold.core.model.text import is_text
+from leasehold.core.rules.tokens import token_has_ended
 from leasehold.env import Env
-from leasehold.errors import JobNotFoundError, UnauthenticatedError
+from leasehold.errors import JobNotFoundError
 from leasehold.queue.large import inline
 from leasehold.service.caller import Caller
 from leasehold.service.lease_lines import LeaseLines
@@ -70,10 +71,6 @@ class ApiPart:
         return msgspec.structs.replace(
             job, payload_data=payload, codec=codec, result_data=result, result_codec=result_codec
         )
-
-
-def token_has_ended() -> UnauthenticatedError:
-    return UnauthenticatedError("this token is unknown, has expired or was revoked")
 
 
 def checked_id(job_id: str) -> str:

@@ -14,6 +14,7 @@ from leasehold.core.contract.blob_calls import CARRIED_BYTES_MAX, BlobFetched, B
 from leasehold.core.contract.store import Store
 from leasehold.core.model.blob import BlobKey, OwnerKind, decode_reference, parse_key
 from leasehold.core.model.limits import NAME_LENGTH_MAX
+from leasehold.core.model.phrases import listed
 from leasehold.core.model.refusals import no_job
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.tokens import Role
@@ -57,7 +58,9 @@ class BlobCalls:
     def _check_put(self, caller: Caller, asked: dict[str, Any], secrets: list[str]) -> None:
         roles = _WRITERS.get(asked["kind"])
         if roles is None:
-            raise InvalidRequestError(f"a blob is a {', '.join(_WRITERS)}, not {asked['kind']!r}")
+            raise InvalidRequestError(
+                f"a blob is a {listed(_WRITERS, 'or')}, not {asked['kind']!r}"
+            )
         caller.check_role(roles)
         if not 0 < len(asked["owner"]) <= NAME_LENGTH_MAX:
             raise InvalidRequestError(f"a job's id has 1 to {NAME_LENGTH_MAX} characters")

@@ -11,6 +11,7 @@ import msgspec
 from leasehold.core.model.graph import GraphNode
 from leasehold.core.model.job import Job
 from leasehold.core.model.own_names import own_prefix
+from leasehold.core.model.phrases import listed
 from leasehold.core.model.refusals import no_job
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.tokens import ROLES, Role, Token
@@ -28,6 +29,7 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     commands: bool = False
     digest: str | None = None
     """The hash of the token, to see later whether it is still good; None where none was shown."""
+    token: Token | None = None
 
     @classmethod
     def of(cls, token: Token, digest: str) -> Caller:
@@ -35,6 +37,7 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
         return cls(
             name=token.name,
             digest=digest,
+            token=token,
             roles=frozenset(token.roles),
             queues=None if token.queues is None else frozenset(token.queues),
             commands=token.commands,
@@ -60,7 +63,7 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
         if "admin" not in self.roles and self.roles.isdisjoint(roles):
             raise ForbiddenError(
                 f"this needs the role {' or '.join(roles)}, and token {self.name!r} has "
-                f"{', '.join(sorted(self.roles))}: make one that has it as well (a token may have "
+                f"{listed(sorted(self.roles))}: make one that has it as well (a token may have "
                 "several roles)"
             )
 
@@ -71,7 +74,7 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
                 if queue not in self.queues:
                     raise ForbiddenError(
                         f"token {self.name!r} is not good for queue {queue!r}, only for "
-                        f"{', '.join(sorted(self.queues))}"
+                        f"{listed(sorted(self.queues))}"
                     )
 
     def check_unscoped(self) -> None:

@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import inspect as types
 
+from leasehold.core.model.phrases import listed
 from leasehold.errors import InvalidJobError
 
 _PATH: Final = re.compile(r" - at `(?:key in )?\$([^`]*)`$")
@@ -27,9 +28,9 @@ def refusal(error: msgspec.ValidationError, request: type[msgspec.Struct]) -> In
                 return InvalidJobError(f"{found[1].lstrip('.')} must be {words}")
     if told.startswith(_UNKNOWN_FIELD):
         known = [field.encode_name for kind in kinds for field in getattr(kind, "fields", ())]
-        return InvalidJobError(f"{told}; known are {', '.join(known)}" if known else told)
+        return InvalidJobError(f"{told}; known are {listed(known)}" if known else told)
     allowed = [value for kind in kinds for value in _values(kind)]
-    return InvalidJobError(f"{told}: allowed are {', '.join(allowed)}" if allowed else told)
+    return InvalidJobError(f"{told}: allowed are {listed(allowed)}" if allowed else told)
 
 
 def _at(kind: types.Type, steps: list[tuple[str, str]]) -> list[types.Type]:

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from leasehold.errors import CodedError
+from leasehold.error_codes import CodedError
 from leasehold.observe.exposition import CONTENT_TYPE
 from leasehold.observe.tracing import arriving
 from leasehold.service.api import OPERATIONS, Api
@@ -41,7 +41,7 @@ from leasehold.service.openapi import openapi_json
 from leasehold.service.operation import ApiOperation
 from leasehold.service.producers import Submit
 from leasehold.service.request_figures import RequestMeter
-from leasehold.service.submit_line import Authenticate, Submission, may_be_grouped
+from leasehold.service.submit_line import Submission, may_be_grouped
 from leasehold.service.waiting import answer_unless_gone
 
 ROOT: Final = "/api/v1"
@@ -121,14 +121,13 @@ async def _submit(
     api: Api, operation: ApiOperation, caller: Caller | None, request: Request, body: bytes
 ) -> bytes:
     """Store a job, together with others that come at the same time."""
-    secret = bearer_of(request)
 
-    def prepare(authenticate: Authenticate) -> tuple[Caller, Submit]:
-        known = caller or authenticate(secret)
+    def asked(known: Caller) -> Submit:
         known.check_role(operation.roles)
-        return known, _asked(operation, request, body)
+        submit: Submit = _asked(operation, request, body)
+        return submit
 
-    return await api.submit_line.submit(Submission(prepare, encode))
+    return await api.submit_line.submit(Submission(caller, bearer_of(request), asked, encode))
 
 
 async def _wait(

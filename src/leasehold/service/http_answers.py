@@ -9,7 +9,7 @@ import msgspec
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from leasehold.errors import CodedError
+from leasehold.error_codes import CodedError
 from leasehold.service.http_request import RequestTimeoutError
 from leasehold.service.problems import headers_of, problem_of, status_of
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from leasehold import errors
 from leasehold.core.model.error_documents import error_document
-from leasehold.errors import CodedError
+from leasehold.error_codes import CodedError
 
 STATUSES: Final[tuple[tuple[type[CodedError], int], ...]] = (
     (errors.RequestTooLargeError, 413),

@@ -1,8 +1,9 @@
 """Single submits that come while others are being stored are stored together.
 
 A group takes one thread, one look at each token and one write, where each by itself would take one
-of its own: most of what a submit costs is to change threads. Who comes alone goes at once, as it
-would without a line.
+of its own: most of what a submit costs is to change threads. Who comes alone goes at once, and its
+write looks at the token itself (TOK-7): a look beside it would first have to read again what the
+write before has changed.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from leasehold.core.model.job import Draft
 from leasehold.core.model.records import Submitted
+from leasehold.core.model.tokens import digest_of
 from leasehold.observe import tracing
 from leasehold.queue.large import has_large
 from leasehold.service.caller import Caller
@@ -26,13 +28,15 @@ GROUPS_MAX: Final = 2
 """Stored at the same time: while one waits for the disk, the next is made ready."""
 GROUP_SIZE_MAX: Final = 64
 
-Authenticate = Callable[[str | None], Caller]
-
 
 class Submission(NamedTuple):
-    """A request on its way: how to find out who asks what, and how to tell them the answer."""
+    """A request on its way: who asks, what, and how to tell them the answer."""
 
-    prepare: Callable[[Authenticate], tuple[Caller, Submit]]
+    caller: Caller | None
+    """None if it was not asked yet whose the secret is."""
+    secret: str | None
+    asked: Callable[[Caller], Submit]
+    """What they ask; refuses whoever may not."""
     encode: Callable[[SubmitAnswer], bytes]
 
 
@@ -56,10 +60,10 @@ class SubmitLine:
 
     async def submit(self, submission: Submission) -> bytes:
         """The answer to a submit; raises what it is refused with."""
+        if self._groups < GROUPS_MAX:
+            return await self._go_at_once(submission)
         place: asyncio.Future[_Outcome] = asyncio.get_running_loop().create_future()
         self._waiting.append((submission, place))
-        if self._groups < GROUPS_MAX:
-            self._begin()
         outcome = await place
         if isinstance(outcome, _Alone):
             caller, request = outcome
@@ -68,6 +72,13 @@ class SubmitLine:
         if isinstance(outcome, Exception):
             raise outcome
         return outcome
+
+    async def _go_at_once(self, submission: Submission) -> bytes:
+        self._groups += 1
+        try:
+            return await self._api.on_thread(partial(self._store_one, submission))
+        finally:
+            self._has_ended()
 
     def _begin(self) -> None:
         group = self._waiting[:GROUP_SIZE_MAX]
@@ -79,9 +90,7 @@ class SubmitLine:
     def _tell(
         self, places: Sequence[asyncio.Future[_Outcome]], stored: asyncio.Future[list[_Outcome]]
     ) -> None:
-        self._groups -= 1
-        if self._waiting:
-            self._begin()
+        self._has_ended()
         try:
             outcomes = stored.result()
         except Exception as error:  # noqa: BLE001  # raised again, where it was asked
@@ -90,28 +99,59 @@ class SubmitLine:
             if not place.done():
                 place.set_result(outcome)
 
+    def _has_ended(self) -> None:
+        self._groups -= 1
+        if self._waiting:
+            self._begin()
+
     # -- on a thread ------------------------------------------------------------------------------
+
+    def _store_one(self, submission: Submission) -> bytes:
+        """The answer to one that goes by itself."""
+        caller = submission.caller
+        if caller is None:
+            if submission.secret is not None:
+                answer = self._store_unasked(submission, digest_of(submission.secret))
+                if answer is not None:
+                    return answer
+            caller = self._api.authenticate(submission.secret)
+        return self._store_alone(submission, caller, submission.asked(caller))
+
+    def _store_unasked(self, submission: Submission, digest: str) -> bytes | None:
+        """Let the write look at the token of a known caller; None for what is not that simple."""
+        caller = self._api.known_callers.find(digest)
+        if caller is None or caller.token is None or caller.queues is not None:
+            return None
+        token = caller.token
+        try:
+            request = submission.asked(caller)
+            if not _is_plain(caller, request):
+                return None
+            draft = request.draft(caller, self._api.env)
+            if has_large([draft]):
+                return None
+            [stored] = self._api.guarded(lambda: self._api.store.submit_as(token, digest, [draft]))
+        except Exception:
+            # Who shows a token that has ended is told that, and nothing else.
+            self._api.caller_of(digest)
+            raise
+        assert isinstance(stored, Submitted)
+        return submission.encode(SubmitAnswer.of(stored))
 
     def _store(self, group: Sequence[Submission]) -> list[_Outcome]:
         """What becomes of each; whoever asks is asked for once, after all of them have come."""
+        if len(group) == 1:
+            return [_outcome(lambda: self._store_one(group[0]))]
         known: dict[str | None, Caller] = {}
 
-        def authenticate(secret: str | None) -> Caller:
-            if secret not in known:
-                known[secret] = self._api.authenticate(secret)
-            return known[secret]
+        def prepared(submission: Submission) -> _Alone:
+            caller = submission.caller or known.get(submission.secret)
+            if caller is None:
+                caller = known[submission.secret] = self._api.authenticate(submission.secret)
+            return _Alone(caller, submission.asked(caller))
 
-        outcomes: list[Any] = []
-        for submission in group:
-            try:
-                asked = submission.prepare(authenticate)
-                if len(group) == 1:
-                    outcomes.append(self._store_alone(submission, *asked))
-                else:
-                    outcomes.append(_Alone(*asked))
-            except Exception as error:  # noqa: BLE001  # raised again, where it was asked
-                outcomes.append(error)
-        return outcomes if len(group) == 1 else self._store_together(group, outcomes)
+        outcomes = [_outcome(partial(prepared, each)) for each in group]
+        return self._store_together(group, outcomes)
 
     def _store_alone(self, submission: Submission, caller: Caller, request: Submit) -> bytes:
         return submission.encode(self._api.guarded(lambda: self._api.submit(caller, request)))
@@ -146,6 +186,13 @@ class SubmitLine:
                     else answer
                 )
         return outcomes
+
+
+def _outcome(made: Callable[[], _Outcome]) -> _Outcome:
+    try:
+        return made()
+    except Exception as error:  # noqa: BLE001  # raised again, where it was asked
+        return error
 
 
 def _is_plain(caller: Caller, request: Submit) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable
 from contextlib import suppress
 from typing import Any
 
-from leasehold.errors import CodedError
+from leasehold.error_codes import CodedError
 from leasehold.service.api import Api
 from leasehold.service.caller import Caller
 from leasehold.service.consumer_messages import ExchangeAnswer, Leases

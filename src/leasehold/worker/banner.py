@@ -4,9 +4,10 @@ became of it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
 
+from leasehold.core.model.phrases import counted, listed
 from leasehold.version import __version__
 from leasehold.worker.safelog import safe_logger
 
@@ -23,7 +24,7 @@ NAMES_MAX: Final = 20
 def say_hello(
     worker: str,
     store: Store,
-    queues: Iterable[str],
+    queues: Collection[str],
     slots: int,
     tasks: Collection[str],
     *,
@@ -31,17 +32,18 @@ def say_hello(
 ) -> None:
     """Say what this worker serves."""
     logger.info(
-        "leasehold %s: worker %s serves queue(s) %s of store %s with %d slot(s)",
+        "leasehold %s: worker %s serves %s %s of store %s with %s",
         __version__,
         worker,
-        ", ".join(queues),
+        "queue" if len(queues) == 1 else "queues",
+        listed(queues),
         store,
-        slots,
+        counted(slots, "slot"),
     )
     if tasks:
         logger.info("tasks: %s", _shortened(sorted(tasks)))
     if allow_commands:
-        logger.info("it runs commands, too")
+        logger.info("it also runs commands")
 
 
 def say_goodbye(worker: str, reason: StopReason, did: WorkerStatistics) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from leasehold.core.contract.store import Store
+from leasehold.core.model.phrases import counted
 from leasehold.core.model.queue_config import QueueState
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import Status
@@ -51,9 +52,9 @@ class Emptiness:
             return None  # By another worker; this one has not tried, and will get them soon.
         for task, count in sorted(handed_back.items()):
             logger.warning(
-                "worker %s ends and leaves %d job(s) of task %r, which it cannot run: %s",
+                "worker %s ends and leaves %s of task %r, which it cannot run: %s",
                 worker,
-                count,
+                counted(count, "job"),
                 task,
                 unrunnable[task],
             )

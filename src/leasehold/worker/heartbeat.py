@@ -13,6 +13,7 @@ from typing import Final
 
 from leasehold.core.contract.store import Store
 from leasehold.core.model.lease import Lease, Renewal
+from leasehold.core.model.phrases import counted
 from leasehold.core.model.status import Event
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import LeaseExpiredError, LeaseLostError, StoreError
@@ -205,10 +206,10 @@ class Heartbeat(OwnThread):
         with self._condition:
             held = self._kept()
         logger.warning(
-            "heartbeat %d of %d failed for %d lease(s) of worker %s: %s",
+            "heartbeat %d of %d failed for %s of worker %s: %s",
             self.consecutive_failures,
             self._failure_threshold,
-            len(held),
+            counted(len(held), "lease"),
             self._worker,
             error,
         )
@@ -256,7 +257,7 @@ class Heartbeat(OwnThread):
                     lease.job_id, event, worker=self._worker, version=lease.version, message=message
                 )
         except StoreError as error:
-            logger.info("the history of %d job(s) lacks %s: %s", len(held), event, error)
+            logger.info("the history of %s lacks %s: %s", counted(len(held), "job"), event, error)
 
     # -- its thread --------------------------------------------------------------------------
 

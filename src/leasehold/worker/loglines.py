@@ -10,27 +10,37 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Literal
 
+from leasehold.core.model.moments import in_zone, moment_text
 from leasehold.core.model.safe_text import safe
 
 LogFormat = Literal["plain", "json"]
 
 
 class LogLineFormatter(logging.Formatter):
-    r"""One record, one line; a traceback follows in lines of its own.
+    r"""One record, one line, with the local time and its offset, or with UTC.
+
+    A traceback follows in lines of its own.
 
     >>> record = logging.LogRecord("x", logging.INFO, "", 0, "job %s ended", ("a\x1b[31m",), None)
-    >>> LogLineFormatter().format(record)[21:]
+    >>> LogLineFormatter(utc=True).format(record)[21:]
     'INFO     job a\\x1b[31m ended'
     >>> record.job_id = "b-7"
-    >>> LogLineFormatter().format(record)[21:]
+    >>> LogLineFormatter(utc=True).format(record)[21:]
     'INFO     job a\\x1b[31m ended (job b-7)'
     """
+
+    def __init__(self, *, utc: bool = False) -> None:
+        super().__init__()
+        self._zone = UTC if utc else None
 
     def format(self, record: logging.LogRecord) -> str:
         message, job_id = record.getMessage(), job_id_of(record)
         if job_id is not None and job_id not in message:
             message = f"{message} (job {job_id})"
-        line = f"{_moment(record):%Y-%m-%dT%H:%M:%S}Z {record.levelname:<8} {safe(message)}"
+        if record.name.startswith("leasehold"):
+            message = in_zone(message, self._zone)
+        moment = moment_text(_moment(record).astimezone(self._zone))
+        line = f"{moment} {record.levelname:<8} {safe(message)}"
         trace = self.formatException(record.exc_info) if record.exc_info else record.exc_text
         return f"{line}\n{safe(trace.rstrip(), lines=True, limit=None)}" if trace else line
 
@@ -73,9 +83,13 @@ def _moment(record: logging.LogRecord) -> datetime:
     return datetime.fromtimestamp(record.created, UTC)
 
 
-def log_to_stderr(*, quiet: bool, log_format: LogFormat = "plain") -> None:
-    """Send all log records of this process to standard error; `quiet` leaves only bad news."""
+def log_to_stderr(*, quiet: bool, log_format: LogFormat = "plain", utc: bool = False) -> None:
+    """Send all log records of this process to standard error; `quiet` leaves only problems.
+
+    Times are local, or in UTC if `utc`; in JSON they always are.
+    """
     handler = _handler(None)
+    handler.setFormatter(LogLineFormatter(utc=utc))
     if log_format == "json":
         handler.setFormatter(JsonLines())
     logging.basicConfig(

@@ -10,24 +10,24 @@ from collections.abc import Callable
 from typing import Final
 
 from leasehold.core.model.lease import Exchange, Lease, Settlement
-from leasehold.core.model.outcome import Cancel, Outcome, Release
+from leasehold.core.model.outcome import Outcome
+from leasehold.core.model.phrases import counted
 from leasehold.env import Env
 from leasehold.errors import StoreError
 from leasehold.observe import tracing
-from leasehold.worker.context import StopCause
 from leasehold.worker.copies import here, leave_copy
+from leasehold.worker.cutting_short import CuttingShort
 from leasehold.worker.emptiness import Emptiness
-from leasehold.worker.executors.team import KILLING, Team
+from leasehold.worker.executors.team import Team
 from leasehold.worker.handing_over import HandingOver
 from leasehold.worker.heartbeat import Heartbeat
 from leasehold.worker.hooks import Hooks
 from leasehold.worker.inbox import Inbox
-from leasehold.worker.inhand import InHand, timeout_failure
+from leasehold.worker.inhand import InHand
 from leasehold.worker.large import LargeData
 from leasehold.worker.leases import LeaseManager
 from leasehold.worker.pace import Pace
 from leasehold.worker.reports import Reports
-from leasehold.worker.run import Run
 from leasehold.worker.safelog import safe_logger
 from leasehold.worker.served import served_queues
 from leasehold.worker.settling import Settling
@@ -78,6 +78,7 @@ class Loop:
         self._ticking = Ticking(leases.store, env)
         self._emptiness = Emptiness(leases.store, rules.queues, rules.tasks)
         self.settling = Settling(hooks)
+        self._cutting_short = CuttingShort(inbox, in_hand, self.settling, stopping)
         self._handing_over = HandingOver(
             rules,
             registry,
@@ -115,10 +116,10 @@ class Loop:
             self._inbox.sleep(delay_seconds)
         if self.settling:
             logger.error(
-                "worker %s stops with %d outcome(s) that the store did not take; their jobs are "
+                "worker %s stops with %s that the store did not take; their jobs are "
                 "run again when their leases expire",
                 self._leases.worker,
-                len(self.settling),
+                counted(len(self.settling), "outcome"),
             )
         return self._stopping.reason
 
@@ -127,6 +128,7 @@ class Loop:
         self._team = team
         self._pid = here()
         self._handing_over.begin(team, self._pid)
+        self._cutting_short.begin(team)
         self._may_replace_stuck = replace_stuck
 
     def _tick_safely(self) -> float:
@@ -144,11 +146,11 @@ class Loop:
         """Do all there is to do now; answers how many seconds until there may be more."""
         self._inbox.open()
         now = self._clock.monotonic()
-        self._drop_what_was_lost()
-        self._pass_on_cancels()
-        self._stop_what_timed_out(now)
-        self._hand_back_what_waits(now)
-        self._hand_back_what_must_end(now)
+        self._cutting_short.drop_what_was_lost()
+        self._cutting_short.pass_on_cancels()
+        self._cutting_short.stop_what_timed_out(now)
+        self.started_jobs -= self._cutting_short.hand_back_what_waits(now)
+        self._cutting_short.hand_back_what_must_end(now)
         self._collect()
         self._reports.write_due()
         self._settle_and_lease(now)
@@ -157,64 +159,6 @@ class Loop:
         return self._seconds_until_next()
 
     # -- the steps of a tick -----------------------------------------------------------------
-
-    def _drop_what_was_lost(self) -> None:
-        while self._inbox.lost:
-            lease, error = self._inbox.lost.popleft()
-            run = self._in_hand.find(lease)
-            if run is not None:  # Otherwise it is being settled, and the store will judge that.
-                self._in_hand.forget(run)
-                self.settling.lose(lease, error)
-                run.decide(Release(reason="the lease was lost"))
-                self._team.stop(run)
-
-    def _pass_on_cancels(self) -> None:
-        while self._inbox.cancels:
-            lease, reason = self._inbox.cancels.popleft()
-            run = self._in_hand.find(lease)
-            if run is not None and not run.context.cancelled:
-                run.context.stop(StopCause.CANCELLED, reason)
-                # Code that is killed, or has not begun, cannot say anything more; other code may
-                # still complete.
-                if run.started is None or run.task.executor in KILLING:
-                    run.decide(Cancel(reason))
-                self._team.stop(run)
-
-    def _stop_what_timed_out(self, now: float) -> None:
-        for run in self._in_hand.timed_out(now):
-            failure = timeout_failure(run.lease)
-            if run.decide(failure):
-                run.context.stop(StopCause.TIMED_OUT, failure.error.message)
-                self._team.stop(run)
-
-    def _hand_back_what_waits(self, now: float) -> None:
-        if self._stopping.begins_now(now):
-            self._take_back(self._team.take_back(), "its worker stopped before it began")
-            self._say_what_it_waits_for()
-        elif self._in_hand.waited_too_long(now):
-            self._take_back(self._team.take_back(["thread"]), "no slot was free in time")
-
-    def _say_what_it_waits_for(self) -> None:
-        running = sum(not run.ended for run in self._in_hand.held)
-        if running:
-            logger.info(
-                "stopping: waiting for %d job(s), at most %.0f s%s",
-                running,
-                self._stopping.grace_seconds,
-                "; Ctrl-C again to stop at once" if self._stopping.is_signalled else "",
-            )
-
-    def _take_back(self, runs: list[Run], reason: str) -> None:
-        self.started_jobs -= len(runs)
-        for run in runs:
-            run.finish(Release(reason=reason))
-
-    def _hand_back_what_must_end(self, now: float) -> None:
-        if self._stopping.grace_ends_now(now):
-            for run in tuple(self._in_hand.held):
-                if run.decide(Release(reason="its worker stopped")):
-                    run.context.stop(StopCause.HANDED_BACK, "the worker stops")
-                    self._team.stop(run)
 
     def _collect(self) -> None:
         now = self._clock.monotonic()

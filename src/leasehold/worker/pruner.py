@@ -12,6 +12,7 @@ from leasehold.blobs.blobs import Blobs
 from leasehold.blobs.cleaning import KEYS_PER_PASS
 from leasehold.core.contract.store import Store
 from leasehold.core.model.outcome import JobError
+from leasehold.core.model.phrases import counted
 from leasehold.core.model.retention import (
     BATCH_START,
     DAILY,
@@ -187,7 +188,7 @@ class Pruner(OwnThread):
             before, total_blobs_deleted=before.total_blobs_deleted + cleaned.deleted
         )
         if cleaned.deleted:
-            logger.info("%d of %d blob(s) deleted", cleaned.deleted, cleaned.looked_at)
+            logger.info("%d of %s deleted", cleaned.deleted, counted(cleaned.looked_at, "blob"))
 
     def _count(self, record: CleanUp) -> None:
         before = self._statistics

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from typing import Final
 
 from leasehold.core.model.lease import Lease, Settled, Settlement
 from leasehold.core.model.outcome import Complete, Fail, JobError, Outcome
 from leasehold.core.model.retry import why_not_retried
 from leasehold.core.model.status import Event
-from leasehold.errors import LeaseLostError, StoreError
+from leasehold.errors import LeaseholdError, LeaseLostError, StoreError
 from leasehold.worker.hooks import Hooks, call_hook
 from leasehold.worker.leases import LeaseManager
 from leasehold.worker.safelog import safe_logger
@@ -19,6 +20,9 @@ logger = safe_logger("leasehold.worker")
 
 RESULT_REFUSED: Final = JobError("PayloadTooLargeError", "the store refused the job's result")
 """The only way in which a job that completed can fail (SET-6)."""
+
+REFUSALS_OF_DATA: Final = (LeaseholdError, TypeError, ValueError, OverflowError, RecursionError)
+"""Errors of a write that say something about the outcome itself."""
 
 
 class Settling:
@@ -50,9 +54,10 @@ class Settling:
     def one_by_one(
         self, leases: LeaseManager, sent: list[tuple[Lease, Outcome]]
     ) -> Iterator[Lease]:
-        """Settle each in a write of its own; one that cannot be stored fails for good.
+        """Settle each in a write of its own; an outcome that cannot be stored fails its attempt.
 
-        Yields each that is settled.
+        It fails for good where the outcome's own data are refused. An error that says nothing of
+        the data may be one of the moment, and the job is tried again. Yields each that is settled.
         """
         for lease, outcome in sent:
             try:
@@ -61,7 +66,8 @@ class Settling:
                 raise
             except Exception as error:  # noqa: BLE001 - it is told to the job, and logged as its end.
                 message = f"what became of the attempt cannot be stored: {error!r}"
-                failure = Fail(JobError("StoreError", ascii(message)), retryable=False)
+                is_of_the_data = isinstance(error, REFUSALS_OF_DATA)
+                failure = Fail(JobError("StoreError", ascii(message)), retryable=not is_of_the_data)
                 answer = leases.exchange([Settlement(lease.job_id, lease.version, failure)])
                 self.answered([(lease, failure)], answer.settled)
             else:
@@ -121,7 +127,7 @@ class Settling:
         if is_dead:
             what_next = f"it is dead: {why_not_retried(error.type, lease.attempt, lease.allowance)}"
         else:
-            what_next = f"it will be tried again at {answer.run_at}"
+            what_next = f"it will be tried again at {_seconds(answer.run_at)}"
         traceback, self._last_traceback = error.traceback, error.traceback
         if traceback is not None and traceback == before:
             # Thousands of jobs that fail alike must not fill the log with one and the same text.
@@ -141,3 +147,7 @@ class Settling:
         call_hook(self._hooks.on_failure, lease, answer, error)
         if is_dead:
             call_hook(self._hooks.on_dead, lease, answer, error)
+
+
+def _seconds(moment: datetime | None) -> str:
+    return "an unknown time" if moment is None else moment.isoformat(timespec="seconds")

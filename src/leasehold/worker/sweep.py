@@ -10,6 +10,7 @@ import msgspec
 from leasehold.core.contract.store import Store
 from leasehold.core.model.job import DEFAULT_LEASE_SECONDS
 from leasehold.core.model.lease import SweepReport
+from leasehold.core.model.phrases import counted
 from leasehold.core.model.settings import attempt_records_max
 from leasehold.env import SYSTEM, Env
 from leasehold.worker.describe import describe_error
@@ -93,8 +94,8 @@ class RecoverySweep(OwnThread):
         self._count(report)
         if report.recovered or report.dead or report.cancelled:
             logger.warning(
-                "recovery sweep: %d lost job(s) found, %d to be run again, %d dead, %d cancelled%s",
-                report.expired_found,
+                "recovery sweep: %s found, %d to be run again, %d dead, %d cancelled%s",
+                counted(report.expired_found, "lost job"),
                 report.recovered,
                 report.dead,
                 report.cancelled,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from leasehold.core.model.phrases import counted
 from leasehold.env import Clock
 from leasehold.errors import (
     ForbiddenError,
@@ -56,7 +57,7 @@ class StoreTrouble:
             "worker %s: its store is in trouble, and it tries again in %.1f s%s: %s",
             self._worker,
             delay_seconds,
-            f", with {waiting} outcome(s) to settle" if waiting else "",
+            f", with {counted(waiting, 'outcome')} to settle" if waiting else "",
             error,
         )
         return True

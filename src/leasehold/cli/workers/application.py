@@ -12,6 +12,7 @@ from collections.abc import Iterable
 
 from leasehold.aio.queue import AsyncTaskQueue
 from leasehold.cli.workers.plan import store_name
+from leasehold.core.model.phrases import listed
 from leasehold.errors import TaskNotImportableError, UnsupportedError
 from leasehold.queue.facade import TaskQueue
 
@@ -51,7 +52,7 @@ def store_of(queues: dict[str, TaskQueue]) -> str | None:
     urls = {queue.url: place for place, queue in queues.items() if queue.url is not None}
     if len({store_name(url) for url in urls}) > 1:
         raise UnsupportedError(
-            f"the queues {', '.join(urls.values())} are in different stores: name one of them, as "
+            f"the queues {listed(urls.values())} are in different stores: name one of them, as "
             f"in --import {next(iter(urls.values()))}, or the store, with --store"
         )
     url, place = next(iter(urls.items()), (None, ""))

@@ -35,6 +35,7 @@ from leasehold.cli.workers.plan import (
     store_name,
 )
 from leasehold.cli.workers.watch import WATCH_SECONDS, Watch
+from leasehold.core.model.phrases import counted
 from leasehold.env import SYSTEM
 from leasehold.errors import LeaseholdError
 from leasehold.worker.joblines import logger
@@ -160,9 +161,9 @@ class Crew:
     def _say_ready(self) -> None:
         plan = self._plan
         logger.info(
-            "%d worker(s) of %d slot(s) are ready on %s",
-            plan.count,
-            plan.slots,
+            "ready: %s with %s each, on %s",
+            counted(plan.count, "worker"),
+            counted(plan.slots, "slot"),
             store_name(plan.store_url),
         )
         if self._ready_fd is not None:
@@ -351,7 +352,7 @@ def _how(code: int) -> str:
 def main() -> None:
     """Run a crew in the background, as the plan on standard input says."""
     plan, ready_fd = read_plan()
-    log_to_stderr(quiet=plan.quiet, log_format=plan.log_format)
+    log_to_stderr(quiet=plan.quiet, log_format=plan.log_format, utc=plan.utc)
     try:
         code = Crew(plan, ready_fd).run()
     except LeaseholdError as error:

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from leasehold.cli.jobref import AmbiguousIdError
 from leasehold.cli.layout import ELLIPSIS
 from leasehold.cli.workers.pidfile import PidFile
+from leasehold.core.model.phrases import listed
 from leasehold.errors import WorkerNotFoundError
 
 PART_LENGTH_MIN: Final = 4
@@ -59,9 +60,9 @@ def _the_only_one(text: str, known: Sequence[str]) -> str:
     if not found:
         raise WorkerNotFoundError(f"no worker {text} of this store is known: see `worker status`")
     if len(found) > 1:
-        listed = ", ".join(found)
+        names = listed(found)
         raise AmbiguousIdError(
-            f"several workers begin or end with {text!r}: {listed}; type more of the one you mean"
+            f"several workers begin or end with {text!r}: {names}; type more of the one you mean"
         )
     return found[0]
 

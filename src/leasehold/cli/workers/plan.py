@@ -46,6 +46,8 @@ class CrewPlan(msgspec.Struct, frozen=True, kw_only=True):
     until_empty: bool = False
     quiet: bool = False
     log_format: Literal["plain", "json"] = "plain"
+    utc: bool = False
+    """Whether log lines have times in UTC, not in the local zone."""
     app_version: str | None = None
     """The version of the application's code, of which the first worker marks the deploy."""
     metrics_port: int | None = None

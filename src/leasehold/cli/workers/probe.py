@@ -48,7 +48,7 @@ def with_store_of_application(plan: CrewPlan, *, store_is_given: bool) -> CrewPl
 def main() -> None:
     """Import the modules of the plan, and write the store of their queue, if they have one."""
     plan, link_fd = read_plan()
-    log_to_stderr(quiet=False)
+    log_to_stderr(quiet=False, utc=plan.utc)
     only_on_demand()
     sys.path.insert(0, os.getcwd())
     try:

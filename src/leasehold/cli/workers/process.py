@@ -26,6 +26,7 @@ from leasehold.cli.workers.plan import (
     read_plan,
     store_name,
 )
+from leasehold.core.model.phrases import listed
 from leasehold.env import SYSTEM
 from leasehold.errors import LeaseholdError, StoreBusyError
 from leasehold.queue.autostart import only_on_demand
@@ -45,7 +46,7 @@ def main() -> None:
     """Work as the plan on standard input says, and leave with the exit code."""
     plan, link_fd = read_plan()
     link = socket.socket(fileno=link_fd)
-    log_to_stderr(quiet=plan.quiet, log_format=plan.log_format)
+    log_to_stderr(quiet=plan.quiet, log_format=plan.log_format, utc=plan.utc)
     only_on_demand()
     # Tasks stand in modules of the folder in which the worker was started.
     sys.path.insert(0, os.getcwd())
@@ -128,7 +129,7 @@ def _queue(plan: CrewPlan) -> TaskQueue:
         logger.warning(
             "%s: no TaskQueue and no task; this worker serves %s, and runs only plain functions "
             "that jobs name",
-            ", ".join(modules),
+            listed(modules),
             store_name(plan.store_url),
         )
     return queue

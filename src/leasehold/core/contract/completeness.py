@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from leasehold.core.contract.store import Store
+from leasehold.core.model.phrases import listed
 from leasehold.errors import UnsupportedError
 
 
@@ -27,7 +28,7 @@ def whole_store(store: Store) -> Store:
     missing = missing_methods(store)
     if missing:
         raise UnsupportedError(
-            f"{type(store).__name__} is not a whole store: it has no {', '.join(missing)}. "
+            f"{type(store).__name__} is not a whole store: it has no {listed(missing, 'or')}. "
             "leasehold.core.contract.store says what each must keep"
         )
     return store

@@ -54,6 +54,7 @@ class ReadingStore(Protocol):
         limit: int = 100,
         cursor: str | None = None,
         without: Collection[HeavyField] = (),
+        read_max: int | None = None,
     ) -> Page:
         """Jobs that fit, the last submitted first, page by page.
 
@@ -62,14 +63,21 @@ class ReadingStore(Protocol):
         - SEA-2  What it is to go `without` is neither fetched nor carried: payloads and results are
                  empty and of the codec LEFT_OUT, metadata is None. Filters count all the same.
         - SEA-4  What no page gave as its cursor is refused with InvalidJobError.
+        - SEA-5  With `read_max`, it reads about so many jobs where nothing but a look at each tells
+                 whether it fits: then a page may have fewer jobs than `limit`, or none, and a
+                 cursor with which to read on. All pages together have what they have without it.
         """
 
-    def count(self, where: JobFilter, *, counted_max: int = COUNTED_MAX) -> Count:
+    def count(
+        self, where: JobFilter, *, counted_max: int = COUNTED_MAX, read_max: int | None = None
+    ) -> Count:
         """How many jobs fit.
 
         - SEA-3  Exact up to `counted_max`, and at any number where a filter asks for nothing but
                  queues and statuses; beyond, the answer says that there are at least so many. A
                  bound outside 1 to COUNTED_MAX raises InvalidJobError.
+        - SEA-6  With `read_max`, it counts in the newest jobs, as far as a search would read, and
+                 says that there are at least so many where it did not read all.
         """
 
     def find_ids(self, prefix: str, *, limit: int = 10) -> list[str]:

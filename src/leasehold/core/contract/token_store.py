@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
+from leasehold.core.model.job import Draft
+from leasehold.core.model.records import Submitted
 from leasehold.core.model.tokens import Token, TokenDraft
+from leasehold.errors import LeaseholdError
 
 
 class TokenStore(Protocol):
@@ -27,6 +31,16 @@ class TokenStore(Protocol):
 
         - TOK-3  A token that has expired or was revoked is not found, from the very moment on and
                  in every process.
+        """
+
+    def submit_as(
+        self, token: Token, digest: str, drafts: Sequence[Draft]
+    ) -> list[Submitted | LeaseholdError]:
+        """`submit` for the holder of a token that was found before, all or nothing.
+
+        - TOK-7  The token is looked for in the write itself: unless it is found under this hash,
+                 the same as before and good now, nothing is stored, and UnauthenticatedError is
+                 raised.
         """
 
     def revoke_token(self, name: str, *, actor: str) -> Token:

@@ -26,8 +26,8 @@ from leasehold.core.contract.token_store import TokenStore
 from leasehold.core.model.error_documents import error_document, error_from
 from leasehold.core.model.lease import Exchange, Lease, Renewal, Settled, Settlement
 from leasehold.core.model.records import WorkerInfo
+from leasehold.error_codes import CodedError
 from leasehold.errors import (
-    CodedError,
     InvalidJobError,
     InvalidQueueError,
     InvalidRetentionError,
@@ -40,7 +40,7 @@ from leasehold.errors import (
 
 MEDIA_TYPE: Final = "application/vnd.leasehold.store+msgpack"
 """Of a request and of an answer; what is refused is problem+json, as everywhere."""
-SERVER_ONLY: Final = "signing_key"
+SERVER_ONLY: Final = frozenset({"signing_key", "submit_as"})
 """What is for the server itself (`core.contract.token_store`)."""
 _NO_CALLS: Final = frozenset({"close", "register_worker", "subscribe"})
 """What a remote store makes of other calls."""
@@ -128,7 +128,7 @@ def _from_signature(name: str, part: type = Store) -> Verb:
 VERBS: Final[dict[str, Verb]] = {
     name: _from_signature(name)
     for name in dir(Store)
-    if not name.startswith("_") and name not in _NO_CALLS | {SERVER_ONLY}
+    if not name.startswith("_") and name not in _NO_CALLS | SERVER_ONLY
 } | {
     "enter_worker": _verb("enter_worker", {"info": (WorkerInfo, _REQUIRED)}, None),
     "leave_worker": _verb("leave_worker", {"info": (WorkerInfo, _REQUIRED)}, None),

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from leasehold.errors import CLASSES, CodedError, LeaseholdError
+from leasehold.error_codes import CLASSES, CodedError
+from leasehold.errors import LeaseholdError
 
 
 def error_document(error: CodedError) -> dict[str, Any]:

@@ -8,7 +8,7 @@ minutes become hours and days.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from math import ceil, sqrt
 from typing import Final
@@ -77,10 +77,7 @@ class Measurements(msgspec.Struct, frozen=True, array_like=True):
 
     def plus(self, other: Measurements) -> Measurements:
         """Both as one."""
-        buckets = dict(self.buckets)
-        for bucket, jobs in other.buckets.items():
-            buckets[bucket] = buckets.get(bucket, 0) + jobs
-        return Measurements(self.micros + other.micros, buckets)
+        return sum_of((self, other))
 
     def mean_seconds(self) -> float | None:
         """None, like the percentile, if nothing was measured."""
@@ -101,3 +98,13 @@ class Measurements(msgspec.Struct, frozen=True, array_like=True):
             p95_seconds=self.percentile_seconds(0.95),
             p99_seconds=self.percentile_seconds(0.99),
         )
+
+
+def sum_of(several: Iterable[Measurements]) -> Measurements:
+    """All of them as one."""
+    micros, buckets = 0, Histogram()
+    for each in several:
+        micros += each.micros
+        for bucket, jobs in each.buckets.items():
+            buckets[bucket] = buckets.get(bucket, 0) + jobs
+    return Measurements(micros, buckets)

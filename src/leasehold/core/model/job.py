@@ -18,6 +18,7 @@ from leasehold.core.model.draft_checks import (
 )
 from leasehold.core.model.limits import PAYLOAD_BYTES_MAX
 from leasehold.core.model.outcome import JobError
+from leasehold.core.model.phrases import listed
 from leasehold.core.model.plain_data import plain
 from leasehold.core.model.retry import RetryPolicy
 from leasehold.core.model.status import Event, Status
@@ -58,7 +59,7 @@ def priority_of(value: PriorityLike) -> int:
         try:
             return Priority[value.upper()].value
         except KeyError:
-            names = ", ".join(name.lower() for name in Priority.__members__)
+            names = listed((name.lower() for name in Priority.__members__), "or")
             raise InvalidJobError(f"priority {value!r} is none of {names}, or 0 to 100") from None
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 100:
         raise InvalidJobError(f"priority must be a whole number from 0 to 100, not {value!r}")

@@ -11,6 +11,7 @@ from typing import Final, Literal, get_args
 import msgspec
 
 from leasehold.core.model.limits import NAME_LENGTH_MAX
+from leasehold.core.model.phrases import listed
 from leasehold.core.model.text import is_text
 from leasehold.errors import InvalidPinError
 
@@ -42,7 +43,7 @@ def check_pin(kind: str, name: str, text: str) -> None:
 characters, not ''
     """
     if kind not in PIN_KINDS:
-        raise InvalidPinError(f"there is no pin of kind {kind!r}: there are {', '.join(PIN_KINDS)}")
+        raise InvalidPinError(f"there is no pin of kind {kind!r}: there are {listed(PIN_KINDS)}")
     if not (
         isinstance(name, str)
         and 1 <= len(name) <= NAME_LENGTH_MAX

@@ -18,6 +18,7 @@ import msgspec
 from leasehold.core.model.job import Draft
 from leasehold.core.model.key_limits import KeyLimits
 from leasehold.core.model.limits import NAME_LENGTH_MAX, SECONDS_MAX
+from leasehold.core.model.phrases import listed
 from leasehold.core.model.priority import Scoring
 from leasehold.core.model.queue_retention import QueueRetention
 from leasehold.core.model.rate import Rate
@@ -198,7 +199,7 @@ class QueueConfig(
         """A config from options by name; an unknown one is refused."""
         unknown = options.keys() - set(cls.__struct_fields__)
         if unknown:
-            names = ", ".join(cls.__struct_fields__)
+            names = listed(cls.__struct_fields__)
             raise InvalidQueueError(f"unknown queue option {min(unknown)!r}; there are {names}")
         return cls(**{name: _from_data(name, each) for name, each in options.items()})
 

@@ -11,6 +11,7 @@ import msgspec
 
 from leasehold.core.model.job import Job
 from leasehold.core.model.key_limits import NO_KEY, KeyInfo
+from leasehold.core.model.phrases import counted, listed
 from leasehold.core.model.queue_config import QueueInfo, QueueState
 from leasehold.core.model.records import WorkerInfo, at_work, serves
 from leasehold.core.model.retry import why_not_retried
@@ -113,7 +114,7 @@ def _not_pending(job: Job, now: datetime, lost: Collection[str]) -> Reason:
     if job.status is Status.BLOCKED:
         return Reason(
             ReasonKind.BLOCKED,
-            f"It waits for other jobs: {', '.join(job.depends_on) or 'not known here'}.",
+            f"It waits for other jobs: {listed(job.depends_on) or 'not known here'}.",
             {"depends_on": list(job.depends_on)},
         )
     left = max(0.0, (job.run_at - now).total_seconds())
@@ -141,7 +142,7 @@ def _ended(job: Job) -> Reason:
     elif job.status is Status.DEAD and job.error is not None:
         first_line = job.error.message.partition("\n")[0][:ERROR_CHARS]
         told = f"{job.error.type}: {first_line}" if first_line else job.error.type
-        why = f" after {job.attempts} attempt(s), the last error being {told}"
+        why = f" after {counted(job.attempts, 'attempt')}, the last error being {told}"
         if job.attempts:
             why += f"; {why_not_retried(job.error.type, job.attempts, job.allowance)}"
     elif job.reason:
@@ -172,8 +173,8 @@ def _held_by_queue(job: Job, queue: QueueInfo) -> Reason | None:
     if limit is not None and queue.running >= limit:
         return Reason(
             ReasonKind.LIMIT_REACHED,
-            f"Queue {queue.name!r} runs {limit} job(s) at once and {queue.running} are running: it "
-            "waits for one of them to end.",
+            f"Queue {queue.name!r} runs {counted(limit, 'job')} at once and {queue.running} "
+            f"{'is' if queue.running == 1 else 'are'} running: it waits for one to end.",
             {"queue": queue.name, "max_concurrency": limit, "running": queue.running},
         )
     return None
@@ -203,7 +204,7 @@ def _paced(job: Job, queue: QueueInfo, key: KeyInfo, now: datetime) -> Reason | 
     if by_key is not None and key_rate is not None and (by_queue is None or by_queue <= by_key):
         return Reason(
             ReasonKind.KEY_START_RATE_REACHED,
-            f"Queue {queue.name!r} starts at most {key_rate:g} job(s) per second of key "
+            f"Queue {queue.name!r} starts at most {counted(key_rate, 'job')} per second of key "
             f"{job.limit_key!r}: the next may start at {_exactly(by_key)}, {_within(by_key, now)}.",
             {
                 "queue": queue.name,
@@ -215,8 +216,8 @@ def _paced(job: Job, queue: QueueInfo, key: KeyInfo, now: datetime) -> Reason | 
     if by_queue is not None and rate is not None:
         return Reason(
             ReasonKind.START_RATE_REACHED,
-            f"Queue {queue.name!r} starts at most {rate:g} job(s) per second: the next may start "
-            f"at {_exactly(by_queue)}, {_within(by_queue, now)}.",
+            f"Queue {queue.name!r} starts at most {counted(rate, 'job')} per second: the next may "
+            f"start at {_exactly(by_queue)}, {_within(by_queue, now)}.",
             {"queue": queue.name, "starts_per_second": rate, "next_start_at": by_queue},
         )
     return None
@@ -244,7 +245,7 @@ def _in_line(job: Job, position: int | None) -> Reason:
     if position:
         return Reason(
             ReasonKind.OTHERS_FIRST,
-            f"{position} job(s) of queue {job.queue!r} are served before it.",
+            f"{counted(position, 'job')} of queue {job.queue!r} will be served before it.",
             {"position": position},
         )
     return Reason(

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
+from leasehold.core.model.phrases import counted
 from leasehold.core.model.status import Event, Status
 from leasehold.errors import (
     DuplicateJobError,
@@ -136,9 +137,10 @@ def no_queue(queue: str) -> QueueNotFoundError:
 
 def queue_not_empty(queue: str, waiting: int, running: int) -> QueueNotEmptyError:
     return QueueNotEmptyError(
-        f"queue {queue!r} was not deleted: {waiting} job(s) wait and {running} run in it. "
-        "Drain or purge it first, or delete it with force: then those that wait become dead "
-        "letters, and those that run may finish"
+        f"queue {queue!r} was not deleted: it holds {counted(waiting, 'waiting job')} "
+        f"and {counted(running, 'running job')}. "
+        "Drain or purge it first, or delete it with force: then waiting jobs become dead "
+        "letters, and running jobs may finish"
     )
 
 

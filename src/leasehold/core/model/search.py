@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, get_args
 import msgspec
 
 from leasehold.core.model.job import Job, MetadataValue
+from leasehold.core.model.phrases import listed
 from leasehold.core.model.plain_data import LEFT_OUT
 from leasehold.core.model.status import Status
 from leasehold.core.model.text import mentions
@@ -89,7 +90,7 @@ def check_left_out(without: Collection[str]) -> None:
     """Refuse to leave out what every job is told with."""
     unknown = set(without) - set(get_args(HeavyField))
     if unknown:
-        names = ", ".join(get_args(HeavyField))
+        names = listed(get_args(HeavyField))
         raise InvalidJobError(f"a search can leave out {names}, not {min(unknown)!r}")
 
 
@@ -126,6 +127,21 @@ class Count(msgspec.Struct, frozen=True):
         return f"{self.jobs:,}" if self.is_exact else f"at least {self.jobs:,}"
 
 
+def must_be_read(where: JobFilter) -> bool:
+    """Whether nothing but a look at each job tells whether it fits: no index leads to those."""
+    given = msgspec.structs.asdict(where)
+    led_to = {"ids", "queues", "statuses", "tasks", "parent_id", "has_parent"}
+    if where.ids is not None or where.parent_id is not None:
+        return False
+    return any(value is not None for name, value in given.items() if name not in led_to)
+
+
+def check_read(read_max: int | None) -> None:
+    """Refuse to read no jobs at all."""
+    if read_max is not None and read_max < 1:
+        raise InvalidJobError(f"a search reads one job or more, not {read_max}")
+
+
 def check_count(counted_max: int) -> None:
     """Refuse to count up to no number, or without a bound."""
     if not 1 <= counted_max <= COUNTED_MAX:
@@ -134,9 +150,9 @@ def check_count(counted_max: int) -> None:
         )
 
 
-def counted_up_to(found: int, counted_max: int) -> Count:
-    """The answer, where a store stopped one beyond the bound."""
-    return Count(min(found, counted_max), is_exact=found <= counted_max)
+def counted_up_to(found: int, counted_max: int, *, read_all: bool = True) -> Count:
+    """The answer, where a store stopped one beyond the bound, or did not read all jobs."""
+    return Count(min(found, counted_max), is_exact=read_all and found <= counted_max)
 
 
 def by_counters(

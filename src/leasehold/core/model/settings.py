@@ -23,6 +23,7 @@ import msgspec
 from leasehold.core.model.durations import plain_seconds
 from leasehold.core.model.job import DEFAULT_LEASE_SECONDS, DEFAULT_MAX_RETRIES, Draft
 from leasehold.core.model.limits import ATTEMPT_RECORDS_MAX, EXTENSION_SECONDS_MAX, SECONDS_MAX
+from leasehold.core.model.phrases import listed
 from leasehold.core.model.retention import DAY_SECONDS, RetentionPolicy
 from leasehold.core.model.retry import DEFAULT_POLICY, DELAY_SECONDS_MAX, Exponential, RetryPolicy
 from leasehold.errors import InvalidSettingError
@@ -210,7 +211,7 @@ def setting_definition(name: str) -> SettingDefinition:
     if found is not None:
         return found
     near = difflib.get_close_matches(str(name), DEFINITIONS, n=1)
-    advice = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(DEFINITIONS)}"
+    advice = f"did you mean {near[0]!r}?" if near else f"there are {listed(DEFINITIONS)}"
     raise InvalidSettingError(f"there is no setting {name!r}; {advice}")
 
 

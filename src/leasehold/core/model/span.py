@@ -7,14 +7,15 @@ side. Minutes in which nothing happened are not kept; `filled` puts them back.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from functools import reduce
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 import msgspec
 
-from leasehold.core.model.histogram import Histogram, Measurements
+from leasehold.core.model.histogram import Histogram, Measurements, sum_of
 from leasehold.core.model.job import Priority
 from leasehold.core.model.totals import Totals
 
@@ -195,10 +196,14 @@ def first_minute(now: int, window_seconds: float) -> int:
 
 
 class QueueSpans(NamedTuple):
-    """What is known of one queue: its spans by number (of the minute, or day), and its depth."""
+    """What is known of one queue, or of several: the spans by number (of the minute, or day), and
+    the depth.
+    """
 
     spans: Mapping[int, Span]
     pending: int
+    deepest: int | None = None
+    """How deep the deepest is, if these are several."""
 
 
 def filled(each: QueueSpans, first: int, last: int) -> list[Span]:
@@ -236,7 +241,22 @@ def side_by_side(queues: Iterable[QueueSpans], first: int, last: int) -> list[Sp
         Span(pending_before=sum_of, pending=sum_of, deepest=most)
         for sum_of, most in zip(depth, deepest, strict=True)
     )
-    return [reduce(Span.beside, spans, rest) for spans, rest in zip(busy, idle, strict=True)]
+    return [together((*spans, rest)) for spans, rest in zip(busy, idle, strict=True)]
+
+
+def together(spans: Sequence[Span]) -> Span:
+    """What happened at the same time in several queues, as one."""
+    measures: dict[int, Measurements] = {}
+    for measure in {measure for each in spans for measure in each.measures}:
+        kinds = [each.measures[measure] for each in spans if measure in each.measures]
+        measures[measure] = sum_of(kinds)
+    return Span(
+        **{name: sum(map(attrgetter(name), spans)) for name in SUMMED},
+        pending_before=sum(each.pending_before for each in spans),
+        pending=sum(each.pending for each in spans),
+        deepest=max((each.deepest for each in spans), default=0),
+        measures=measures,
+    )
 
 
 def _add_depth(depth: list[int], deepest: list[int], places: range, pending: int) -> None:
@@ -251,5 +271,10 @@ def all_in_all(queues: Iterable[QueueSpans], first: int) -> Span:
     total = Span()
     for each in queues:
         spans = [each.spans[number] for number in sorted(each.spans) if number >= first]
-        total = total.beside(reduce(Span.then, spans) if spans else Span.idle(each.pending))
+        total = total.beside(reduce(Span.then, spans) if spans else _idle(each))
     return total
+
+
+def _idle(each: QueueSpans) -> Span:
+    idle = Span.idle(each.pending)
+    return idle if each.deepest is None else msgspec.structs.replace(idle, deepest=each.deepest)

@@ -18,6 +18,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
+from leasehold.core.model.phrases import listed
 from leasehold.errors import InvalidTransitionError
 
 
@@ -40,9 +41,7 @@ class Status(StrEnum):
         known = [status.value for status in cls]
         near = get_close_matches(str(value).lower(), known, n=1)
         meant = f"did you mean {near[0]!r}? " if near else ""
-        raise ValueError(
-            f"there is no status {value!r}: {meant}the statuses are {', '.join(known)}"
-        )
+        raise ValueError(f"there is no status {value!r}: {meant}the statuses are {listed(known)}")
 
     # Enum's own is a function in Python, and statuses are looked up several times per job.
     __hash__ = str.__hash__

@@ -29,6 +29,7 @@ import msgspec
 
 from leasehold.core.model.durations import Seconds, plain_seconds
 from leasehold.core.model.limits import SECONDS_MAX
+from leasehold.core.model.phrases import listed
 from leasehold.env import from_micros, to_micros
 from leasehold.errors import InvalidScheduleError
 
@@ -232,7 +233,7 @@ def _check_expression(expression: str) -> None:
         if len(expression.split()) not in (5, 6):
             said += (
                 "; five fields are needed, minute, hour, day of month, month and day of week, or "
-                f"six with the seconds first, or one of {', '.join(SHORTHANDS)}"
+                f"six with the seconds first, or one of {listed(SHORTHANDS)}"
             )
         raise InvalidScheduleError(said) from error
     if first is None:

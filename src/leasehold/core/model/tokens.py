@@ -9,6 +9,7 @@ from typing import Final, Literal, get_args
 import msgspec
 
 from leasehold.core.model.limits import NAME_LENGTH_MAX, SECONDS_MAX
+from leasehold.core.model.phrases import listed
 from leasehold.core.model.text import is_text
 from leasehold.env import Env
 from leasehold.errors import InvalidTokenError
@@ -41,7 +42,7 @@ class TokenDraft(msgspec.Struct, frozen=True, kw_only=True):
         _check_name("name", self.name)
         if not self.roles or any(role not in ROLES for role in self.roles):
             raise InvalidTokenError(
-                f"token {self.name!r} needs one or more roles of {', '.join(ROLES)}"
+                f"token {self.name!r} needs one or more roles of {listed(ROLES)}"
             )
         if self.queues is not None:
             if not self.queues:

@@ -27,7 +27,7 @@ from leasehold.core.model.span import (
 )
 from leasehold.core.model.status import Status
 from leasehold.core.model.totals import Totals
-from leasehold.core.rules.sampling import Resolution, SpanReader, spans_of
+from leasehold.core.rules.sampling import Resolution, SpanReader, spans_of, spans_of_all
 from leasehold.env import EPOCH, from_micros
 from leasehold.errors import InvalidWindowError
 
@@ -140,11 +140,16 @@ def metrics(reader: MetricsReader, queue: str | None, window_seconds: float) -> 
     check_window(window_seconds)
     now = reader.now
     first = first_minute(now, window_seconds)
+    spans = (
+        [spans_of_all(reader, Resolution.MINUTE, first)]
+        if queue is None
+        else spans_of(reader, queue, Resolution.MINUTE, first).values()
+    )
     return _metrics_of(
         queue,
         now,
         first,
-        all_in_all(spans_of(reader, queue, Resolution.MINUTE, first).values(), first),
+        all_in_all(spans, first),
         reader.totals(queue).values(),
         reader.standings(queue).values(),
         active_workers(reader.workers(), queue, now),

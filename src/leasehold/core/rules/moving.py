@@ -24,6 +24,7 @@ from typing import Final, Literal, NamedTuple, Protocol, runtime_checkable
 import msgspec
 from msgspec.structs import replace
 
+from leasehold.core.model.phrases import counted, listed
 from leasehold.core.model.records import SILENT_SECONDS, WorkerInfo
 from leasehold.core.model.seals import Key, Seal, check_unchanged
 from leasehold.env import Env
@@ -260,7 +261,7 @@ def _check_empty(source: RowStore, target: RowStore, tables: Sequence[Table]) ->
     used = [table.name for table in tables if target.rows(table, None, 1)]
     if used:
         raise InvalidTransitionError(
-            f"{target.shown} is in use (it has rows in {', '.join(used)}): move to an empty store"
+            f"{target.shown} is in use (it has rows in {listed(used)}): move to an empty store"
         )
 
 
@@ -273,7 +274,7 @@ def _refuse_live_workers(store: MovableStore) -> None:
     ]
     if live:
         raise InvalidTransitionError(
-            f"workers live in the source: stop {', '.join(live)} first. (With --running copy they "
+            f"workers live in the source: stop {listed(live)} first. (With --running copy they "
             "are told that the store has moved, and what they run is run again in the target)"
         )
 
@@ -283,9 +284,9 @@ def _seal_source(source: RowStore, seal: Seal, running: Running) -> int:
     held = source.change_seal(None, seal, unless_running=running == "refuse")
     if held and running == "refuse":
         raise InvalidTransitionError(
-            f"{held} job(s) run in the source: wait until they end, or until their leases expire "
-            "and `queuectl sweep` takes them back. (With --running copy they are moved as they "
-            "are, and run again in the target when their leases end)"
+            f"the source has {counted(held, 'running job')}: wait until they end, or until their "
+            "leases expire and `queuectl sweep` takes them back. (With --running copy they are "
+            "moved as they are, and run again in the target when their leases end)"
         )
     return held
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from leasehold.core.model.span import (
     DAY_MICROS,
@@ -20,6 +20,7 @@ from leasehold.core.model.span import (
     QueueSpans,
     Span,
     growth,
+    together,
 )
 
 
@@ -31,11 +32,34 @@ class Resolution(IntEnum):
     MINUTE = 1
     """The number is that of the minute, since 1970; and that of the day for days."""
     DAY = 2
+    MINUTE_OF_ALL = 3
+    """All queues together, so that a chart of the store does not add up those of each queue."""
+    DAY_OF_ALL = 4
 
     @property
     def micros(self) -> int:
         """How long one of them is."""
-        return DAY_MICROS if self is Resolution.DAY else MINUTE_MICROS
+        return DAY_MICROS if self.of_all is Resolution.DAY_OF_ALL else MINUTE_MICROS
+
+    @property
+    def of_all(self) -> Resolution:
+        """The same for all queues together."""
+        return (
+            Resolution.DAY_OF_ALL
+            if self in (Resolution.DAY, Resolution.DAY_OF_ALL)
+            else Resolution.MINUTE_OF_ALL
+        )
+
+
+ALL_QUEUES: Final = ""
+"""Stands for the name where a span is about all queues together: no queue is called so."""
+KEPT: Final = {
+    Resolution.MINUTE: MINUTES_KEPT,
+    Resolution.DAY: DAYS_KEPT,
+    Resolution.MINUTE_OF_ALL: MINUTES_KEPT,
+    Resolution.DAY_OF_ALL: DAYS_KEPT,
+}
+"""How many of each are kept."""
 
 
 class KeptSpan(NamedTuple):
@@ -62,7 +86,10 @@ class SpanReader(Protocol):
     def kept(
         self, resolution: Resolution, queue: str | None, first: int
     ) -> Mapping[str, dict[int, Span]]:
-        """The spans of each queue, or of this one, by number, from that number on."""
+        """The spans of each queue, or of this one, by number, from that number on.
+
+        Those of all queues together have ALL_QUEUES in the place of a name.
+        """
 
 
 class SpanShelf(SpanReader, Protocol):
@@ -87,25 +114,44 @@ def end_minute(shelf: SpanShelf, minute: int) -> None:
     day = ended * MINUTE_MICROS // DAY_MICROS
     totals = shelf.totals(None)
     looks = last_looks(shelf, None)
-    days = shelf.kept(Resolution.DAY, None, day)
-    kept = []
-    for queue, total in totals.items():
-        look = looks.get(queue, Span())
-        span = growth(look, total)
-        if span.happened:
-            earlier = days.get(queue, {}).get(day)
-            whole = span if earlier is None else earlier.then(span)
-            ever = total.with_measures_of(look)
-            kept += [
-                KeptSpan(Resolution.MINUTE, queue, ended, span),
-                KeptSpan(Resolution.DAY, queue, day, whole),
-                KeptSpan(Resolution.EVER, queue, 0, ever),
+    spans = {queue: growth(looks.get(queue, Span()), total) for queue, total in totals.items()}
+    busy = {queue: span for queue, span in spans.items() if span.happened}
+    if busy:
+        of_all = {ALL_QUEUES: together(list(spans.values()))}
+        ever = {queue: totals[queue].with_measures_of(looks.get(queue, Span())) for queue in busy}
+        shelf.keep(
+            [
+                *_kept(Resolution.MINUTE, ended, busy),
+                *_kept(Resolution.MINUTE_OF_ALL, ended, of_all),
+                *_kept(Resolution.DAY, day, _with_earlier(shelf, Resolution.DAY, day, busy)),
+                *_kept(
+                    Resolution.DAY_OF_ALL,
+                    day,
+                    _with_earlier(shelf, Resolution.DAY_OF_ALL, day, of_all),
+                ),
+                *_kept(Resolution.EVER, 0, ever),
             ]
-    shelf.keep(kept)
+        )
     shelf.measure_anew(minute)
-    shelf.forget(Resolution.MINUTE, minute - MINUTES_KEPT)
-    shelf.forget(Resolution.DAY, minute * MINUTE_MICROS // DAY_MICROS - DAYS_KEPT)
+    for resolution, kept in KEPT.items():
+        shelf.forget(resolution, minute * MINUTE_MICROS // resolution.micros - kept)
     shelf.forget_workers(WORKERS_KEPT)
+
+
+def _kept(resolution: Resolution, number: int, spans: Mapping[str, Span]) -> list[KeptSpan]:
+    return [KeptSpan(resolution, queue, number, span) for queue, span in spans.items()]
+
+
+def _with_earlier(
+    shelf: SpanShelf, resolution: Resolution, day: int, spans: Mapping[str, Span]
+) -> dict[str, Span]:
+    """A day up to now: what was kept of it, then these."""
+    days = shelf.kept(resolution, None, day)
+    earlier = {queue: found[day] for queue, found in days.items() if day in found}
+    return {
+        queue: earlier[queue].then(span) if queue in earlier else span
+        for queue, span in spans.items()
+    }
 
 
 def since_last_look(reader: SpanReader, queue: str | None) -> dict[str, Span]:
@@ -135,3 +181,18 @@ def spans_of(
             spans[now] = latest if earlier is None else earlier.then(latest)
         found[name] = QueueSpans(spans, latest.pending)
     return found
+
+
+def spans_of_all(reader: SpanReader, resolution: Resolution, first: int) -> QueueSpans:
+    """The same of all queues together, from what was kept of them together.
+
+    How deep the deepest of them was is known of minutes in which anything happened, and of now.
+    """
+    now = reader.open_minute() * MINUTE_MICROS // resolution.micros
+    spans = dict(reader.kept(resolution.of_all, None, first).get(ALL_QUEUES, {}))
+    queues = list(since_last_look(reader, None).values())
+    latest = together(queues)
+    if now >= first and any(each.happened for each in queues):
+        earlier = spans.get(now)
+        spans[now] = latest if earlier is None else earlier.then(latest)
+    return QueueSpans(spans, latest.pending, max((each.pending for each in queues), default=0))

@@ -6,7 +6,7 @@ in which nothing was measured.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Final, Literal
@@ -14,23 +14,23 @@ from typing import Final, Literal
 import msgspec
 
 from leasehold.core.model.histogram import Measurements
+from leasehold.core.model.phrases import listed
 from leasehold.core.model.span import (
     BANDS,
-    DAYS_KEPT,
     MINUTES_KEPT,
     SUMMED,
     WAIT_IN,
     Span,
+    filled,
     side_by_side,
 )
 from leasehold.core.rules.metrics import MetricsReader, error_rate
-from leasehold.core.rules.sampling import Resolution, spans_of
+from leasehold.core.rules.sampling import KEPT, Resolution, spans_of, spans_of_all
 from leasehold.env import from_micros, to_micros
 from leasehold.errors import InvalidWindowError
 
 ResolutionName = Literal["minute", "day"]
 RESOLUTIONS: Final = {"minute": Resolution.MINUTE, "day": Resolution.DAY}
-KEPT: Final = {Resolution.MINUTE: MINUTES_KEPT, Resolution.DAY: DAYS_KEPT}
 POINTS_MAX: Final = MINUTES_KEPT
 """How many minutes or days one timeline may have."""
 
@@ -121,8 +121,7 @@ def timeline(
     known = last - KEPT[kept_by] + 1
     begin = max(first, known)
     # Filled from now back, where the depth is known.
-    kept = spans_of(reader, queue, kept_by, begin) if begin <= end else {}
-    spans = side_by_side(kept.values(), begin, last) if begin <= end else []
+    spans = _spans(reader, queue, kept_by, begin, last, chosen) if begin <= end else []
     told = spans[: end - begin + 1]
     unknown = [None] * (max(end + 1, first) - first - len(told))
     values: dict[str, list[float | None]] = {}
@@ -143,6 +142,19 @@ def timeline(
     )
 
 
+def _spans(
+    reader: MetricsReader,
+    queue: str | None,
+    kept_by: Resolution,
+    first: int,
+    last: int,
+    metrics: Collection[str],
+) -> list[Span]:
+    if queue is None and "deepest" not in metrics:
+        return filled(spans_of_all(reader, kept_by, first), first, last)
+    return side_by_side(spans_of(reader, queue, kept_by, first).values(), first, last)
+
+
 def _checked(metrics: Sequence[str]) -> dict[str, Figure]:
     if isinstance(metrics, str) or not metrics:
         raise InvalidWindowError(
@@ -151,7 +163,7 @@ def _checked(metrics: Sequence[str]) -> dict[str, Figure]:
     for name in metrics:
         if name not in FIGURES:
             raise InvalidWindowError(
-                f"there is no metric {name!r}: choose from {', '.join(sorted(FIGURES))}"
+                f"there is no metric {name!r}: choose from {listed(sorted(FIGURES))}"
             )
     return {name: FIGURES[name] for name in metrics}
 

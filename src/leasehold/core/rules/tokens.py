@@ -10,7 +10,7 @@ import msgspec
 from leasehold.core.model.text import is_text
 from leasehold.core.model.tokens import Token, TokenDraft
 from leasehold.env import from_micros
-from leasehold.errors import TokenExistsError, TokenNotFoundError
+from leasehold.errors import TokenExistsError, TokenNotFoundError, UnauthenticatedError
 
 ENDED_SESSIONS_KEPT: Final = 200
 """Of one token. A session lasts some hours: those before them have mostly ended by themselves."""
@@ -48,6 +48,16 @@ def create_token(shelf: TokenShelf, draft: TokenDraft, digest: str, actor: str) 
     shelf.add(token, digest)
     shelf.audit(actor, "create_token", 0, _detail(token))
     return token
+
+
+def token_has_ended() -> UnauthenticatedError:
+    return UnauthenticatedError("this token is unknown, has expired or was revoked")
+
+
+def check_same(known: Token, found: Token | None) -> None:
+    """Refuse a token that is not found as it was known, inside the write that relies on it."""
+    if found != known:
+        raise token_has_ended()
 
 
 def revoke_token(shelf: TokenShelf, name: str, actor: str) -> Token:

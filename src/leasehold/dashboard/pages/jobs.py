@@ -10,7 +10,7 @@ import msgspec
 
 from leasehold.core.contract.looking import looking
 from leasehold.core.model.job import Job
-from leasehold.core.model.search import JobFilter
+from leasehold.core.model.search import Count, JobFilter, Page
 from leasehold.core.model.status import Status
 from leasehold.dashboard.job_columns import (
     COLUMNS,
@@ -27,6 +27,8 @@ from leasehold.documents.jobs import job_document
 from leasehold.errors import InvalidJobError
 
 PAGE_SIZE: Final = 50
+READ_MAX: Final = 50_000
+"""About so many jobs are read at once, where nothing but a look at each tells whether it fits."""
 COMPLETED_MAX: Final = 200
 """So many queues, and so many tasks, are offered while a search is typed."""
 EXPORT_MAX: Final = 10_000
@@ -60,6 +62,8 @@ def jobs(desk: Desk, visit: Visit) -> FilledPage:
         "jobs": [],
         "next_cursor": None,
         "total": None,
+        "stopped": False,
+        "read_max": READ_MAX,
         "is_first": not visit.text("cursor"),
         "export_max": EXPORT_MAX,
     }
@@ -70,17 +74,26 @@ def jobs(desk: Desk, visit: Visit) -> FilledPage:
             limit=PAGE_SIZE,
             cursor=visit.text("cursor") or None,
             without=("payload", "result"),
+            read_max=READ_MAX,
         )
         values |= {
             "search": search,
             "jobs": [(each, _tags(each)) for each in found.jobs],
             "next_cursor": found.next_cursor,
-            "total": looking(desk.store).count(search.where),
+            "total": _total(desk, search.where, found, is_first=not visit.text("cursor")),
+            "stopped": found.next_cursor is not None and len(found.jobs) < PAGE_SIZE,
         }
     except (SearchError, InvalidJobError) as error:
         values["problem"] = str(error)
         return FilledPage("jobs.html", values, status=400)
     return FilledPage("jobs.html", values)
+
+
+def _total(desk: Desk, where: JobFilter, page: Page, *, is_first: bool) -> Count:
+    """How many jobs fit; where they have to be read, those among the newest."""
+    if is_first and len(page.jobs) < PAGE_SIZE:
+        return Count(len(page.jobs), is_exact=page.next_cursor is None)
+    return looking(desk.store).count(where, read_max=READ_MAX)
 
 
 def export(desk: Desk, visit: Visit, kind: str) -> tuple[bytes, str]:

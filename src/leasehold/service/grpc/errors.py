@@ -11,7 +11,7 @@ from google.protobuf import any_pb2, duration_pb2
 from google.rpc import error_details_pb2, status_pb2
 
 from leasehold import errors
-from leasehold.errors import CodedError
+from leasehold.error_codes import CodedError
 from leasehold.service.problems import headers_of, problem_of, status_of
 
 logger = logging.getLogger("leasehold.service")

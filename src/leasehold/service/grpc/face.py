@@ -20,7 +20,8 @@ from grpc import aio
 
 from leasehold.core.contract.wire import VERBS, Verb
 from leasehold.core.model.tokens import digest_of
-from leasehold.errors import CodedError, InvalidRequestError, RequestTooLargeError
+from leasehold.error_codes import CodedError
+from leasehold.errors import InvalidRequestError, RequestTooLargeError
 from leasehold.observe.tracing import arriving
 from leasehold.service.api import OPERATIONS, Api
 from leasehold.service.caller import Caller
@@ -37,12 +38,11 @@ from leasehold.service.limits import (
     SMALL_BODY_BYTES,
 )
 from leasehold.service.operation import ApiOperation
-from leasehold.service.submit_line import Authenticate, Submission, may_be_grouped
+from leasehold.service.submit_line import Submission, may_be_grouped
 from leasehold.service.waiting import answer_unless_gone
 
 logger = logging.getLogger("leasehold.service")
 
-TRUSTED_MAX: Final = 1000
 _METHOD: Final = "GRPC"
 """What calls are counted under, where HTTP has GET and POST."""
 
@@ -54,9 +54,6 @@ class GrpcFace:
 
     def __init__(self, api: Api) -> None:
         self.api = api
-        self.trusted: dict[str, None] = {}
-        """Hashes of tokens that were good before. Their messages are read before the store is asked
-        whether they still are, which saves a change of threads."""
 
     def handlers(self) -> list[grpc.GenericRpcHandler]:
         """For a server: every method, by name."""
@@ -89,7 +86,7 @@ class GrpcFace:
         began = clock.monotonic()
         status = 499  # unless it comes to an end, its caller has hung up
         try:
-            answer = await work(_Call(self, context))
+            answer = await work(_Call(self.api, context))
             status = 200
             return answer
         except CodedError as error:
@@ -112,22 +109,24 @@ class GrpcFace:
 class _Call:
     """One call: who makes it, and what they send."""
 
-    def __init__(self, face: GrpcFace, context: Any) -> None:
-        self.api = face.api
+    def __init__(self, api: Api, context: Any) -> None:
+        self.api = api
         self.context = context
-        self._face = face
         self.headers: Mapping[str, str] = {
             key: value for key, value in context.invocation_metadata() if isinstance(value, str)
         }
         self.secret = bearer_in(self.headers)
-        self._caller: Caller | None = None
+        self.known: Caller | None = None
+        """Who calls, if it was asked already."""
 
     async def read(self, bytes_max: int = BODY_BYTES_MAX) -> bytes:
-        """The message; from strangers none is read."""
-        if self.secret is None or digest_of(self.secret) not in self._face.trusted:
-            self._caller = await self.api.on_thread(lambda: self.api.authenticate(self.secret))
-            if self._caller.digest is not None:
-                self._trust(self._caller.digest)
+        """The message; from strangers none is read.
+
+        That of a known caller is read before the store is asked whether their token is still good,
+        which saves a change of threads.
+        """
+        if self.secret is None or self.api.known_callers.find(digest_of(self.secret)) is None:
+            self.known = await self.api.on_thread(lambda: self.api.authenticate(self.secret))
         try:
             async with asyncio.timeout(BODY_SECONDS_MAX):
                 body = await self.context.read()
@@ -143,17 +142,9 @@ class _Call:
             )
         return bytes(body)
 
-    def caller(self, authenticate: Authenticate) -> Caller:
+    def caller(self) -> Caller:
         """Who calls; asks for it if it was not asked yet."""
-        if self._caller is None:
-            self._caller = authenticate(self.secret)
-        return self._caller
-
-    def _trust(self, digest: str) -> None:
-        trusted = self._face.trusted
-        trusted[digest] = None
-        if len(trusted) > TRUSTED_MAX:
-            del trusted[next(iter(trusted))]
+        return self.known or self.api.authenticate(self.secret)
 
 
 def bearer_in(headers: Mapping[str, str]) -> str | None:
@@ -170,7 +161,7 @@ async def _carry_out(operation: ApiOperation, call: _Call) -> bytes:
     body = await call.read()
 
     def answer() -> bytes:
-        caller, asked = _prepared(operation, call, body, api.authenticate)
+        caller, asked = _prepared(operation, call, body)
         with arriving(call.headers):
             return _encoded(operation, api.call(operation, caller, asked))
 
@@ -180,22 +171,29 @@ async def _carry_out(operation: ApiOperation, call: _Call) -> bytes:
         and may_be_grouped(call.headers)
     ):
         return await api.submit_line.submit(
-            Submission(partial(_prepared, operation, call, body), partial(_encoded, operation))
+            Submission(
+                call.known,
+                call.secret,
+                partial(_allowed, operation, body),
+                partial(_encoded, operation),
+            )
         )
     if not operation.waits:
         return await api.on_thread(answer)
-    caller, asked = await api.on_thread(lambda: _prepared(operation, call, body, api.authenticate))
+    caller, asked = await api.on_thread(lambda: _prepared(operation, call, body))
     # Who hangs up has this very task cancelled.
     never = asyncio.get_running_loop().create_future()
     return _encoded(operation, await answer_unless_gone(api, operation, caller, asked, never))
 
 
-def _prepared(
-    operation: ApiOperation, call: _Call, body: bytes, authenticate: Authenticate
-) -> tuple[Caller, Any]:
-    caller = call.caller(authenticate)
+def _prepared(operation: ApiOperation, call: _Call, body: bytes) -> tuple[Caller, Any]:
+    caller = call.caller()
+    return caller, _allowed(operation, body, caller)
+
+
+def _allowed(operation: ApiOperation, body: bytes, caller: Caller) -> Any:
     caller.check_role(operation.roles)  # before a look at what is asked
-    return caller, _asked(operation, body)
+    return _asked(operation, body)
 
 
 def _asked(operation: ApiOperation, body: bytes) -> Any:
@@ -238,12 +236,12 @@ async def _call_store(verb: Verb, call: _Call) -> bytes:
     except DecodeError as error:
         raise InvalidRequestError(f"this is no BytesValue: {error}") from None
     if verb.name == "hints":
-        caller = await api.on_thread(lambda: call.caller(api.authenticate))
+        caller = await api.on_thread(call.caller)
         answer = await api.store_calls.hints(caller, arguments)
     else:
 
         def carried_out() -> bytes:
-            caller = call.caller(api.authenticate)
+            caller = call.caller()
             return api.guarded(lambda: api.store_calls.call(verb, caller, arguments))
 
         answer = await api.on_thread(carried_out)

@@ -11,7 +11,7 @@ from grpc import aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
-from leasehold.errors import CodedError
+from leasehold.error_codes import CodedError
 from leasehold.service.api import Api
 from leasehold.service.grpc.descriptors import pool
 from leasehold.service.grpc.errors import refusal_of

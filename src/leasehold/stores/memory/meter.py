@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from leasehold.core.model.histogram import BOUNDS, Measurements, bucket_of
 from leasehold.core.model.span import Span
-from leasehold.core.rules.sampling import KeptSpan, Resolution
+from leasehold.core.rules.sampling import ALL_QUEUES, KeptSpan, Resolution
 
 if TYPE_CHECKING:
     from leasehold.stores.memory.queue_record import MemoryQueue
@@ -73,15 +73,18 @@ class SpanShelf:
     def kept(
         self, resolution: Resolution, queue: str | None, first: int
     ) -> Mapping[str, dict[int, Span]]:
-        found = {}
-        for name, each in self.chosen(queue):
-            spans = each.meter.kept[resolution]
-            found[name] = {number: span for number, span in spans.items() if number >= first}
-        return found
+        return {
+            name: {
+                number: span for number, span in meter.kept[resolution].items() if number >= first
+            }
+            for name, meter in self._meters().items()
+            if queue in (None, name)
+        }
 
     def keep(self, spans: Sequence[KeptSpan]) -> None:
+        meters = self._meters()
         for resolution, queue, number, span in spans:
-            self._state.queues[queue].meter.kept[resolution][number] = span
+            meters[queue].kept[resolution][number] = span
 
     def measure_anew(self, minute: int) -> None:
         self._state.open_minute = minute
@@ -89,13 +92,17 @@ class SpanShelf:
             queue.meter.measure_anew()
 
     def forget(self, resolution: Resolution, before: int) -> None:
-        for queue in self._state.queues.values():
-            spans = queue.meter.kept[resolution]
+        for meter in self._meters().values():
+            spans = meter.kept[resolution]
             while spans and (oldest := next(iter(spans))) < before:
                 del spans[oldest]
 
     def forget_workers(self, kept: int) -> None:
         self._state.worked.forget(kept)
+
+    def _meters(self) -> dict[str, Meter]:
+        of_queues = {name: each.meter for name, each in self._state.queues.items()}
+        return {ALL_QUEUES: self._state.meter_of_all, **of_queues}
 
     def chosen(self, queue: str | None) -> list[tuple[str, MemoryQueue]]:
         """All queues, or the one of that name, if there is one."""

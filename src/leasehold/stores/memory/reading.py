@@ -30,8 +30,10 @@ from leasehold.core.model.search import (
     by_status_counters,
     check_count,
     check_left_out,
+    check_read,
     counted_up_to,
     lightened,
+    must_be_read,
 )
 from leasehold.core.model.status import Status
 from leasehold.env import from_micros
@@ -64,15 +66,24 @@ def search(
     limit: int,
     cursor: str | None,
     without: Collection[HeavyField] = (),
+    read_max: int | None = None,
 ) -> Page:
     """Jobs that fit, the last submitted first. The cursor is the number of the last one shown."""
     cursor_before = check_cursor(limit, cursor)
     check_left_out(without)
+    check_read(read_max)
     before = state.last_seq + 1 if cursor_before is None else cursor_before
     found: list[Record] = []
     jobs: list[Job] = []
+    left = read_max if must_be_read(where) else None
     for record in _candidates(state, where):
-        if record.seq < before and _may_match(where, record):
+        if record.seq >= before:
+            continue
+        if left is not None:
+            if not left:
+                return Page(jobs, str(record.seq + 1))
+            left -= 1
+        if _may_match(where, record):
             job = _seen(state, record)
             if where.matches(job):
                 if len(jobs) == limit:
@@ -82,14 +93,18 @@ def search(
     return Page(jobs)
 
 
-def count(state: State, where: JobFilter, counted_max: int) -> Count:
+def count(state: State, where: JobFilter, counted_max: int, read_max: int | None = None) -> Count:
     """How many jobs fit, counted up to one more than the bound."""
     check_count(counted_max)
+    check_read(read_max)
     known = by_counters(where, lambda queue: stats(state, queue).counts)
     if known is not None:
         return known
     found = 0
-    for record in _candidates(state, where):
+    most = read_max if must_be_read(where) else None
+    for read, record in enumerate(_candidates(state, where)):
+        if read == most:
+            return counted_up_to(found, counted_max, read_all=False)
         if _may_match(where, record) and where.matches(_seen(state, record)):
             found += 1
             if found > counted_max:

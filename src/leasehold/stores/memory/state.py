@@ -41,7 +41,7 @@ from leasehold.stores.memory.archive import JobArchive
 from leasehold.stores.memory.feed import Feed
 from leasehold.stores.memory.finished import Finished
 from leasehold.stores.memory.links import JobLinks
-from leasehold.stores.memory.meter import SpanShelf
+from leasehold.stores.memory.meter import Meter, SpanShelf
 from leasehold.stores.memory.queue_record import MemoryQueue
 from leasehold.stores.memory.record import KeptEvent, Record
 from leasehold.stores.memory.tallies import FailureBook, WorkerTallies
@@ -148,6 +148,8 @@ class State:
         """When to look again for jobs whose time is over."""
         self.open_minute = 0
         """The minute of the latest call: what was not kept yet of the figures happened in it."""
+        self.meter_of_all = Meter()
+        """The spans of all queues together."""
         self.retention_changed()
         self.tick()
 

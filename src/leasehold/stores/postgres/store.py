@@ -31,6 +31,7 @@ from leasehold.core.model.retention import (
     RetentionPolicy,
     Scope,
 )
+from leasehold.core.model.tokens import Token
 from leasehold.core.rules.moving import RowStore
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import LeaseholdError, LeaseLostError
@@ -115,6 +116,12 @@ class PostgresStore(WithoutLocalVerbs, TableStore):
         self, drafts: Sequence[Draft], *, partial: bool = False
     ) -> list[Submitted | LeaseholdError]:
         return entering.submit(self._database, drafts, partial=partial)
+
+    def submit_as(
+        self, token: Token, digest: str, drafts: Sequence[Draft]
+    ) -> list[Submitted | LeaseholdError]:
+        check = self._token_check(token, digest)
+        return entering.submit(self._database, drafts, partial=False, check=check)
 
     def submit_once(
         self, request_id: str, drafts: Sequence[Draft], *, partial: bool = False

@@ -13,7 +13,8 @@ from google.rpc import error_details_pb2, status_pb2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from leasehold.core.model.error_documents import error_from
-from leasehold.errors import CodedError, RequestTooLargeError, StoreError, UnsupportedError
+from leasehold.error_codes import CodedError
+from leasehold.errors import RequestTooLargeError, StoreError, UnsupportedError
 from leasehold.stores.remote.address import Address
 from leasehold.stores.remote.carrying import CONNECT_SECONDS, FailedError
 

@@ -11,7 +11,7 @@ from typing import Final
 from leasehold.core.contract.wire import VERBS, HintsSince, encode
 from leasehold.core.model.records import Listener
 from leasehold.env import Env
-from leasehold.errors import CodedError
+from leasehold.error_codes import CodedError
 from leasehold.stores.remote.carrying import FailedError, PollConnection
 from leasehold.stores.remote.transport import Transport
 

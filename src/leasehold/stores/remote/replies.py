@@ -7,7 +7,8 @@ from typing import Any, Final, NamedTuple
 
 from leasehold.core.contract.wire import MEDIA_TYPE
 from leasehold.core.model.error_documents import error_from
-from leasehold.errors import CodedError, StoreError, UnsupportedError
+from leasehold.error_codes import CodedError
+from leasehold.errors import StoreError, UnsupportedError
 from leasehold.stores.remote.address import Address
 from leasehold.stores.remote.carrying import FailedError
 

@@ -30,6 +30,7 @@ from leasehold.core.model.joblog import LogLine, bounded
 from leasehold.core.model.lease import Exchange, LeaseRequest, Settlement
 from leasehold.core.model.own_names import own_prefix
 from leasehold.core.model.records import Listener, Submitted, WorkerInfo
+from leasehold.core.model.tokens import Token
 from leasehold.core.rules.replies import check_request_id
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import (
@@ -146,6 +147,14 @@ class RemoteStore:
 
     def signing_key(self) -> bytes:
         raise UnsupportedError(f"the signing key is for servers, and {self!r} is none")
+
+    def submit_as(
+        self,
+        token: Token,  # noqa: ARG002  # a service asks for it itself
+        digest: str,  # noqa: ARG002
+        drafts: Sequence[Draft],  # noqa: ARG002
+    ) -> list[Submitted | LeaseholdError]:
+        raise UnsupportedError(f"tokens are looked for by servers, and {self!r} is none")
 
     def close(self) -> None:
         self._transport.close()

@@ -34,6 +34,7 @@ from leasehold.core.model.retention import (
     Scope,
 )
 from leasehold.core.model.schedule import Schedule, ScheduleDraft
+from leasehold.core.model.tokens import Token
 from leasehold.core.rules.moving import RowStore
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import LeaseholdError, LeaseLostError
@@ -119,6 +120,12 @@ class SQLiteStore(TableStore):
         self, drafts: Sequence[Draft], *, partial: bool = False
     ) -> list[Submitted | LeaseholdError]:
         return entering.submit(self._database, drafts, partial=partial)
+
+    def submit_as(
+        self, token: Token, digest: str, drafts: Sequence[Draft]
+    ) -> list[Submitted | LeaseholdError]:
+        check = self._token_check(token, digest)
+        return entering.submit_after(self._database, check, drafts)
 
     def submit_once(
         self, request_id: str, drafts: Sequence[Draft], *, partial: bool = False

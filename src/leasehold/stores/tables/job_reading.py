@@ -32,11 +32,14 @@ class JobReading(Protocol):
         limit: int,
         cursor: str | None,
         without: Collection[HeavyField] = (),
+        read_max: int | None = None,
         /,
     ) -> Page:
         """Jobs that fit, the last submitted first."""
 
-    def count(self, db: Any, where: JobFilter, counted_max: int, /) -> Count:
+    def count(
+        self, db: Any, where: JobFilter, counted_max: int, read_max: int | None = None, /
+    ) -> Count:
         """How many jobs fit, counted up to one more than the bound."""
 
     def count_by_status(self, db: Any, where: JobFilter, /) -> Mapping[Status, int]:

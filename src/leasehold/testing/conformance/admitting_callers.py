@@ -9,10 +9,20 @@ import msgspec
 import pytest
 
 from leasehold.core.contract.store import Store
+from leasehold.core.model.job import Draft
+from leasehold.core.model.status import Status
 from leasehold.core.model.tokens import Token, TokenDraft, digest_of
 from leasehold.core.rules.tokens import ENDED_SESSIONS_KEPT
 from leasehold.env import Env, ManualClock
-from leasehold.errors import InvalidTokenError, LeaseholdError, TokenExistsError, TokenNotFoundError
+from leasehold.errors import (
+    DuplicateJobError,
+    InvalidJobError,
+    InvalidTokenError,
+    LeaseholdError,
+    TokenExistsError,
+    TokenNotFoundError,
+    UnauthenticatedError,
+)
 from leasehold.testing.conformance.base import ConformanceBase, MakeStore, at_once
 
 SECRET = "lh_" + "5ec4e7" * 11
@@ -153,6 +163,41 @@ class AdmittingCallersClauses(ConformanceBase):
         over = [store.is_session_over("ci", f"{number:05d}") for number in range(last + 2)]
         # What lies between those that are kept goes on; what began before them does not.
         assert over == [number < 5 or number % 2 == 0 for number in range(last + 2)]
+
+    def test_tok_7_a_submit_for_the_holder_of_a_token(self, store: Store) -> None:
+        token = create(store)
+        drafts = [Draft(id="a", task="t"), Draft(id="b", task="t", depends_on=("a",))]
+        answers = store.submit_as(token, DIGEST, drafts)
+        assert [getattr(each, "id", each) for each in answers] == ["a", "b"]
+        statuses = [job.status for job in map(store.get, ("a", "b")) if job is not None]
+        assert statuses == [Status.PENDING, Status.BLOCKED]
+
+    @pytest.mark.parametrize("end", ["revoked", "expired", "another", "unknown"])
+    def test_tok_7_nothing_is_stored_for_one_that_has_ended(
+        self, store: Store, clock: ManualClock, end: str
+    ) -> None:
+        token, digest = create(store, lifetime_seconds=60), DIGEST
+        match end:
+            case "revoked":
+                store.revoke_token("ci", actor="bob")
+            case "expired":
+                clock.advance(60)
+            case "another":
+                store.revoke_token("ci", actor="bob")
+                create(store, lifetime_seconds=60, roles=("observer",))
+            case "unknown":
+                digest = digest_of("unknown")
+        with pytest.raises(UnauthenticatedError):
+            store.submit_as(token, digest, [Draft(id="a", task="t")])
+        assert store.get("a") is None
+
+    def test_tok_7_it_is_all_or_nothing(self, store: Store) -> None:
+        token = create(store)
+        with pytest.raises(DuplicateJobError):
+            store.submit_as(token, DIGEST, [Draft(id="a", task="t"), Draft(id="a", task="t")])
+        with pytest.raises(InvalidJobError):
+            store.submit_as(token, DIGEST, [Draft(id="a", task="t"), Draft(id="b", task="")])
+        assert store.get("a") is None
 
     def test_tok_5_every_store_has_a_key_of_its_own(
         self, store: Store, make_store: MakeStore, env: Env

@@ -1,4 +1,4 @@
-"""Clauses about searches that leave out what is heavy."""
+"""Clauses about searches that leave out what is heavy, and that do not read everything."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from leasehold.core.model.job import Job
 from leasehold.core.model.outcome import Complete
 from leasehold.core.model.plain_data import LEFT_OUT
 from leasehold.core.model.search import HeavyField, JobFilter, lightened
+from leasehold.core.model.status import Status
 from leasehold.env import ManualClock
 from leasehold.errors import InvalidJobError, PayloadError
 from leasehold.testing.conformance.base import (
@@ -32,7 +33,7 @@ def find(store: Store, **options: Any) -> list[Job]:
 
 
 class SearchingClauses(ConformanceBase):
-    """SEA-2 and SEA-4."""
+    """SEA-2, SEA-4, SEA-5, SEA-6."""
 
     @pytest.fixture
     def filled(self, store: Store) -> Store:
@@ -40,6 +41,25 @@ class SearchingClauses(ConformanceBase):
         submit(store, draft("a", payload=b'{"word":"heavy"}', metadata={"tenant": "acme"}))
         settle(store, lease_one(store), Complete(b'{"size":3}'))
         submit(store, draft("b", payload=b'{"word":"light"}'))
+        return store
+
+    @pytest.fixture
+    def haystack(self, store: Store) -> Store:
+        """Sixty jobs, of which one in ten has something to be found by."""
+        submit(
+            store,
+            *(
+                draft(
+                    f"job-{n}",
+                    queue="rare" if n == 3 else "default",
+                    payload=b'"needle"' if n % 10 == 5 else b'"hay"',
+                    priority=80 if n % 10 == 6 else 50,
+                    limit_key="acme" if n % 10 == 7 else None,
+                    metadata={"tenant": "acme" if n % 10 == 8 else "other"},
+                )
+                for n in range(60)
+            ),
+        )
         return store
 
     @pytest.mark.parametrize(
@@ -86,3 +106,54 @@ class SearchingClauses(ConformanceBase):
     def test_sea_4_what_is_no_cursor_is_refused(self, filled: Store, cursor: str) -> None:
         with pytest.raises(InvalidJobError, match="cursor"):
             filled.search(JobFilter(), cursor=cursor)
+
+    @pytest.mark.parametrize(
+        "where",
+        [
+            JobFilter(text="needle"),
+            JobFilter(metadata={"tenant": "acme"}),
+            JobFilter(priority_min=70, queues=("default",)),
+            JobFilter(limit_key="acme", statuses=tuple(Status)),
+            JobFilter(),
+            JobFilter(ids=("job-3", "job-40")),
+        ],
+    )
+    def test_sea_5_what_is_not_read_at_once_is_read_on(
+        self, haystack: Store, where: JobFilter
+    ) -> None:
+        found: list[str] = []
+        cursor = None
+        for _ in range(60):
+            page = haystack.search(where, limit=7, cursor=cursor, read_max=5)
+            assert len(page.jobs) <= 7
+            found += [job.id for job in page.jobs]
+            cursor = page.next_cursor
+            if cursor is None:
+                break
+        assert cursor is None
+        assert found == [job.id for job in haystack.search(where).jobs]
+
+    def test_sea_5_a_search_that_finds_nothing_does_not_read_everything(
+        self, haystack: Store
+    ) -> None:
+        page = haystack.search(JobFilter(text="nowhere"), read_max=5)
+        assert (page.jobs, page.next_cursor is None) == ([], False)
+        assert haystack.search(JobFilter(text="nowhere"), read_max=1000).next_cursor is None
+
+    def test_sea_5_what_an_index_leads_to_is_found_however_old_it_is(self, haystack: Store) -> None:
+        for where in (JobFilter(ids=("job-3",)), JobFilter(queues=("rare",))):
+            assert [job.id for job in haystack.search(where, read_max=1).jobs] == ["job-3"]
+
+    def test_sea_6_a_count_says_when_it_did_not_read_all(self, haystack: Store) -> None:
+        where = JobFilter(limit_key="acme")
+        whole = haystack.count(where)
+        part = haystack.count(where, read_max=20)
+        assert whole.is_exact
+        assert not part.is_exact
+        assert 0 < part.jobs < whole.jobs
+        assert haystack.count(where, read_max=1000) == whole
+
+    def test_sea_5_it_reads_something(self, haystack: Store) -> None:
+        for read in (haystack.search, haystack.count):
+            with pytest.raises(InvalidJobError, match="not 0"):
+                read(JobFilter(text="a"), read_max=0)

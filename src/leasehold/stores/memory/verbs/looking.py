@@ -44,11 +44,14 @@ class LookingVerbs(LockedState):
         limit: int = 100,
         cursor: str | None = None,
         without: Collection[HeavyField] = (),
+        read_max: int | None = None,
     ) -> Page:
-        return self._look(reading.search, where, limit, cursor, without)
+        return self._look(reading.search, where, limit, cursor, without, read_max)
 
-    def count(self, where: JobFilter, *, counted_max: int = COUNTED_MAX) -> Count:
-        return self._look(reading.count, where, counted_max)
+    def count(
+        self, where: JobFilter, *, counted_max: int = COUNTED_MAX, read_max: int | None = None
+    ) -> Count:
+        return self._look(reading.count, where, counted_max, read_max)
 
     def find_ids(self, prefix: str, *, limit: int = 10) -> list[str]:
         return self._look(reading.find_ids, prefix, limit)

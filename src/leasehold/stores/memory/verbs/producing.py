@@ -8,12 +8,15 @@ from contextlib import AbstractAsyncContextManager
 from leasehold.core.contract.transactions import Connection, JobTransaction, OwnConnection
 from leasehold.core.model.job import Draft
 from leasehold.core.model.records import Submitted
+from leasehold.core.model.tokens import Token
 from leasehold.core.rules.dependencies import SortedOut
 from leasehold.core.rules.replies import check_request_id, digest_of_submit
+from leasehold.core.rules.tokens import check_same
 from leasehold.errors import LeaseholdError, UnsupportedError
 from leasehold.stores.memory import (
     replies,
     submission,
+    tokens,
 )
 from leasehold.stores.memory.locked import LockedState
 from leasehold.stores.memory.state import State
@@ -33,6 +36,18 @@ class ProducingVerbs(LockedState):
         return sorted_out.woven(
             self._run(submission.submit, sorted_out.good, sorted_out.refused, partial=True)
         )
+
+    def submit_as(
+        self, token: Token, digest: str, drafts: Sequence[Draft]
+    ) -> list[Submitted | LeaseholdError]:
+        for draft in drafts:
+            draft.check()
+
+        def submit(state: State) -> list[Submitted | LeaseholdError]:
+            check_same(token, tokens.find(state, digest))
+            return list(submission.submit(state, drafts))
+
+        return self._run(submit)
 
     def submit_once(
         self, request_id: str, drafts: Sequence[Draft], *, partial: bool = False

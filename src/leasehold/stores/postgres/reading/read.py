@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any, Final
 
@@ -20,6 +21,7 @@ from leasehold.core.model.search import (
     by_status_counters,
     check_count,
     check_left_out,
+    check_read,
     counted_up_to,
     lightened,
 )
@@ -27,12 +29,13 @@ from leasehold.core.model.status import Status
 from leasehold.core.rules.serving import SEQ, Lane, Row, in_order
 from leasehold.stores.postgres.leasing.order import FOR_COUNTING, LaneReader
 from leasehold.stores.postgres.reading.figures import STATS
-from leasehold.stores.postgres.reading.where import compares_texts, conditions
+from leasehold.stores.postgres.reading.where import compares_texts, conditions, counted_jobs
 from leasehold.stores.postgres.rules.known import load
 from leasehold.stores.postgres.schema.job_row import BY_STATUS, IDS, JOB, job_without, jobs_of
 from leasehold.stores.postgres.server.connection import SqlConnection
 from leasehold.stores.tables.lanes import stats
 from leasehold.stores.tables.places import AT_ITS_PLACE
+from leasehold.stores.tables.reach import lowest_read
 
 _PENDING: Final = f"""
     SELECT lane.queue, ready.seq FROM job JOIN lane ON lane.id = job.lane
@@ -45,6 +48,8 @@ _ALL_LANES: Final = f"{_LANES} UNION ALL SELECT -id FROM key_lane WHERE queue = 
 FIND_IDS: Final = "SELECT id FROM job WHERE id >= $1 AND id < $2 ORDER BY id LIMIT $3"
 LAST_CHARACTER: Final = "\U0010ffff"
 """No id goes on with it: it is not printable."""
+COMPARED_COSTS: Final = 10
+"""To fetch a job and to compare its texts costs as much as to pass over so many."""
 COMPARED_AT_ONCE: Final = 500
 """How many jobs are fetched at once to compare their texts."""
 
@@ -106,20 +111,30 @@ def search(
     limit: int,
     cursor: str | None,
     without: Collection[HeavyField] = (),
+    read_max: int | None = None,
 ) -> Page:
     """Jobs that fit, the last submitted first."""
     before = check_cursor(limit, cursor)
     check_left_out(without)
+    check_read(read_max)
     # What is compared here has to be fetched, whether or not it is asked for.
     compared = compares_texts(where)
-    found = _walk(
-        db, where, job_without(() if compared else without), limit + 1,
-        before,
-    )  # fmt: skip
+    bottom = _lowest_read(db, where, before, read_max)
+    select = job_without(() if compared else without)
+    found = _walk(db, where, select, limit + 1, before, bottom=bottom)
     jobs = [job for _, job in found[:limit]]
     if compared and without:
         jobs = [lightened(job, without) for job in jobs]
-    return Page(jobs, str(found[limit - 1][0]) if len(found) > limit else None)
+    further = found[limit - 1][0] if len(found) > limit else bottom
+    return Page(jobs, None if further is None else str(further))
+
+
+def _lowest_read(
+    db: SqlConnection, where: JobFilter, before: int | None, read_max: int | None
+) -> int | None:
+    if read_max is not None and compares_texts(where):
+        read_max = max(1, read_max // COMPARED_COSTS)
+    return lowest_read(db, where, before, read_max, partial(counted_jobs, db))
 
 
 def _walk(
@@ -130,6 +145,7 @@ def _walk(
     seen: int | None,
     *,
     oldest_first: bool = False,
+    bottom: int | None = None,
 ) -> list[tuple[int, Job]]:
     """The next jobs that fit, each with its number; the last submitted first, or the oldest."""
     compared = compares_texts(where)
@@ -140,6 +156,9 @@ def _walk(
         if seen is not None:
             clauses.append(f"job.seq {'>' if oldest_first else '<'} ${len(values) + 1}")
             values.append(seen)
+        if bottom is not None:
+            clauses.append(f"job.seq >= ${len(values) + 1}")
+            values.append(bottom)
         condition = " AND ".join(clauses) or "true"
         order = "ASC" if oldest_first else "DESC"
         rows = db.execute(
@@ -154,21 +173,29 @@ def _walk(
         seen = rows[-1][0]
 
 
-def count(db: SqlConnection, where: JobFilter, counted_max: int) -> Count:
+def count(
+    db: SqlConnection, where: JobFilter, counted_max: int, read_max: int | None = None
+) -> Count:
     """How many jobs fit, counted up to one more than the bound."""
     check_count(counted_max)
+    check_read(read_max)
     known = by_counters(where, lambda queue: stats(db, STATS, queue).counts)
     if known is not None:
         return known
+    bottom = _lowest_read(db, where, None, read_max)
     if compares_texts(where):
-        return counted_up_to(len(_walk(db, where, JOB, counted_max + 1, None)), counted_max)
+        fitting = len(_walk(db, where, JOB, counted_max + 1, None, bottom=bottom))
+        return counted_up_to(fitting, counted_max, read_all=bottom is None)
     clauses, values = conditions(where)
+    if bottom is not None:
+        clauses.append(f"job.seq >= ${len(values) + 1}")
+        values.append(bottom)
     condition = " AND ".join(clauses) or "true"
     found: Any = db.execute(
         f"SELECT count(*) FROM ({IDS} WHERE {condition} LIMIT ${len(values) + 1}) AS fitting",  # noqa: S608  # our own names
         (*values, counted_max + 1),
     ).fetchone()
-    return counted_up_to(found[0], counted_max)
+    return counted_up_to(found[0], counted_max, read_all=bottom is None)
 
 
 def count_by_status(db: SqlConnection, where: JobFilter) -> Mapping[Status, int]:

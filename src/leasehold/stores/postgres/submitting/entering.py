@@ -29,10 +29,18 @@ Write = Callable[[Callable[[Step], Stored]], Stored]
 """How an operation gets into a write."""
 
 
+def _unchecked(_: Step) -> None:
+    """For whoever may submit anyway."""
+
+
 def submit(
-    database: Database, drafts: Sequence[Draft], *, partial: bool
+    database: Database,
+    drafts: Sequence[Draft],
+    *,
+    partial: bool,
+    check: Callable[[Step], None] = _unchecked,
 ) -> list[Submitted | LeaseholdError]:
-    """Submit them in a write of their own."""
+    """Submit them in a write of their own, which begins with a look whether it may."""
     plain = _is_plain(drafts, partial=partial)
     queues = {draft.queue for draft in drafts}
 
@@ -40,8 +48,13 @@ def submit(
         expected = plain and _are_light(
             database.remembered.rules, queues, Loans(database.accelerator)
         )
+
+        def checked(step: Step) -> Stored:
+            check(step)
+            return operation(step)
+
         return database.write(
-            operation,
+            checked,
             side_by_side=bind(_side_by_side, queues) if expected else None,
             ahead=[(TAKE_NUMBERS, (len(drafts),))] if plain else (),
         )

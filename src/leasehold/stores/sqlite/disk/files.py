@@ -16,16 +16,20 @@ moment in which it is made, when no connection can have it open yet.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
-from leasehold.errors import StoreUnavailableError
+from leasehold.errors import StoreFullError, StoreUnavailableError
 
 Durability = Literal["full", "normal"]
+
+LENGTHENED_BYTES: Final = 64 * 1024
+"""SQLite makes the index of its log longer by 32 KiB at a time."""
 
 FileId = tuple[int, int]
 """Device and inode: what tells a file from another one under the same name, as long as it lives."""
@@ -105,7 +109,8 @@ class StoreFiles:
             for path in (self.run_folder, self.workers, self.wake):
                 path.mkdir(mode=0o700, exist_ok=True)
         except OSError as error:
-            raise StoreUnavailableError(
+            kind_of_error = StoreFullError if error.errno == errno.ENOSPC else StoreUnavailableError
+            raise kind_of_error(
                 f"cannot open {self.database}: {error.strerror} ({error.filename})"
             ) from error
 
@@ -154,6 +159,13 @@ class StoreFiles:
         """Room left on the disk for this user."""
         status = os.statvfs(self.database.parent)
         return status.f_bavail * status.f_frsize
+
+    def disk_is_full(self) -> bool:
+        """Whether a file could not even be lengthened by what SQLite asks for at once."""
+        try:
+            return self.free_bytes() < LENGTHENED_BYTES
+        except OSError:
+            return False
 
 
 def create_private(path: Path) -> None:

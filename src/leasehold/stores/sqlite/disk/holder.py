@@ -156,7 +156,7 @@ def open_transaction_of(database: Path) -> tuple[int, str] | None:
     """The process that has an application's transaction open, and its note; None if none has."""
     with suppress(OSError, ValueError):
         note = StoreFiles(database).transaction_note.read_text(encoding="utf-8")
-        pid = int(note.split(maxsplit=1)[0])
+        pid = int(note.partition(" ")[0])  # No number in a note that was cut off: on a full disk.
         os.kill(pid, 0)  # Raises if there is no such process: then the note was left behind.
         return pid, note
     return None

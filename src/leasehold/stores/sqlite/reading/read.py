@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from contextlib import suppress
+from functools import partial
 from itertools import islice
 from typing import Any, Final
 
@@ -22,6 +23,7 @@ from leasehold.core.model.search import (
     by_status_counters,
     check_count,
     check_left_out,
+    check_read,
     counted_up_to,
     lightened,
 )
@@ -30,7 +32,7 @@ from leasehold.core.model.stored import UNREADABLE
 from leasehold.core.rules.serving import SEQ, Lane, Row, in_order
 from leasehold.stores.sqlite.leasing.order import FOR_COUNTING, LaneReader
 from leasehold.stores.sqlite.reading.figures import STATS
-from leasehold.stores.sqlite.reading.where import conditions
+from leasehold.stores.sqlite.reading.where import conditions, counted_jobs
 from leasehold.stores.sqlite.rules.known import load
 from leasehold.stores.sqlite.schema.job_row import (
     BY_STATUS,
@@ -43,6 +45,7 @@ from leasehold.stores.sqlite.schema.job_row import (
 )
 from leasehold.stores.tables.lanes import stats
 from leasehold.stores.tables.places import AT_ITS_PLACE
+from leasehold.stores.tables.reach import lowest_read
 
 _PENDING: Final = f"""
     SELECT lane.queue, ready.seq FROM job JOIN lane ON lane.id = job.lane
@@ -118,14 +121,20 @@ def search(
     limit: int,
     cursor: str | None,
     without: Collection[HeavyField] = (),
+    read_max: int | None = None,
 ) -> Page:
     """Jobs that fit, the last submitted first."""
     before = check_cursor(limit, cursor)
     check_left_out(without)
+    check_read(read_max)
     clauses, values = conditions(db, where)
     if before is not None:
         clauses.append("job.seq < ?")
         values.append(before)
+    bottom = lowest_read(db, where, before, read_max, partial(counted_jobs, db))
+    if bottom is not None:
+        clauses.append("job.seq >= ?")
+        values.append(bottom)
     condition = " AND ".join(clauses) or "1"
     page = f"WHERE {condition} ORDER BY job.seq DESC LIMIT ?"
     try:
@@ -138,22 +147,30 @@ def search(
         numbers: Any = db.execute(f"{NUMBERS} {page}", (*values, limit + 1))
         rows = list(numbers)
         jobs = [lightened(job_carefully(db, seq), without) for (seq,) in rows[:limit]]
-    return Page(jobs, str(rows[limit - 1][0]) if len(rows) > limit else None)
+    further = rows[limit - 1][0] if len(rows) > limit else bottom
+    return Page(jobs, None if further is None else str(further))
 
 
-def count(db: apsw.Connection, where: JobFilter, counted_max: int) -> Count:
+def count(
+    db: apsw.Connection, where: JobFilter, counted_max: int, read_max: int | None = None
+) -> Count:
     """How many jobs fit, counted up to one more than the bound."""
     check_count(counted_max)
+    check_read(read_max)
     known = by_counters(where, lambda queue: stats(db, STATS, queue).counts)
     if known is not None:
         return known
     clauses, values = conditions(db, where)
+    bottom = lowest_read(db, where, None, read_max, partial(counted_jobs, db))
+    if bottom is not None:
+        clauses.append("job.seq >= ?")
+        values.append(bottom)
     condition = " AND ".join(clauses) or "1"
     found: Any = db.execute(
         f"SELECT count(*) FROM ({IDS} WHERE {condition} LIMIT ?)",  # noqa: S608  # our own names
         (*values, counted_max + 1),
     ).fetchone()
-    return counted_up_to(found[0], counted_max)
+    return counted_up_to(found[0], counted_max, read_all=bottom is None)
 
 
 def count_by_status(db: apsw.Connection, where: JobFilter) -> dict[Status, int]:

@@ -17,6 +17,7 @@ from leasehold.core.model.status import Status
 from leasehold.core.model.text import mentions
 from leasehold.env import to_micros
 from leasehold.stores.sqlite.schema.rows import whole
+from leasehold.stores.tables.reach import FEW
 
 # As bytes, as a payload is: what is no UTF-8 could not even be given to a function as text.
 _ERROR_TEXT: Final = """
@@ -38,10 +39,6 @@ _HAS_TAG: Final = """
             WHERE tag.key = wanted.key AND tag.value IS wanted.value)
 """
 
-SPARSE: Final = 10_000
-"""So many jobs are found by a list of their numbers; for more, jobs are looked at from the newest
-on, until enough of them fit."""
-
 Clause = tuple[str, tuple[Any, ...]]
 
 
@@ -53,27 +50,44 @@ def conditions(db: apsw.Connection, where: JobFilter) -> tuple[list[str], list[A
 
 def _of_its_lane(db: apsw.Connection, where: JobFilter) -> list[Clause]:
     """Queue, task and status: the lanes know how many jobs there are."""
-    listed = (("queue", where.queues), ("task", where.tasks))
-    named = {column: _json(wanted) for column, wanted in listed if wanted is not None}
+    lanes = _lanes(where)
+    chosen, named = lanes
     if not named and where.statuses is None:
         return []
-    one_of = "lane.{} IN (SELECT value FROM json_each(?))"
-    chosen = " AND ".join(map(one_of.format, named))
-    lanes: Clause = (chosen or "1", tuple(named.values()))
-    counted = " + ".join(whole(each.value) for each in where.statuses or ()) or "0"
-    found: Any = db.execute(
-        f"SELECT count(*), coalesce(sum({counted}), 0) FROM lane WHERE {lanes[0]}",  # noqa: S608  # our own names
-        lanes[1],
-    ).fetchone()
+    found = _counted(db, lanes, where.statuses or ())
     if not found[0]:
         return [("0", ())]
     clauses: list[Clause] = []
     if named:
         clauses.append((f"job.lane IN (SELECT id FROM lane WHERE {chosen})", lanes[1]))  # noqa: S608  # our own names
     if where.statuses is not None:
-        many = found[1] > SPARSE
+        # For many, jobs are looked at from the newest on, until enough of them fit.
+        many = found[1] > FEW
         clauses.append(_met(where.statuses) if many else _listed(where.statuses, lanes))
     return clauses
+
+
+def counted_jobs(db: apsw.Connection, where: JobFilter) -> int:
+    """How many jobs there are in the queues, of the tasks and in the statuses of a filter."""
+    statuses = tuple(Status) if where.statuses is None else where.statuses
+    return _counted(db, _lanes(where), statuses)[1]
+
+
+def _lanes(where: JobFilter) -> Clause:
+    listed = (("queue", where.queues), ("task", where.tasks))
+    named = {column: _json(wanted) for column, wanted in listed if wanted is not None}
+    one_of = "lane.{} IN (SELECT value FROM json_each(?))"
+    return " AND ".join(map(one_of.format, named)) or "1", tuple(named.values())
+
+
+def _counted(db: apsw.Connection, lanes: Clause, statuses: Sequence[Status]) -> tuple[int, int]:
+    """How many lanes there are, and how many jobs of these statuses are in them."""
+    counted = " + ".join(whole(each.value) for each in statuses) or "0"
+    found: Any = db.execute(
+        f"SELECT count(*), coalesce(sum({counted}), 0) FROM lane WHERE {lanes[0]}",  # noqa: S608  # our own names
+        lanes[1],
+    ).fetchone()
+    return int(found[0]), int(found[1])
 
 
 def _of_the_job(where: JobFilter) -> list[Clause]:

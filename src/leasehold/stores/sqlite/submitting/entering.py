@@ -37,6 +37,21 @@ def submit(
     return _submit(database, database.write, database.lanes, drafts, partial=partial)
 
 
+def submit_after(
+    database: Database, check: Callable[[Step], None], drafts: Sequence[Draft]
+) -> list[Submitted | LeaseholdError]:
+    """Submit them in a write that looks first whether it may; raises what the check does."""
+
+    def write(operation: Callable[[Step], Stored]) -> Stored:
+        def checked(step: Step) -> Stored:
+            check(step)
+            return operation(step)
+
+        return database.write(checked)
+
+    return _submit(database, write, database.lanes, drafts, partial=False)
+
+
 def submit_once(
     database: Database, request_id: str, drafts: Sequence[Draft], *, partial: bool
 ) -> list[Submitted | LeaseholdError]:

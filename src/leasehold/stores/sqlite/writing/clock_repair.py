@@ -11,9 +11,10 @@ from typing import Final
 
 from leasehold.core.contract.clock_store import ClockRepair
 from leasehold.core.model.limits import IDEMPOTENCY_SECONDS
+from leasehold.core.model.phrases import counted, listed
 from leasehold.core.model.span import DAY_MICROS, MINUTE_MICROS
 from leasehold.core.rules.clock import TOLERANCE_MICROS, basis_of_now
-from leasehold.core.rules.sampling import Resolution
+from leasehold.core.rules.sampling import KEPT
 from leasehold.env import ClockReading, from_micros
 from leasehold.errors import InvalidTransitionError
 from leasehold.stores.sqlite.rules.schedules import go_on_from
@@ -105,12 +106,13 @@ def _refuse_while_somebody_works(step: Step) -> None:
     workers = [f"{name} (pid {pid} on {host})" for name, host, pid in step.execute(WORKERS)]
     if workers:
         raise InvalidTransitionError(
-            f"the store's clock is not set back while workers live: stop {', '.join(workers)} first"
+            f"the store's clock is not set back while workers live: stop {listed(workers)} first"
         )
     if running:
         raise InvalidTransitionError(
-            f"the store's clock is not set back while {running} job(s) run: wait until they end, "
-            "or until their leases expire and `queuectl sweep` takes them back"
+            f"the store's clock is not set back while the store has "
+            f"{counted(running, 'running job')}: wait until they end, or until their leases expire "
+            "and `queuectl sweep` takes them back"
         )
 
 
@@ -132,7 +134,7 @@ def _set_back(step: Step, now: int, before: int) -> dict[str, int]:
     latest = now + round(IDEMPOTENCY_SECONDS * 1e6)
     for table in KEYS:
         change(table, f"UPDATE {table} SET expires_at = ?1 WHERE expires_at > ?1", latest)  # noqa: S608  # our own names
-    for resolution in (Resolution.MINUTE, Resolution.DAY):
+    for resolution in KEPT:
         change("span", SPANS, resolution, now // resolution.micros)
     if schedules := go_on_from(step, from_micros(now)):
         changed["schedule"] = schedules

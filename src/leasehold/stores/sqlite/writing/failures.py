@@ -18,6 +18,7 @@ from leasehold.errors import (
     StoreUnavailableError,
     StoreVersionError,
 )
+from leasehold.stores.sqlite.disk.files import StoreFiles
 from leasehold.stores.sqlite.disk.holder import busy
 
 
@@ -44,6 +45,9 @@ def translate(error: apsw.Error, path: Path) -> StoreError:
                 f"cannot open or write {path} ({error}): check that the file and its folder "
                 "exist and are writable by this user"
             )
+        case apsw.IOError() if StoreFiles(path).disk_is_full():
+            # SQLite has no word of its own for a log's index that it cannot lengthen.
+            return StoreFullError(f"the disk that holds {path} is full: free some space")
         case apsw.IOError():
             return StoreUnavailableError(f"reading or writing {path} failed: {error}")
         case _:

@@ -70,9 +70,14 @@ class ApplicationTurn:
         thread = threading.current_thread().name
         since = self._env.now().isoformat(timespec="seconds")
         note = f"{os.getpid()} ({program}, thread {thread}) since {since}{purpose}"
-        # Only whoever waits in vain reads it: that it cannot be written hinders nobody.
-        with suppress(OSError):
-            self._files.transaction_note.write_text(note, encoding="utf-8")
+        # It is read only by processes that have waited in vain: on a full disk there is none.
+        path = self._files.transaction_note
+        try:
+            with open(path, "w", encoding="utf-8", opener=for_its_owner_only) as file:
+                file.write(note)
+        except OSError:
+            with suppress(OSError):
+                path.unlink()
         return note
 
     def strike_out(self, note: str) -> None:
@@ -97,6 +102,11 @@ class ApplicationTurn:
                 self._lock = None
         finally:
             self._mutex.release()
+
+
+def for_its_owner_only(path: str, flags: int) -> int:
+    """An opener of files that other users of the machine cannot read."""
+    return os.open(path, flags | os.O_CLOEXEC, 0o600)
 
 
 def who_writes(files: StoreFiles) -> list[dict[str, Any]]:

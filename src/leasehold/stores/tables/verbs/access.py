@@ -8,10 +8,17 @@ from typing import Any, Protocol
 from leasehold.core.model.settings import SettingValue, StoredSettings
 from leasehold.core.model.tokens import Token, TokenDraft
 from leasehold.core.rules.settings_in_force import SettingsInForce
-from leasehold.core.rules.tokens import create_token, end_session, is_over, revoke_token
+from leasehold.core.rules.tokens import (
+    check_same,
+    create_token,
+    end_session,
+    is_over,
+    revoke_token,
+)
 from leasehold.stores.tables import setting_verbs
 from leasehold.stores.tables.database import TableDatabase
 from leasehold.stores.tables.pins import stops
+from leasehold.stores.tables.step import TableStep
 from leasehold.stores.tables.tokens import TokenReader, TokenShelf, make_key
 
 
@@ -53,6 +60,10 @@ class TokenVerbs:
 
     def find_token(self, digest: str) -> Token | None:
         return self._database.look(lambda db: self._tokens(db).find(digest, self._database.now(db)))
+
+    def _token_check(self, token: Token, digest: str) -> Callable[[TableStep], None]:
+        """For a write that relies on a token that was found before."""
+        return lambda step: check_same(token, self._tokens(step.db).find(digest, step.now))
 
     def revoke_token(self, name: str, *, actor: str) -> Token:
         return self._database.write(

@@ -67,16 +67,19 @@ class LookingVerbs:
         limit: int = 100,
         cursor: str | None = None,
         without: Collection[HeavyField] = (),
+        read_max: int | None = None,
     ) -> Page:
         def look(db: SqlConnection) -> Page:
-            page = self._jobs.search(db, where, limit, cursor, without)
+            page = self._jobs.search(db, where, limit, cursor, without, read_max)
             now = from_micros(self._database.now(db))
             return Page([without_old_result(job, now) for job in page.jobs], page.next_cursor)
 
         return self._database.look(look)
 
-    def count(self, where: JobFilter, *, counted_max: int = COUNTED_MAX) -> Count:
-        return self._database.look(lambda db: self._jobs.count(db, where, counted_max))
+    def count(
+        self, where: JobFilter, *, counted_max: int = COUNTED_MAX, read_max: int | None = None
+    ) -> Count:
+        return self._database.look(lambda db: self._jobs.count(db, where, counted_max, read_max))
 
     def find_ids(self, prefix: str, *, limit: int = 10) -> list[str]:
         return self._database.look(lambda db: self._jobs.find_ids(db, prefix, limit))

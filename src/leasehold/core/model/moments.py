@@ -1,0 +1,48 @@
+"""Moments as people read them: the date, the time, and the offset from UTC."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta, tzinfo
+from typing import Final
+
+SECONDS: Final = "%Y-%m-%d %H:%M:%S"
+MINUTES: Final = "%Y-%m-%d %H:%M"
+
+_IN_UTC: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|\+00:00)")
+"""A moment as messages are made and stored with it: each reader has a zone of their own."""
+
+
+def moment_text(moment: datetime, how: str = SECONDS) -> str:
+    """A moment in the zone that it is given in, labelled with its offset.
+
+    >>> moment_text(datetime.fromisoformat("2026-11-15T22:13:10-05:00"))
+    '2026-11-15 22:13:10-05'
+    """
+    return moment.strftime(how) + offset_text(moment.utcoffset() or timedelta())
+
+
+def in_zone(message: str, zone: tzinfo | None) -> str:
+    """A message of ours with the moments in it as people read them; None is the local zone.
+
+    >>> from datetime import UTC
+    >>> in_zone("due at 2026-11-16T03:13:10.5+00:00.", UTC)
+    'due at 2026-11-16 03:13:10Z.'
+    """
+    return _IN_UTC.sub(
+        lambda found: moment_text(datetime.fromisoformat(found[0]).astimezone(zone)), message
+    )
+
+
+def offset_text(offset: timedelta) -> str:
+    """An offset from UTC, in the shortest form that says it.
+
+    >>> [offset_text(timedelta(hours=hours)) for hours in (0, -5, 5.5)]
+    ['Z', '-05', '+05:30']
+    """
+    if not offset:
+        return "Z"
+    minutes = round(abs(offset.total_seconds()) / 60)
+    sign = "-" if offset < timedelta() else "+"
+    rest = f":{minutes % 60:02}" if minutes % 60 else ""
+    return f"{sign}{minutes // 60:02}{rest}"

@@ -1,0 +1,26 @@
+"""Phrases of messages for people: counts with their noun, and lists as English writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+
+def counted(count: float, noun: str) -> str:
+    """A count with its noun, in the plural if need be.
+
+    >>> counted(1, "job"), counted(1200, "job"), counted(0.5, "running job")
+    ('1 job', '1,200 jobs', '0.5 running jobs')
+    """
+    number = f"{count:,}" if isinstance(count, int) else f"{count:g}"
+    return f"{number} {noun}{'' if count == 1 else 's'}"
+
+
+def listed(names: Iterable[str], last: Literal["and", "or"] = "and") -> str:
+    """A list in a sentence.
+
+    >>> listed(["mail"]), listed(["mail", "print"], "or"), listed("abc")
+    ('mail', 'mail or print', 'a, b and c')
+    """
+    *others, final = names = list(names) or [""]
+    return f"{', '.join(others)} {last} {final}" if others else final

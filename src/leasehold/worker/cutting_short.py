@@ -1,0 +1,98 @@
+"""Runs that must end before their code does: lost, cancelled, timed out, or handed back."""
+
+from __future__ import annotations
+
+from leasehold.core.model.outcome import Cancel, Release
+from leasehold.core.model.phrases import counted
+from leasehold.worker.context import StopCause
+from leasehold.worker.executors.team import KILLING, Team
+from leasehold.worker.inbox import Inbox
+from leasehold.worker.inhand import InHand, timeout_failure
+from leasehold.worker.run import Run
+from leasehold.worker.safelog import safe_logger
+from leasehold.worker.settling import Settling
+from leasehold.worker.stopping import Stopping
+
+logger = safe_logger("leasehold.worker")
+
+
+class CuttingShort:
+    """Decides the outcomes of such runs, and has their code stopped."""
+
+    def __init__(
+        self, inbox: Inbox, in_hand: InHand, settling: Settling, stopping: Stopping
+    ) -> None:
+        self._inbox = inbox
+        self._in_hand = in_hand
+        self._settling = settling
+        self._stopping = stopping
+        self._team: Team
+
+    def begin(self, team: Team) -> None:
+        """Give it who runs the jobs."""
+        self._team = team
+
+    def drop_what_was_lost(self) -> None:
+        """Leases that are others' now: nothing of their runs is settled."""
+        while self._inbox.lost:
+            lease, error = self._inbox.lost.popleft()
+            run = self._in_hand.find(lease)
+            if run is not None:  # Otherwise it is being settled, and the store will judge that.
+                self._in_hand.forget(run)
+                self._settling.lose(lease, error)
+                run.decide(Release(reason="the lease was lost"))
+                self._team.stop(run)
+
+    def pass_on_cancels(self) -> None:
+        """What people have cancelled is told so."""
+        while self._inbox.cancels:
+            lease, reason = self._inbox.cancels.popleft()
+            run = self._in_hand.find(lease)
+            if run is not None and not run.context.cancelled:
+                run.context.stop(StopCause.CANCELLED, reason)
+                # Code that is killed, or has not begun, cannot say anything more; other code may
+                # still complete.
+                if run.started is None or run.task.executor in KILLING:
+                    run.decide(Cancel(reason))
+                self._team.stop(run)
+
+    def stop_what_timed_out(self, now: float) -> None:
+        """Attempts that have run longer than their jobs' `timeout_seconds`."""
+        for run in self._in_hand.timed_out(now):
+            failure = timeout_failure(run.lease)
+            if run.decide(failure):
+                run.context.stop(StopCause.TIMED_OUT, failure.error.message)
+                self._team.stop(run)
+
+    def hand_back_what_waits(self, now: float) -> int:
+        """Jobs that have not begun, and that others should begin instead: how many there were."""
+        if self._stopping.begins_now(now):
+            taken = self._taken_back(self._team.take_back(), "its worker stopped before it began")
+            self._say_what_it_waits_for()
+            return taken
+        if self._in_hand.waited_too_long(now):
+            return self._taken_back(self._team.take_back(["thread"]), "no slot was free in time")
+        return 0
+
+    def hand_back_what_must_end(self, now: float) -> None:
+        """The worker stops, and its patience with what still runs is over."""
+        if self._stopping.grace_ends_now(now):
+            for run in tuple(self._in_hand.held):
+                if run.decide(Release(reason="its worker stopped")):
+                    run.context.stop(StopCause.HANDED_BACK, "the worker stops")
+                    self._team.stop(run)
+
+    def _taken_back(self, runs: list[Run], reason: str) -> int:
+        for run in runs:
+            run.finish(Release(reason=reason))
+        return len(runs)
+
+    def _say_what_it_waits_for(self) -> None:
+        running = sum(not run.ended for run in self._in_hand.held)
+        if running:
+            logger.info(
+                "stopping: waiting for %s, at most %.0f s%s",
+                counted(running, "job"),
+                self._stopping.grace_seconds,
+                "; Ctrl-C again to stop at once" if self._stopping.is_signalled else "",
+            )
