@@ -65,7 +65,7 @@ soak: $(VENV)/test      ## Every verb on every store under faults, for MINUTES=n
 faces: $(VENV)/test     ## Write what is derived: after a change of a TaskQueue's methods
 	$(BIN)/python -m tools.faces
 
-bench-postgres: $(VENV)/bench    ## Measure the PostgreSQL store, beside other queues
+bench-postgres: $(VENV)/rivals   ## Measure the PostgreSQL store, beside other queues
 	PYTHONPATH=tests $(BIN)/python -m benchmarks.postgres
 
 bench: $(VENV)/bench    ## Measure, beside the raw limit and a rival

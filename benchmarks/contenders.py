@@ -104,7 +104,11 @@ CONTENDERS = (
         "1 process, 8 jobs at a time; successful jobs deleted",
     ),
     Contender(
-        "PgQueuer, PostgreSQL", "pgqueuer_postgres", "postgres", SYNCED, "1 process, batches of 100"
+        "PgQueuer, PostgreSQL",
+        "pgqueuer_postgres",
+        "postgres",
+        SYNCED,
+        "1 process, asyncpg and uvloop, batches of 100",
     ),
     Contender("BullMQ, Redis", "node/bullmq", "redis", NONE, BULLMQ),
     Contender("BullMQ, durable Redis", "node/bullmq", "redis-aof", SYNCED, BULLMQ),

@@ -1,7 +1,8 @@
 """Worker processes of Leasehold and of others: filled, made ready, then let go all at once.
 
-`python -m benchmarks.postgres.crews NAME URL [SETTING]` is one worker process. It says "ready", and
-works from the next line of its input until nothing is left.
+`python -m benchmarks.postgres.crews work NAME URL SETTING` is one worker process. It says "ready",
+and works from the next line of its input until nothing is left. `... fill NAME URL JOBS` submits.
+Others run in the environment that `benchmarks.against` has for them (`make .venv/rivals`).
 """
 
 from __future__ import annotations
@@ -16,17 +17,24 @@ from typing import Any
 
 import psycopg
 
+from benchmarks.contest import RIVALS
 from benchmarks.postgres import bare
 
 GRAPHILE = Path(__file__).with_name("graphile.mjs")
 GRAPHILE_FOLDER = "LEASEHOLD_BENCH_GRAPHILE"
 """Names the folder in which `npm install graphile-worker` was run."""
+OTHERS = ("procrastinate", "pgqueuer")
+"""Python's own, which are not installed beside Leasehold."""
 
 
 def drained_per_second(name: str, url: str, jobs: int, setting: str = "", crew: int = 2) -> float:
     """So many jobs, worked off by a crew of processes from a table that was never analyzed."""
-    FILL[name](url, jobs)
-    program = [sys.executable, "-m", "benchmarks.postgres.crews", name, url, setting]
+    crews = [_python(name), "-m", "benchmarks.postgres.crews"]
+    if name in OTHERS:
+        subprocess.run([*crews, "fill", name, url, str(jobs)], check=True)
+    else:
+        FILL[name](url, jobs)
+    program = [*crews, "work", name, url, setting]
     if name == "graphile":
         program = ["node", str(GRAPHILE), url]
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
@@ -48,6 +56,15 @@ def drained_per_second(name: str, url: str, jobs: int, setting: str = "", crew: 
             each.communicate()
 
 
+def _python(name: str) -> str:
+    """The interpreter that has it."""
+    return str(RIVALS / "bin" / "python") if name in OTHERS else sys.executable
+
+
+def has_others() -> bool:
+    return (RIVALS / "bin" / "python").exists()
+
+
 def has_graphile() -> bool:
     return GRAPHILE_FOLDER in os.environ
 
@@ -66,14 +83,14 @@ def _fill_procrastinate(url: str, jobs: int) -> None:
 
 
 def _fill_pgqueuer(url: str, jobs: int) -> None:
+    from benchmarks.rivals.pgqueuer_postgres import connected
+
     async def fill() -> None:
-        from pgqueuer.db import PsycopgDriver
         from pgqueuer.queries import Queries
 
-        async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
-            queries: Any = Queries(PsycopgDriver(connection))
-            await queries.install()
-            await queries.enqueue(["noop"] * jobs, [None] * jobs, [0] * jobs)
+        queries: Any = Queries(await connected(url))
+        await queries.install()
+        await queries.enqueue(["noop"] * jobs, [None] * jobs, [0] * jobs)
 
     asyncio.run(fill())
 
@@ -159,22 +176,22 @@ def _work_procrastinate(url: str, setting: str) -> None:
 
 
 def _work_pgqueuer(url: str, setting: str) -> None:
+    from benchmarks.rivals.pgqueuer_postgres import connected, run
+
     async def work() -> None:
         from pgqueuer import PgQueuer
-        from pgqueuer.db import PsycopgDriver
         from pgqueuer.types import QueueExecutionMode
 
-        async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
-            queue: Any = PgQueuer(PsycopgDriver(connection))
+        queue: Any = PgQueuer(await connected(url))
 
-            async def noop(_: Any) -> None: ...
+        async def noop(_: Any) -> None: ...
 
-            queue.entrypoint("noop")(noop)
-            _wait_for_go()
-            await queue.run(mode=QueueExecutionMode.drain, batch_size=int(setting or 100))
+        queue.entrypoint("noop")(noop)
+        _wait_for_go()
+        await queue.run(mode=QueueExecutionMode.drain, batch_size=int(setting or 100))
         print("done", flush=True)
 
-    asyncio.run(work())
+    run(work())
 
 
 WORK = {
@@ -185,4 +202,8 @@ WORK = {
 }
 
 if __name__ == "__main__":
-    WORK[sys.argv[1]](sys.argv[2], sys.argv[3])
+    what, name, url, setting = sys.argv[1:]
+    if what == "fill":
+        FILL[name](url, int(setting))
+    else:
+        WORK[name](url, setting)

@@ -1,13 +1,14 @@
-"""PgQueuer on PostgreSQL, in batches of a hundred."""
+"""PgQueuer on PostgreSQL, as it is fastest: on asyncpg and uvloop, in batches of a hundred."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 import asyncpg
+import uvloop
 from pgqueuer import PgQueuer
 from pgqueuer.db import AsyncpgDriver
 from pgqueuer.queries import Queries
@@ -17,10 +18,20 @@ from benchmarks.rivals import effects
 _queries: Any = None
 
 
+async def connected(url: str) -> Any:
+    """What PgQueuer calls a driver."""
+    return AsyncpgDriver(await asyncpg.connect(url))
+
+
+def run(work: Coroutine[Any, Any, None]) -> None:
+    """Until it is done."""
+    uvloop.run(work)
+
+
 async def _open() -> Any:
     global _queries  # noqa: PLW0603
     if _queries is None:
-        _queries = Queries(AsyncpgDriver(await asyncpg.connect(effects.URL)))
+        _queries = Queries(await connected(effects.URL))
     return _queries
 
 
@@ -46,7 +57,7 @@ async def submit_many(numbers: Sequence[int]) -> None:
 
 def work() -> None:
     async def serve() -> None:
-        queue: Any = PgQueuer(AsyncpgDriver(await asyncpg.connect(effects.URL)))
+        queue: Any = PgQueuer(await connected(effects.URL))
 
         @queue.entrypoint("effect")  # type: ignore[untyped-decorator]
         async def effect(job: Any) -> None:
@@ -54,4 +65,4 @@ def work() -> None:
 
         await queue.run(batch_size=100)
 
-    asyncio.run(serve())
+    run(serve())

@@ -38,6 +38,7 @@ from leasehold.errors import LeaseholdError, LeaseLostError
 from leasehold.stores.postgres.clauses import WithoutLocalVerbs
 from leasehold.stores.postgres.keeping import cleanup, moving
 from leasehold.stores.postgres.keeping.archive import JobArchive
+from leasehold.stores.postgres.keeping.beliefs import Beliefs
 from leasehold.stores.postgres.keeping.blobs import TableBlobs
 from leasehold.stores.postgres.leasing import held, registry, renew, sweep
 from leasehold.stores.postgres.leasing.exchange import exchange, exchange_once
@@ -95,6 +96,7 @@ class PostgresStore(WithoutLocalVerbs, TableStore):
         self, url: str, *, env: Env = SYSTEM, accelerator: Accelerator | None = None
     ) -> None:
         self._database = Database(url, env=env, accelerator=accelerator)
+        self._beliefs = Beliefs(self._database)
         replica = self._database.address.replica
         self._looking = None if replica is None else LookingDatabase(self._database, replica)
 
@@ -191,6 +193,8 @@ class PostgresStore(WithoutLocalVerbs, TableStore):
     # -- recovery ----------------------------------------------------------------------------
 
     def recover(self) -> SweepReport:
+        # First, or what follows might take long.
+        self._beliefs.correct()
         return sweep.sweep(self._database)
 
     def promote(self) -> int:
@@ -207,6 +211,8 @@ class PostgresStore(WithoutLocalVerbs, TableStore):
 
     def dead_workers(self) -> set[str]:
         """Workers proved dead whose jobs are not taken back yet."""
+        # Workers ask this every second, and nobody else does anything regularly.
+        self._beliefs.correct_now_and_then()
         return self._database.look(self._lost_workers)
 
     def _lost_workers(self, db: Any) -> set[str]:

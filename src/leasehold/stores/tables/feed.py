@@ -49,7 +49,8 @@ _READ: Final = f"""
                      THEN {EVENT_CODE[Event.LEASED]} END)
         END
     FROM change LEFT JOIN job ON job.seq = change.seq
-    WHERE change.n > $1 AND coalesce(name, job.id) IS NOT NULL ORDER BY change.n LIMIT $2
+    WHERE change.n > $1 AND change.n <= $2 AND coalesce(name, job.id) IS NOT NULL
+    ORDER BY change.n LIMIT $3
 """  # noqa: S608  # our own names
 _FOLLOW: Final = """
     INSERT INTO meta VALUES ('followed_at', $1)
@@ -119,6 +120,15 @@ class TableFeed(ABC):
     def trim(self, step: Any, latest: int) -> None:
         """Forget what is too old, unless a trigger does."""
 
+    def begin_to_follow(self, database: Any) -> bool:
+        """Keep changes from now on; answers whether they were kept already."""
+        was_followed: bool = database.write(self.follow)
+        return was_followed
+
+    def final(self, database: Any, seen: int | None) -> int | None:  # noqa: ARG002  # for subclasses
+        """The number up to which nothing new can turn up, where it is not that of the latest."""
+        return None
+
     def is_followed(self, db: SqlConnection, now: int) -> bool:
         """Whether changes are kept, and somebody has looked lately."""
         followed_at = self.bounds(db).followed_at
@@ -146,16 +156,23 @@ class TableFeed(ABC):
         step.execute(_FORGET)
 
     def changes(
-        self, db: SqlConnection, cursor: str | None, limit: int, *, was_kept: bool
+        self,
+        db: SqlConnection,
+        cursor: str | None,
+        limit: int,
+        final: int | None = None,
+        *,
+        was_kept: bool,
     ) -> Changes:
-        """What changed after the cursor."""
+        """What changed after the cursor, up to what is final."""
         seen = check_cursor(limit, cursor)
         since, latest, _ = self.bounds(db)
+        end = latest if final is None else final
         if seen is None:
-            return Changes([], str(latest))
+            return Changes([], str(end))
         if not was_kept or not since <= seen <= latest:
-            return Changes([], str(latest), gap=True)
-        rows: list[Any] = db.execute(_READ, (seen, limit)).fetchall()
+            return Changes([], str(end), gap=True)
+        rows: list[Any] = db.execute(_READ, (seen, end, limit)).fetchall()
         told = [
             Change(
                 kind=_KINDS[kind],
@@ -166,4 +183,4 @@ class TableFeed(ABC):
             )
             for _, kind, name, status, sequence, event in rows
         ]
-        return Changes(told, str(rows[-1][0] if rows else latest))
+        return Changes(told, str(rows[-1][0] if rows else max(seen, end)))

@@ -51,7 +51,6 @@ def _side_by_side(queues: Iterable[str], step: Step) -> bool:
         or found.some_unresolved
         or found.some_inheriting
         or found.some_rescoring
-        or found.is_followed
         or any(moment is not None and moment <= step.now for moment in due)
         or not step.rules.are_light(queues)
     )

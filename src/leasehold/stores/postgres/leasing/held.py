@@ -174,4 +174,4 @@ class HeldTransaction:
 def _always(step: Step) -> bool:
     """A holder writes only to the rows of its own lease, unless somebody waits for its end."""
     found: Any = step.found
-    return not (found.somebody_waits or found.some_unresolved or found.is_followed)
+    return not (found.somebody_waits or found.some_unresolved)

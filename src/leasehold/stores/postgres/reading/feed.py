@@ -1,13 +1,26 @@
-"""The change feed, as triggers of PostgreSQL; see `tables.feed`."""
+"""The change feed, as triggers of PostgreSQL; see `tables.feed`.
+
+Writes go side by side, and a follower goes by the number of the last change that it has seen: a
+change must not turn up below that number later. So the triggers are deferred: a change is given its
+number when its transaction is being committed, and an application's transaction may be open for as
+long as it likes without one. From then on until it has ended, it shares a lock with all others that
+are being committed. A look notes the latest number, and who has that lock; once those have ended,
+all changes up to that number are there to be read. It is the follower who waits, a few
+milliseconds, and no write.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 from leasehold.core.model.changes import CHANGES_KEPT
 from leasehold.stores.postgres.server.connection import SqlConnection
 from leasehold.stores.postgres.writing.step import Step
 from leasehold.stores.tables.feed import Bounds, TableFeed, noted
+
+if TYPE_CHECKING:
+    from leasehold.stores.postgres.writing.database import Database
 
 _BOUNDS: Final = """
     SELECT (SELECT value::bigint FROM meta WHERE key = 'followed_from'),
@@ -20,12 +33,30 @@ _FOLLOW_FROM: Final = """
     ON CONFLICT (key) DO UPDATE SET value = excluded.value
 """
 _TRIM: Final = "DELETE FROM change WHERE n <= $1"
+_KEY: Final = "hashtextextended('leasehold feed ' || current_schema(), 0)"
+# A transaction that was prepared for a commit in two phases is one of them, too.
+_BEING_COMMITTED: Final = f"""
+    SELECT virtualtransaction FROM pg_locks, (SELECT {_KEY} AS key) AS feed
+    WHERE locktype = 'advisory' AND granted AND objsubid = 1
+        AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+        AND classid = ((key >> 32) & 4294967295)::oid AND objid = (key & 4294967295)::oid
+"""  # noqa: S608  # our own names
+_PAUSE: Final = "SELECT pg_sleep($1::float8)"
+_PAUSES_SECONDS: Final = (0.0, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
+"""Between two questions whether those that are being committed have ended."""
+# Numbers are given one by one: what is below the first that is missing will not change any more.
+_BEFORE_GAP: Final = """
+    SELECT min(n) FROM (
+        SELECT n, lead(n) OVER (ORDER BY n) AS next
+        FROM (SELECT $1::bigint AS n UNION ALL SELECT n FROM change WHERE n > $1) AS seen
+    ) AS pairs WHERE next IS NULL OR next > n + 1
+"""
 
 
 class Feed(TableFeed):
     """The feed of a PostgreSQL store. Sweeps trim it, and what they have not is as good as gone.
 
-    Some numbers are missing: of writes that were rolled back.
+    Some numbers are missing: of commits that failed.
     """
 
     def bounds(self, db: SqlConnection) -> Bounds:
@@ -37,13 +68,16 @@ class Feed(TableFeed):
     def make_triggers(self, step: Step) -> None:
         step.execute(_FOLLOW_FROM)
         for each in noted():
+            # An application's transaction is committed with a search_path of its own.
             step.execute(
                 f"CREATE FUNCTION {each.trigger}() RETURNS trigger LANGUAGE plpgsql "
-                f"AS $body$ BEGIN {each.statement}; RETURN NULL; END $body$"
+                f"SET search_path FROM CURRENT AS $body$ BEGIN "
+                f"PERFORM pg_advisory_xact_lock_shared({_KEY}); "
+                f"{each.statement}; RETURN NULL; END $body$"
             )
             step.execute(
-                f"CREATE TRIGGER {each.trigger} AFTER {each.what} ON {each.table} FOR EACH ROW "
-                f"EXECUTE FUNCTION {each.trigger}()"
+                f"CREATE CONSTRAINT TRIGGER {each.trigger} AFTER {each.what} ON {each.table} "
+                f"DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION {each.trigger}()"
             )
 
     def drop_triggers(self, step: Step) -> None:
@@ -52,6 +86,31 @@ class Feed(TableFeed):
 
     def trim(self, step: Step, latest: int) -> None:
         step.execute(_TRIM, (latest - CHANGES_KEPT,))
+
+    def begin_to_follow(self, database: Database) -> bool:
+        # Who only says that it still follows changes nothing that others read.
+        return database.write(self.follow, side_by_side=lambda step: step.found.is_followed)
+
+    def final(self, database: Database, seen: int | None) -> int | None:
+        bounds = database.look(self.bounds)
+        unended: set[Any] | None = None
+        for seconds in _PAUSES_SECONDS:
+            if unended is None or unended:
+                now = database.look(partial(_being_committed, seconds))
+                unended = now if unended is None else unended & now
+        if not unended:
+            return bounds.latest
+        # One hangs: a standby does not answer, or nobody ends what was prepared.
+        after = bounds.since if seen is None else seen
+        row: Any = database.look(lambda db: db.execute(_BEFORE_GAP, (after,)).fetchone())
+        return int(row[0])
+
+
+def _being_committed(pause_seconds: float, db: SqlConnection) -> set[Any]:
+    """The transactions whose changes have numbers already, after a pause."""
+    if pause_seconds:
+        db.execute(_PAUSE, (pause_seconds,))
+    return {transaction for (transaction,) in db.execute(_BEING_COMMITTED)}
 
 
 FEED: Final = Feed()

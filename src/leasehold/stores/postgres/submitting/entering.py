@@ -69,7 +69,7 @@ def _is_plain(drafts: Sequence[Draft], *, partial: bool) -> bool:
 
 def _side_by_side(queues: Collection[str], step: Step) -> bool:
     """Whether none of these queues has limits, which are about other jobs too."""
-    return not step.found.is_followed and _are_light(step.rules, queues, step.loans)
+    return _are_light(step.rules, queues, step.loans)
 
 
 def _are_light(rules: RuleBook, queues: Collection[str], loans: Loans) -> bool:

@@ -8,6 +8,9 @@ The order of locks, the same in every write, so that none waits for another in a
    worker; or, in a submit, the ids of new jobs in their own order. Rows of `waiting` and `ready`
    are taken at any time, but only those that nobody has locked (SKIP LOCKED): none is waited for.
 
+Whatever is committed while somebody follows the change feed shares one more lock, which nobody ever
+takes alone (`reading.feed`): it is not waited for.
+
 The transaction of a task (`leasing.held`) is open for long, and before its turn: it holds nothing
 but its row of `job`, FOR KEY SHARE. Only who takes a job from its holder wants more of that row,
 and never waits for it. An application's own transaction may hold rows of its own before its turn;

@@ -117,14 +117,15 @@ class LookingVerbs:
 
     def changes(self, cursor: str | None = None, *, limit: int = 1000) -> Changes:
         """Whoever asks is a follower from now on."""
-        check_cursor(limit, cursor)
+        seen = check_cursor(limit, cursor)
         was_kept = self._database.look(
             lambda db: self._feed.is_followed(db, self._database.now(db))
         )
         if not was_kept:
-            was_kept = self._database.write(self._feed.follow)
+            was_kept = self._feed.begin_to_follow(self._database)
+        final = self._feed.final(self._database, seen)
         return self._database.look(
-            lambda db: self._feed.changes(db, cursor, limit, was_kept=was_kept)
+            lambda db: self._feed.changes(db, cursor, limit, final, was_kept=was_kept)
         )
 
     def stuck(

@@ -1,0 +1,144 @@
+"""Statements that look up a few jobs read little, whatever the planner believed of the tables.
+
+Every verb is carried out on a store with 100,000 jobs, after a worker's first look, and the server
+says of each statement which rows it has visited.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from leasehold.env import Env, ManualClock
+from leasehold.errors import LeaseholdError
+from support.every_verb import every_verb
+from support.filled import RUNNING, fill
+from support.servers import Schemas, needs_psycopg
+
+needs_psycopg()
+
+import psycopg  # noqa: E402
+
+from leasehold.stores.postgres import PostgresStore  # noqa: E402
+from leasehold.stores.postgres.server import connection  # noqa: E402
+
+ROWS_MAX = 6 * RUNNING
+"""Leases are few, and may be read as a whole, some times over; nothing else may."""
+LOOKS_UP = re.compile(r"\b(?:id|seq|needs|ctid) = (?:ANY\()?\$|unnest\(\$", re.ASCII)
+READ_ALL = {
+    # How deep a graph is nobody knows beforehand: each table is read once at most.
+    "graph",
+    # Reads the whole store: that is its purpose.
+    "check",
+}
+EXPLAINED = (
+    "LOAD 'auto_explain'",
+    "SET auto_explain.log_min_duration = 0",
+    "SET auto_explain.log_analyze = on",
+    "SET auto_explain.log_timing = off",
+    "SET auto_explain.log_format = json",
+    "SET auto_explain.log_level = notice",
+)
+
+
+class Plans:
+    """What the server says of the statements that it carries out."""
+
+    def __init__(self) -> None:
+        self._told: list[dict[str, Any]] = []
+
+    def hear(self, message: Any) -> None:
+        _, is_plan, plan = (message.message_primary or "").partition("plan:")
+        if is_plan:
+            self._told.append(json.loads(plan))
+
+    def take(self) -> Iterator[tuple[str, dict[str, int]]]:
+        """The statements since the last call, each with the rows that it has visited, by table."""
+        told, self._told = self._told, []
+        for each in told:
+            yield " ".join(each["Query Text"].split()), _visited(each["Plan"])
+
+
+def _visited(node: dict[str, Any]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    if "Relation Name" in node:
+        removed = node.get("Rows Removed by Filter", 0)
+        found[node["Relation Name"]] = (node["Actual Rows"] + removed) * node["Actual Loops"]
+    for child in node.get("Plans", ()):
+        for table, rows in _visited(child).items():
+            found[table] = found.get(table, 0) + rows
+    return found
+
+
+@pytest.fixture
+def url(schemas: Schemas, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A store of its own: nobody is to use again what the planner was made to believe."""
+    query = "&" if "?" in schemas.url else "?"
+    schema = f"plans_{os.getpid()}_{request.node.callspec.id.replace('-', '_')}"
+    yield f"{schemas.url}{query}schema={schema}"
+    with psycopg.connect(schemas.url, autocommit=True) as db:
+        db.execute(f"DROP SCHEMA {schema} CASCADE".encode())
+
+
+@pytest.mark.parametrize("mode", ["generic", "custom"])
+@pytest.mark.parametrize("history", ["never_analyzed", "vacuumed_empty"])
+def test_statements_that_look_jobs_up_read_little(
+    url: str, monkeypatch: pytest.MonkeyPatch, history: str, mode: str
+) -> None:
+    clock, plans = ManualClock(), Plans()
+    PostgresStore(url, env=Env(clock=clock)).close()
+    server, _, schema = url.rpartition("schema=")
+    with psycopg.connect(server.rstrip("?&"), autocommit=True) as db:
+        try:
+            db.execute(b"LOAD 'auto_explain'")
+        except psycopg.Error as error:
+            pytest.skip(f"this server cannot say how it reads: {error}")
+        db.execute(f"SET search_path = {schema}".encode())
+        fill(db, was_vacuumed_empty=history == "vacuumed_empty")
+    configure = connection.configure
+
+    def explained(raw: connection.RawConnection, *args: Any, **more: Any) -> None:
+        configure(raw, *args, **more)
+        raw.add_notice_handler(plans.hear)
+        for statement in (*EXPLAINED, f"SET plan_cache_mode = force_{mode}_plan"):
+            raw.execute(statement.encode())
+
+    monkeypatch.setattr(connection, "configure", explained)
+    read_much: dict[str, str] = {}
+    looked_up = 0
+    with closing(PostgresStore(url, env=Env(clock=clock))) as store:
+        # As a worker does every second.
+        store.dead_workers()
+        assert store._beliefs.correct() == []
+        list(plans.take())
+        for verb in carry_out(store, clock):
+            for statement, visited in plans.take():
+                if not LOOKS_UP.search(statement) or verb in READ_ALL:
+                    continue
+                looked_up += 1
+                if sum(visited.values()) > ROWS_MAX:
+                    read_much[statement] = f"{verb}: {visited} by {statement}"
+    assert looked_up > 100
+    assert not read_much, "\n".join(read_much.values())
+
+
+def carry_out(store: PostgresStore, clock: ManualClock) -> Iterator[str]:
+    """Every verb, but for the check of the whole store."""
+    script = every_verb(clock)
+    verb, call = next(script)
+    while True:
+        try:
+            answer = None if verb == "check" else call(store)
+        except LeaseholdError as error:
+            pytest.fail(f"{verb}: {error}")
+        yield verb
+        try:
+            verb, call = script.send(answer)
+        except StopIteration:
+            return
