@@ -38,7 +38,7 @@ _GIVEN: Final = frozenset(
 IsHidden = Callable[[str], bool]
 
 
-class Sight(msgspec.Struct, frozen=True):
+class HiddenJobs(msgspec.Struct, frozen=True):
     """Which of the jobs that an answer names are not to be told."""
 
     is_hidden: IsHidden
@@ -52,7 +52,7 @@ def shown(caller: Caller, store: Store, answer: Any) -> Any:
     if caller.queues is None:
         return answer
     named: set[str] = set()
-    _rewritten(answer, "", Sight(_noting(named), _noting(named)))
+    _rewritten(answer, "", HiddenJobs(_noting(named), _noting(named)))
     if not named:
         return answer
     return _rewritten(answer, "", _sight_of(caller, store, named))
@@ -73,7 +73,7 @@ def _noting(named: set[str]) -> IsHidden:
     return note
 
 
-def _sight_of(caller: Caller, store: Store, named: AbstractSet[str]) -> Sight:
+def _sight_of(caller: Caller, store: Store, named: AbstractSet[str]) -> HiddenJobs:
     queue_of: dict[str, str] = {}
     ids = sorted(named)
     for start in range(0, len(ids), LOOKED_UP_AT_ONCE):
@@ -87,13 +87,13 @@ def _sight_of(caller: Caller, store: Store, named: AbstractSet[str]) -> Sight:
         if archived is not None:
             queue_of[job_id] = archived.queue
     own = caller.queues or frozenset()
-    return Sight(
+    return HiddenJobs(
         is_hidden=lambda job_id: queue_of.get(job_id) not in own,
         is_foreign=lambda job_id: job_id in queue_of and queue_of[job_id] not in own,
     )
 
 
-def _rewritten(value: Any, field: str, sight: Sight) -> Any:
+def _rewritten(value: Any, field: str, sight: HiddenJobs) -> Any:
     """The value; the same object where nothing in it is to be hidden."""
     if field in _GIVEN or isinstance(value, JobError):
         return value
@@ -118,12 +118,12 @@ def _rewritten(value: Any, field: str, sight: Sight) -> Any:
     return value
 
 
-def _rewritten_text(value: str, field: str, sight: Sight) -> str | None:
+def _rewritten_text(value: str, field: str, sight: HiddenJobs) -> str | None:
     if field == "parent_id":
         return None if sight.is_foreign(value) else value
     return without_hidden(value, sight.is_hidden) if field in _WORDS else value
 
 
-def _changes(fields: dict[str, Any], sight: Sight) -> dict[str, Any]:
+def _changes(fields: dict[str, Any], sight: HiddenJobs) -> dict[str, Any]:
     rewritten = {name: _rewritten(each, name, sight) for name, each in fields.items()}
     return {name: each for name, each in rewritten.items() if each is not fields[name]}
