@@ -117,7 +117,7 @@ if TYPE_CHECKING:
 
 
 __all__ = [
-    # What one works with.
+    # To work with.
     "TaskQueue",
     "AsyncTaskQueue",
     "Task",
@@ -143,7 +143,7 @@ __all__ = [
     "Cancel",
     "PermanentError",
     "RetryableError",
-    # What one sees.
+    # To look at.
     "Job",
     "Status",
     "Event",

@@ -92,7 +92,7 @@ def _path_of(
 
 
 def _limits(url: str, options: dict[str, str]) -> dict[str, float]:
-    """Take those of a URL's parameters that are limits out of the others."""
+    """Separate the parameters of a URL that are limits from the others."""
     text = options.pop("lock_timeout_seconds", None)
     if text is None:
         return {}

@@ -38,14 +38,14 @@ def from_micros(micros: int) -> datetime:
 
 
 class ClockReading(NamedTuple):
-    """What all clocks of the machine show at one moment, in microseconds."""
+    """The readings of all clocks of the machine at one moment, in microseconds."""
 
     wall: int
-    """Since 1970, UTC: anybody may set it."""
+    """Since 1970, UTC. It can be set."""
     awake: int
-    """Since the machine was started, without the time it slept. Nobody can set it."""
+    """Since the machine started, without the time it slept. It cannot be set."""
     boot: int
-    """Since the machine was started, with the time it slept. Nobody can set it."""
+    """Since the machine started, with the time it slept. It cannot be set."""
     boot_id: str
     """Which start of the machine the two above count from; "" where the system does not tell."""
 
@@ -110,7 +110,7 @@ class SystemClock:
 
     def wait(self, condition: threading.Condition, seconds: float | None) -> bool:
         if seconds is not None:
-            # A lock cannot wait longer than this; whoever waits looks again when it returns.
+            # A lock cannot wait longer than this; the caller looks again when it returns.
             seconds = min(seconds, threading.TIMEOUT_MAX)
         return condition.wait(seconds)
 
@@ -180,7 +180,7 @@ class ManualClock:
             self._asleep_micros = reading.boot - reading.awake
 
     def restart(self) -> None:
-        """Let the machine be started anew: boot times from before say nothing any more."""
+        """Restart the machine: boot times from before mean nothing any more."""
         self._boot_id = os.urandom(8).hex()
 
     def wait(self, condition: threading.Condition, seconds: float | None) -> bool:
@@ -243,7 +243,7 @@ class Env:
         )
 
     def new_secret(self) -> str:
-        """128 bits that nobody can guess, as text."""
+        """128 random bits that cannot be guessed, as text."""
         return os.urandom(16).hex()
 
 

@@ -73,7 +73,7 @@ from leasehold.error_codes import CodedError
 
 
 class LeaseholdError(CodedError, code="leasehold"):
-    """The root: catch this to catch whatever Leasehold raises on purpose."""
+    """The root: catch this to catch every error that Leasehold raises on purpose."""
 
 
 class InvalidJobError(LeaseholdError, ValueError, code="invalid_job"):
@@ -166,8 +166,8 @@ class RateLimitedError(
 ):
     """Raised when jobs come faster than the queue, their client or their key may have them.
 
-    `limit` says how many may come at once, `remaining` how many of those could come now, and
-    `reset_at` when it will be all of them again, if nobody else comes.
+    `limit` is how many may come at once, `remaining` how many could come now, and
+    `reset_at` when all of them could come again, without other submits.
     """
 
     def __init__(
@@ -302,7 +302,7 @@ class StoreUnavailableError(StoreError, code="store_unavailable"):
 class StoreBusyError(
     StoreUnavailableError, code="store_busy", fields=("holder_pid", "is_holder_stopped")
 ):
-    """Raised when a write had to wait too long for its turn; says who has it. Nothing was written.
+    """Raised when a write waited too long for its turn; names the holder. Nothing was written.
 
     Trying again may help: once that process goes on, or has ended.
     """
@@ -320,7 +320,7 @@ class StoreFullError(StoreError, code="store_full"):
 
 
 class StoreCorruptError(StoreError, code="store_corrupt"):
-    """Raised when the store's data is damaged and cannot be made anew from the rest of it.
+    """Raised when the store's data is damaged and cannot be rebuilt from the rest of it.
 
     What can be told from other rows (the store's own counters, clock and generations) the next
     write puts right by itself, and says so in the log; for the rest, restore a backup.
@@ -352,7 +352,7 @@ class PermanentError(CodedError, code="permanent"):
 
 
 class RetryableError(CodedError, code="retryable", fields=("retry_after_seconds",)):
-    """Raise it in a task to say that trying again may help, whatever the failure lists say."""
+    """Raise it in a task to say that trying again may help, regardless of the failure lists."""
 
     def __init__(
         self, message: str = "", *, retry_after_seconds: float | timedelta | str | None = None

@@ -48,7 +48,7 @@ SIGNALS: Final = tuple(
     )
     if hasattr(_signal, name)
 )
-"""Those that come from outside and for which programs set handlers."""
+"""Signals that come from outside and for which programs set handlers."""
 
 LOOK_SECONDS: Final = 0.05
 """How often a wait in the main thread looks whether it has been interrupted."""
@@ -134,7 +134,7 @@ class Shield:
         return bool(self._noted) and _get_ident() == self._main and self._depth > 0
 
     def take_noted(self) -> list[int]:
-        """The signals noted so far, for whoever delivers them in another way."""
+        """The signals noted so far, for callers that deliver them in another way."""
         noted = list(self._noted) if self.is_interrupted() else []
         if noted:
             self._noted.clear()
@@ -167,7 +167,7 @@ class Shield:
 
     def _put_back(self) -> None:
         for signum in self._held_back:
-            # Unless somebody has set another one meanwhile.
+            # Unless another handler was set meanwhile.
             if _getsignal(signum) is self._handler:
                 _set_handler(signum, self._stands_for[signum])
 
@@ -221,7 +221,7 @@ def import_whole(name: str) -> ModuleType:
 
 
 def shielded(function: Callable[P, T]) -> Callable[P, T]:
-    """Carry out all of a function inside the shield; after an interrupted wait, begin it anew."""
+    """Carry out all of a function inside the shield; restart it after an interrupted wait."""
 
     @wraps(function)
     def inside(*args: P.args, **kwargs: P.kwargs) -> T:

@@ -1,4 +1,4 @@
-"""How a call that blocks becomes one that is awaited: what every awaitable face stands on."""
+"""Awaitable calls made of blocking ones: the base of every awaitable face."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _AT_ONCE: Final = 100
 
 
 class AsyncItems(Generic[T]):
-    """What a call finds: go through it with `async for`, or await it for a list of all of it."""
+    """The results of a call: iterate with `async for`, or await them for a list."""
 
     __slots__ = ("_bridge", "_start")
 

@@ -119,7 +119,7 @@ class AsyncJobHandle(Awaited, Generic[R]):
         return self._handle.is_duplicate
 
     async def progress(self) -> dict[str, Any] | None:
-        """What the task last reported by `current_job().progress(...)`."""
+        """The progress that the task last reported by `current_job().progress(...)`."""
         return await self._call(lambda: self._handle.progress)
 
     async def job(self) -> Job:
@@ -137,7 +137,7 @@ class AsyncJobHandle(Awaited, Generic[R]):
         return await self._handle.await_end(timeout)
 
     async def result(self, timeout: Seconds | None = None) -> R:
-        """What the task returned. Waits for it.
+        """The task's return value. Waits for it.
 
         See `JobHandle.result`.
         """
@@ -265,7 +265,7 @@ class AsyncSchedules(Awaited):
         return await self._call(lambda: self._schedules.get(name))
 
     async def pause(self, name: str) -> Schedule:
-        """Let it rest until `resume`: what passes meanwhile is not run."""
+        """Pause it until `resume`: ticks that pass meanwhile are skipped."""
         return await self._call(lambda: self._schedules.pause(name))
 
     async def resume(self, name: str) -> Schedule:
@@ -392,7 +392,7 @@ class AsyncOperations(Awaited):
         return await self._call(lambda: self._operations.samples(plan, limit))
 
     async def begin(self, plan: Plan) -> Operation:
-        """Let an operation begin; no job is changed until somebody carries it out.
+        """Begin an operation; no job is changed until it is carried out.
 
         See `Operations.begin`.
         """
@@ -417,7 +417,7 @@ class AsyncOperations(Awaited):
         )
 
     async def stop(self, operation_id: str) -> Operation:
-        """Let an operation end where it is; what it did stays done, and can be undone."""
+        """Stop an operation where it is; its changes stay, and can be undone."""
         return await self._call(lambda: self._operations.stop(operation_id))
 
     async def get(self, operation_id: str) -> Operation:
@@ -433,7 +433,7 @@ class AsyncArchive(Awaited):
         self._archive = archive
 
     async def get(self, job: JobRef) -> ArchivedJob:
-        """What is remembered of a job; raises JobNotFoundError if nothing is."""
+        """The summary of a pruned job; raises JobNotFoundError if there is none."""
         return await self._call(lambda: self._archive.get(job))
 
     def search(
@@ -448,7 +448,7 @@ class AsyncArchive(Awaited):
         slowest_first: bool = False,
         **fields: Unpack[FilterFields],
     ) -> AsyncItems[ArchivedJob]:
-        """All archived jobs that fit, those archived last first; fetched page by page as you go.
+        """All archived jobs that match, latest archived first; fetched page by page as you go.
 
         See `Archive.search`.
         """
@@ -763,7 +763,7 @@ class AsyncQueueCalls(Awaited):
         )
 
     async def check_job(self, job: NewJob) -> None:
-        """Raise whatever a submit would find wrong with this job by itself; nothing is stored.
+        """Raise the errors that a submit of this job alone would raise; nothing is stored.
 
         See `TaskQueue.check_job`.
         """
@@ -908,7 +908,7 @@ class AsyncQueueCalls(Awaited):
         return await self.queue.await_ends(jobs, timeout)
 
     async def get_result(self, job: JobRef, timeout: Seconds | None = None) -> Any:
-        """What the job's task returned. Waits for it.
+        """The return value of the job's task. Waits for it.
 
         See `TaskQueue.get_result`.
         """
@@ -919,7 +919,7 @@ class AsyncQueueCalls(Awaited):
         return await self.queue.aresult_of(job, codec)
 
     async def dependency_results(self, job: JobRef) -> dict[str, Any]:
-        """What the jobs that this one depends on returned, by id, in the order of `depends_on`.
+        """The results of the job's dependencies, by id, in the order of `depends_on`.
 
         See `TaskQueue.dependency_results`.
         """
@@ -995,7 +995,7 @@ class AsyncQueueCalls(Awaited):
         return await self._call(lambda: self.queue.count(where, **fields))
 
     async def find_ids(self, prefix: str, limit: int = 10) -> list[str]:
-        """Ids of jobs that begin like this, in order: for a person who typed only a part of one."""
+        """Ids of jobs with this beginning, in order: to complete an id that was typed in part."""
         return await self._call(lambda: self.queue.find_ids(prefix, limit))
 
     async def attempts(self, job: JobRef) -> list[Attempt]:
@@ -1016,7 +1016,7 @@ class AsyncQueueCalls(Awaited):
         return await self._call(lambda: self.queue.history_page(job, limit=limit, cursor=cursor))
 
     async def log(self, job: JobRef) -> list[str]:
-        """What the job's task logged by `current_job().log(...)`: the last 1000 lines."""
+        """The lines that the job's task logged by `current_job().log(...)`: the last 1000."""
         return await self._call(lambda: self.queue.log(job))
 
     async def job_log(self, job: JobRef) -> JobLog:
@@ -1065,7 +1065,7 @@ class AsyncQueueCalls(Awaited):
         )
 
     async def changes(self, cursor: str | None = None, *, limit: int = 1000) -> Changes:
-        """What changed after a cursor, in order; without one, only the cursor to begin with.
+        """The changes after a cursor, in order; without one, only the cursor to begin with.
 
         See `TaskQueue.changes`.
         """
@@ -1232,14 +1232,14 @@ class AsyncQueueCalls(Awaited):
         )
 
     async def update_queue(self, name: str, **changes: Unpack[QueueOptions]) -> QueueInfo:
-        """Change those rules of a queue that are named; None takes one away.
+        """Change the named rules of a queue; None removes a rule.
 
         See `TaskQueue.update_queue`.
         """
         return await self._call(lambda: self.queue.update_queue(name, **changes))
 
     async def queue_config(self, name: str) -> QueueConfig:
-        """A queue's rules; raises QueueNotFoundError for one that nobody ever heard of."""
+        """A queue's rules; raises QueueNotFoundError for an unknown queue."""
         return await self._call(lambda: self.queue.queue_config(name))
 
     async def queue_info(self, name: str) -> QueueInfo:
@@ -1263,13 +1263,13 @@ class AsyncQueueCalls(Awaited):
         return await self._call(lambda: self.queue.resume_queue(name))
 
     async def drain_queue(self, name: str) -> QueueInfo:
-        """Let a queue accept no more jobs; what it has finishes."""
+        """Let a queue accept no more jobs; the jobs in it still run."""
         return await self._call(lambda: self.queue.drain_queue(name))
 
     async def purge_queue(
         self, name: str, where: JobFilter | None = None, /, **fields: Unpack[FilterFields]
     ) -> int:
-        """Delete the waiting jobs of a queue, or those that fit; answers how many.
+        """Delete the waiting jobs of a queue, or the matching ones; returns their number.
 
         See `TaskQueue.purge_queue`.
         """
@@ -1305,11 +1305,11 @@ class AsyncQueueCalls(Awaited):
         return await self._call(lambda: self.queue.metrics_by_queue(window_seconds))
 
     async def series(self, queue: str | None = None, minutes: int = 60) -> list[MinutePoint]:
-        """What happened in each of the latest minutes, oldest first; the last is not over yet."""
+        """The figures of each of the latest minutes, oldest first; the last is not over yet."""
         return await self._call(lambda: self.queue.series(queue, minutes))
 
     async def daily(self, queue: str | None = None, days: int = 30) -> list[DayPoint]:
-        """What happened on each of the latest days (UTC), oldest first; the last is today."""
+        """The figures of each of the latest days (UTC), oldest first; the last is today."""
         return await self._call(lambda: self.queue.daily(queue, days))
 
     async def timeline(
@@ -1334,14 +1334,14 @@ class AsyncQueueCalls(Awaited):
     async def failures(
         self, queue: str | None = None, *, task: str | None = None, limit: int = 20
     ) -> list[Failure]:
-        """What fails, the most frequent first: how often, since when, and in which jobs.
+        """The failures, the most frequent first: how often, since when, and in which jobs.
 
         See `TaskQueue.failures`.
         """
         return await self._call(lambda: self.queue.failures(queue, task=task, limit=limit))
 
     async def worker_totals(self, *, limit: int = 100) -> list[WorkerTotals]:
-        """What each worker ever did, the one that leased most first, whether it still lives or not.
+        """The totals of each worker, alive or gone, the one that leased most first.
 
         See `TaskQueue.worker_totals`.
         """
@@ -1459,7 +1459,7 @@ class AsyncQueueCalls(Awaited):
         await self._call_long(lambda: self.queue.backup(path))
 
     async def describe(self) -> Mapping[str, Any]:
-        """What the store is: kind, place, durability, versions."""
+        """A description of the store: kind, place, durability, versions."""
         return await self._call(self.queue.describe)
 
     async def shutdown(self, wait: bool = True, timeout: Seconds = SHUTDOWN_SECONDS) -> None:

@@ -1,5 +1,5 @@
 # ruff: noqa: ASYNC109 - a timeout means the same here as in the calls that block.
-"""AsyncTaskQueue: what is derived from TaskQueue, and the few calls that are truly its own."""
+"""AsyncTaskQueue: the calls derived from TaskQueue, and a few of its own."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class AsyncTaskQueue(AsyncQueueCalls):
         try:
             await self._call(self.queue.start)
         except BaseException:
-            # Cancelled here, by Ctrl-C say, nobody comes to the end of the block to close it.
+            # Cancelled here, by Ctrl-C say, the block is never entered: nothing else closes it.
             await self.shutdown()
             raise
         return self
@@ -40,7 +40,7 @@ class AsyncTaskQueue(AsyncQueueCalls):
         await self.shutdown()
 
     def __dir__(self) -> list[str]:
-        """What an application may use; the parts behind it only clutter a prompt."""
+        """The names for applications; the parts behind them only clutter a prompt."""
         return [name for name in super().__dir__() if not name.startswith("_")]
 
     async def submit_partly(

@@ -1,4 +1,4 @@
-"""The archive, as a person sees it: what is remembered of jobs that were pruned."""
+"""The archive, as a person sees it: summaries of pruned jobs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Archive:
         self._store = store
 
     def get(self, job: JobRef) -> ArchivedJob:
-        """What is remembered of a job; raises JobNotFoundError if nothing is."""
+        """The summary of a pruned job; raises JobNotFoundError if there is none."""
         found = self._store.archived(id_of(job))
         if found is None:
             raise JobNotFoundError(f"the archive has no job with the id {id_of(job)!r}")
@@ -52,7 +52,7 @@ class Archive:
         slowest_first: bool = False,
         **fields: Unpack[FilterFields],
     ) -> Iterator[ArchivedJob]:
-        """All archived jobs that fit, those archived last first; fetched page by page as you go.
+        """All archived jobs that match, latest archived first; fetched page by page as you go.
 
         `first_day` and `last_day` are the days (UTC) on which they ended, `run_seconds_min` and
         `run_seconds_max` how long their latest attempt ran, all included. With `slowest_first`

@@ -1,4 +1,4 @@
-"""What a TaskQueue is made with, in the words of those who get it."""
+"""The arguments of a TaskQueue, as its parts need them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def default_queue(queues: Sequence[str]) -> str:
 
 
 def given(**options: Any) -> Mapping[str, Any]:
-    """Those that say something."""
+    """The arguments that are not None."""
     return {name: value for name, value in options.items() if value is not None}
 
 
@@ -72,14 +72,14 @@ def open_blobs(store: Store, place: BlobPlace, env: Env, *, close: bool) -> Blob
             return CarriedBlobs(store, store, env=env)
         return Blobs(store, place, env=env)
     except BaseException:
-        # Nobody else knows of a store that was opened a moment ago.
+        # Only this function knows a store that it has just opened.
         if close:
             store.close()
         raise
 
 
 def given_durations(**durations: Any) -> dict[str, Any]:
-    """Those that say something, in seconds; "auto" stays as it is."""
+    """The durations that are not None, in seconds; "auto" stays as it is."""
     return {
         name: value if value == "auto" else _above_zero(name, given_seconds(name, value))
         for name, value in durations.items()

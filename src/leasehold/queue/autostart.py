@@ -67,7 +67,7 @@ class Autostart:
         try:
             self._start()
         except LeaseholdError as error:
-            # Whoever uses the queue next hears of it, too.
+            # The next call on the queue raises it, too.
             logger.warning("the workers of this TaskQueue cannot start: %s", error)
 
 

@@ -49,7 +49,7 @@ class Bridge:
         loop = asyncio.get_running_loop()
         call = partial(func, *args, **kwargs)
         if tracing.is_on():
-            # What it does is a part of the caller's trace.
+            # The call is a part of the caller's trace.
             call = partial(copy_context().run, call)
         return await loop.run_in_executor(self._pool, call)
 
@@ -71,7 +71,7 @@ class Bridge:
             try:
                 return await asyncio.shield(made)
             finally:
-                # Whoever is cancelled gives the connection back when the call has ended.
+                # A cancelled caller gives the connection back when the call has ended.
                 await asyncio.wait([made])
 
     async def call_long(self, func: Callable[[], T]) -> T:
@@ -86,7 +86,7 @@ class Bridge:
 async def wait_for_end(
     waiters: Waiters, job_ids: Iterable[str], timeout: float | None
 ) -> dict[str, Ended]:
-    """Wait until these jobs have ended or the time is up; answers with those that have."""
+    """Wait until these jobs have ended or the time is up; returns the ended ones."""
     loop = asyncio.get_running_loop()
     done = asyncio.Event()
     ended: dict[str, Ended] = {}
@@ -110,7 +110,7 @@ async def wait_for_end(
             async with asyncio.timeout(timeout):
                 await done.wait()
     except TimeoutError:
-        pass  # What has not ended is missing from the answer.
+        pass  # Jobs that have not ended are missing from the answer.
     finally:
         for job_id, callback in callbacks.items():
             waiters.forget(job_id, callback)

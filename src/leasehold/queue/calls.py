@@ -342,7 +342,7 @@ class QueueCalls:
         )
 
     def check_job(self, job: NewJob) -> None:
-        """Raise whatever a submit would find wrong with this job by itself; nothing is stored.
+        """Raise the errors that a submit of this job alone would raise; nothing is stored.
 
         What depends on the store, such as an id that is taken or a queue that is full, only a
         submit can tell.
@@ -544,7 +544,7 @@ class QueueCalls:
         return self._results.wait(jobs, timeout)
 
     def get_result(self, job: JobRef, timeout: Seconds | None = None) -> Any:
-        """What the job's task returned. Waits for it.
+        """The return value of the job's task. Waits for it.
 
         Raises JobFailedError if the job is dead, JobCancelledError if it was cancelled,
         ResultTimeoutError (a TimeoutError) when it has not ended after `timeout` seconds,
@@ -558,9 +558,9 @@ class QueueCalls:
         return self._results.result_of(job, codec)
 
     def dependency_results(self, job: JobRef) -> dict[str, Any]:
-        """What the jobs that this one depends on returned, by id, in the order of `depends_on`.
+        """The results of the job's dependencies, by id, in the order of `depends_on`.
 
-        Those that have not completed are not among them. Raises ResultExpiredError if the time to
+        Dependencies that have not completed are left out. Raises ResultExpiredError if the time to
         live of a result is over.
         """
         return self._results.dependency_results(job)
@@ -608,7 +608,7 @@ class QueueCalls:
     def position(self, job: JobRef) -> int | None:
         """How many pending jobs of its queue are served before this one; None if it is not pending.
 
-        It counts them: for people who ask, not for loops.
+        It counts them, so do not call it in a loop.
         """
         return self._looking.position(job)
 
@@ -666,7 +666,7 @@ class QueueCalls:
         return self._looking.count(where, **fields)
 
     def find_ids(self, prefix: str, limit: int = 10) -> list[str]:
-        """Ids of jobs that begin like this, in order: for a person who typed only a part of one."""
+        """Ids of jobs with this beginning, in order: to complete an id that was typed in part."""
         return self._looking.find_ids(prefix, limit)
 
     def attempts(self, job: JobRef) -> list[Attempt]:
@@ -693,7 +693,7 @@ class QueueCalls:
         return self._looking.history_page(job, limit=limit, cursor=cursor)
 
     def log(self, job: JobRef) -> list[str]:
-        """What the job's task logged by `current_job().log(...)`: the last 1000 lines."""
+        """The lines that the job's task logged by `current_job().log(...)`: the last 1000."""
         return self._looking.log(job)
 
     def job_log(self, job: JobRef) -> JobLog:
@@ -707,7 +707,7 @@ class QueueCalls:
     def get_queue_stats(self, queue: str | None = None) -> dict[str, int]:
         """A count per status, and the lifetime totals as `total_...`, of one queue or of all.
 
-        Raises QueueNotFoundError for a queue that nobody ever heard of.
+        Raises QueueNotFoundError for an unknown queue.
         """
         return self._looking.get_queue_stats(queue)
 
@@ -738,10 +738,10 @@ class QueueCalls:
         return self._looking.audit_page(since=since, before=before, limit=limit, cursor=cursor)
 
     def changes(self, cursor: str | None = None, *, limit: int = 1000) -> Changes:
-        """What changed after a cursor, in order; without one, only the cursor to begin with.
+        """The changes after a cursor, in order; without one, only the cursor to begin with.
 
         Where `gap` is true, something may have changed that is not known any more: look at
-        everything anew, then go on.
+        everything again, then continue.
 
         >>> from leasehold import TaskQueue
         >>> queue = TaskQueue("memory://", num_workers=0)
@@ -916,7 +916,7 @@ class QueueCalls:
         lease_seconds: Seconds | None = None,
         parent: JobRef | None = None,
     ) -> LeaseRequest:
-        """What a lease call asks of the store."""
+        """The request that a lease call sends to the store."""
         return self._consuming.lease_request(limit, queue, worker, tasks, lease_seconds, parent)
 
     def try_lease(self, request: LeaseRequest) -> Exchange:
@@ -943,14 +943,14 @@ class QueueCalls:
         return self._queues.create_queue(name, if_exists=if_exists, **options)
 
     def update_queue(self, name: str, **changes: Unpack[QueueOptions]) -> QueueInfo:
-        """Change those rules of a queue that are named; None takes one away.
+        """Change the named rules of a queue; None removes a rule.
 
         Running workers, of all processes, follow at once.
         """
         return self._queues.update_queue(name, **changes)
 
     def queue_config(self, name: str) -> QueueConfig:
-        """A queue's rules; raises QueueNotFoundError for one that nobody ever heard of."""
+        """A queue's rules; raises QueueNotFoundError for an unknown queue."""
         return self._queues.queue_config(name)
 
     def queue_info(self, name: str) -> QueueInfo:
@@ -974,13 +974,13 @@ class QueueCalls:
         return self._queues.resume_queue(name)
 
     def drain_queue(self, name: str) -> QueueInfo:
-        """Let a queue accept no more jobs; what it has finishes."""
+        """Let a queue accept no more jobs; the jobs in it still run."""
         return self._queues.drain_queue(name)
 
     def purge_queue(
         self, name: str, where: JobFilter | None = None, /, **fields: Unpack[FilterFields]
     ) -> int:
-        """Delete the waiting jobs of a queue, or those that fit; answers how many.
+        """Delete the waiting jobs of a queue, or the matching ones; returns their number.
 
         What runs, and what has ended, stays. Jobs that depend on a deleted one are told as if it
         had been cancelled: by their `on_dependency_failure` they are cancelled, fail, or go on.
@@ -1008,7 +1008,7 @@ class QueueCalls:
         """How a queue, or all of them, stands now, and what happened in the window before.
 
         Raises InvalidWindowError for more than 48 hours, and QueueNotFoundError for a queue that
-        nobody ever heard of. No job is scanned for it.
+        does not exist. No job is scanned for it.
         """
         return self._metrics.metrics(queue, window_seconds)
 
@@ -1017,11 +1017,11 @@ class QueueCalls:
         return self._metrics.metrics_by_queue(window_seconds)
 
     def series(self, queue: str | None = None, minutes: int = 60) -> list[MinutePoint]:
-        """What happened in each of the latest minutes, oldest first; the last is not over yet."""
+        """The figures of each of the latest minutes, oldest first; the last is not over yet."""
         return self._metrics.series(queue, minutes)
 
     def daily(self, queue: str | None = None, days: int = 30) -> list[DayPoint]:
-        """What happened on each of the latest days (UTC), oldest first; the last is today."""
+        """The figures of each of the latest days (UTC), oldest first; the last is today."""
         return self._metrics.daily(queue, days)
 
     def timeline(
@@ -1046,7 +1046,7 @@ class QueueCalls:
     def failures(
         self, queue: str | None = None, *, task: str | None = None, limit: int = 20
     ) -> list[Failure]:
-        """What fails, the most frequent first: how often, since when, and in which jobs.
+        """The failures, the most frequent first: how often, since when, and in which jobs.
 
         Errors that differ only in numbers, ids and addresses are the same failure. What failed
         outlives the jobs; the 1,000 most telling failures of a store are kept.
@@ -1054,7 +1054,7 @@ class QueueCalls:
         return self._metrics.failures(queue, task=task, limit=limit)
 
     def worker_totals(self, *, limit: int = 100) -> list[WorkerTotals]:
-        """What each worker ever did, the one that leased most first, whether it still lives or not.
+        """The totals of each worker, alive or gone, the one that leased most first.
 
         The 500 that did something last are kept.
         """
@@ -1082,7 +1082,7 @@ class QueueCalls:
 
         Workers do it once a day by themselves, and so does this: it answers None when the last
         clean-up is not a day old, or there is not enough to clean. `force` does it now.
-        `emergency` takes every completed and cancelled job, whatever its age, and does not pause
+        `emergency` takes every completed and cancelled job, at any age, and does not pause
         for others; dead letters stay, unless `dead` says that they may go too.
 
         `on_progress` is called after each write with the record of the clean-up as it stands.
@@ -1149,7 +1149,7 @@ class QueueCalls:
     ) -> list[StuckJob]:
         """Running jobs without a heartbeat for that long, or that run for so long though it beats.
 
-        Those silent for longest come first. None leaves one of the two out.
+        The longest silent come first. None leaves one of the two out.
         """
         return self._upkeep.stuck(silent_seconds, running_seconds)
 
@@ -1198,7 +1198,7 @@ class QueueCalls:
         self._upkeep.backup(path)
 
     def describe(self) -> Mapping[str, Any]:
-        """What the store is: kind, place, durability, versions."""
+        """A description of the store: kind, place, durability, versions."""
         return self._upkeep.describe()
 
     def codec_for(self, task: str) -> CallCodec:

@@ -1,4 +1,4 @@
-"""Command jobs: what `submit_command` submits, as a value."""
+"""Command jobs: the call of `submit_command` as a value."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ WAIT_SECONDS: Final = 20.0
 
 
 class Consuming:
-    """The part of a TaskQueue for whoever runs jobs without our workers."""
+    """The part of a TaskQueue for applications that run jobs in loops of their own."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class Consuming:
         self._lock = threading.Lock()
 
     def begin_anew_in_fork(self) -> None:
-        """Said in a forked child: what was leased and kept before is the parent's."""
+        """Called in a forked child: leases and heartbeats from before are the parent's."""
         self._presence = Presence(self._env)
         self._keepers = None
         self._lock = threading.Lock()
@@ -101,7 +101,7 @@ class Consuming:
         """Keep no lease alive any longer, and count as a worker no more."""
         if self._keepers is not None:
             self._keepers.close()
-        # Whoever cannot say so, because the store is away, is forgotten when it is silent for long.
+        # If the store is away, the consumer is forgotten once it has been silent for long.
         with suppress(LeaseholdError):
             for farewell in self._presence.farewells():
                 self.store.exchange((), farewell)
@@ -273,7 +273,7 @@ class Consuming:
         lease_seconds: Seconds | None = None,
         parent: JobRef | None = None,
     ) -> LeaseRequest:
-        """What a lease call asks of the store."""
+        """The request that a lease call sends to the store."""
         self._check_open()
         queues = self._queues if queue is None else (queue,) if isinstance(queue, str) else queue
         return LeaseRequest(
@@ -289,7 +289,7 @@ class Consuming:
     def try_lease(self, request: LeaseRequest) -> Exchange:
         """Lease what is available now, without waiting."""
         self._check_open()
-        # There may be no worker anywhere that would sweep: whoever leases takes care of it.
+        # There may be no worker anywhere that would sweep: consumers do it when they lease.
         now = self._env.clock.monotonic()
         interval = self._tuning.seconds("sweep_interval")
         if self._enable_recovery and (
@@ -302,7 +302,7 @@ class Consuming:
         return exchange
 
     def _settling(self, lease: Lease) -> AbstractContextManager[None]:
-        """While a lease is settled, nobody here renews it."""
+        """While a lease is settled, it is not renewed here."""
         return nullcontext() if self._keepers is None else self._keepers.settling(lease)
 
     def _leases_of(self, lease: Lease) -> LeaseManager:

@@ -71,14 +71,14 @@ WORKER_NAMES: Final = {
     "heartbeat_interval": "heartbeat_interval_seconds",
     "sweep_interval": "sweep_interval_seconds",
 }
-"""What a worker calls the settings of the same meaning."""
+"""The worker's names of the same settings."""
 INTERNAL: Final = frozenset(
     {
         *("bridge", "codec_for", "registry", "ready"),
         *("submit_call", "asubmit_call", "result_of", "aresult_of", "lease_request", "try_lease"),
     }
 )
-"""What stands on a TaskQueue for its own faces only."""
+"""Attributes of a TaskQueue for its own faces only."""
 
 
 class TaskQueue(QueueLife):
@@ -289,7 +289,7 @@ class TaskQueue(QueueLife):
         self._closed = False
 
     def __dir__(self) -> list[str]:
-        """What an application may use; the parts behind it only clutter a prompt."""
+        """The names for applications; the parts behind them only clutter a prompt."""
         public = (name for name in super().__dir__() if not name.startswith("_"))
         return [name for name in public if name not in INTERNAL]
 
@@ -297,7 +297,7 @@ class TaskQueue(QueueLife):
         state = ", shut down" if self._closed else ""
         return f"TaskQueue({self.store!r}, num_workers={self._num_workers}{state})"
 
-    if not TYPE_CHECKING:  # For a type checker there are no others than those that are there.
+    if not TYPE_CHECKING:  # A type checker knows only the attributes that exist.
 
         def __getattr__(self, name):
             no_attribute_of_queue(self, name)
@@ -339,12 +339,12 @@ class TaskQueue(QueueLife):
 
     @cached_property
     def archive(self) -> Archive:
-        """What is remembered of jobs that were pruned."""
+        """Summaries of pruned jobs."""
         return Archive(self.store)
 
     @cached_property
     def settings(self) -> Settings:
-        """What is set in the store for all processes: look at it, set, unset."""
+        """The settings in the store, for all processes: read, set, unset."""
         return Settings(self.store, self._actor, self._given_settings)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Async submits: whatever waits to be submitted goes to the store in one write."""
+"""Async submits: all jobs that wait to be submitted go to the store in one write."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Funnel:
         answers: list[Submitted | Exception]
         try:
             answers = [*self._store.submit([draft for draft, _, _ in batch], partial=True)]
-        except Exception as error:  # noqa: BLE001 - whatever it is, those who wait are told.
+        except Exception as error:  # noqa: BLE001 - every waiting caller gets the error.
             answers = [error] * len(batch)
         by_loop: dict[asyncio.AbstractEventLoop, list[_Answer]] = {}
         for (_, loop, future), answer in zip(batch, answers, strict=True):
@@ -84,7 +84,7 @@ class Funnel:
             try:
                 loop.call_soon_threadsafe(_resolve, resolved)
             except RuntimeError:
-                # The loop was closed meanwhile: nobody is left to be told.
+                # The loop was closed meanwhile: no caller is left.
                 logger.debug(
                     "%d submits were answered after their event loop closed", len(resolved)
                 )

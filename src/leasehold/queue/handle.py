@@ -18,7 +18,7 @@ R = TypeVar("R")
 
 
 class JobHandle(Generic[R]):
-    """A job that was submitted. Whatever takes a job id takes a handle."""
+    """A job that was submitted. Every method that takes a job id takes a handle."""
 
     __slots__ = ("_codec", "_id", "_is_duplicate", "_queue")
 
@@ -34,7 +34,7 @@ class JobHandle(Generic[R]):
         return f"JobHandle({self._id!r})"
 
     def __dir__(self) -> list[str]:
-        """What may be used of it, for those who ask at a prompt."""
+        """The names for applications, shown at a prompt."""
         return [name for name in super().__dir__() if not name.startswith("_")]
 
     def __eq__(self, other: object) -> bool:
@@ -54,7 +54,7 @@ class JobHandle(Generic[R]):
 
     @property
     def progress(self) -> dict[str, Any] | None:
-        """What the task last reported by `current_job().progress(...)`."""
+        """The progress that the task last reported by `current_job().progress(...)`."""
         return self.job().progress
 
     def job(self) -> Job:
@@ -72,7 +72,7 @@ class JobHandle(Generic[R]):
         return self._queue.wait(self._id, timeout)
 
     def result(self, timeout: Seconds | None = None) -> R:
-        """What the task returned. Waits for it.
+        """The task's return value. Waits for it.
 
         Raises JobFailedError if the job is dead, JobCancelledError if it was cancelled, and
         ResultTimeoutError (a TimeoutError) when it has not ended after `timeout` seconds.

@@ -1,4 +1,4 @@
-"""What is known to be wrong with a store: the health checks and the alert rules of every queue."""
+"""The findings about a store: its health checks, and the alert rules of every queue."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ LOOKED_AT: Final = 1000
 
 
 def findings_of(queue: TaskQueue, stale_pids: Sequence[int] = ()) -> list[Finding]:
-    """What every check and every alert rule says.
+    """The findings of every check and every alert rule.
 
-    `stale_pids` are those of pid files on this machine whose process is gone.
+    `stale_pids` are the pids of pid files on this machine whose process is gone.
     """
     try:
         findings = examine(gather(queue, stale_pids))
@@ -123,7 +123,7 @@ def figures_of(info: QueueInfo, workers: int, lately: QueueMetrics) -> QueueFigu
 
 
 def _unrunnable(queue: TaskQueue) -> dict[str, str]:
-    """Tasks of jobs that were handed back because nobody could run them, with the reason."""
+    """Tasks of jobs that were handed back because no worker could run them, with the reason."""
     from leasehold.worker.unrunnable import UNRUNNABLE, is_handed_back
 
     delayed = queue.search_page(status="scheduled", limit=LOOKED_AT).jobs

@@ -21,7 +21,7 @@ UNFINISHED: Final = tuple(status for status in Status if not status.is_terminal)
 
 
 class Joining:
-    """The part of a TaskQueue that waits for all jobs, whoever submitted them."""
+    """The part of a TaskQueue that waits for all jobs, also those of other processes."""
 
     def __init__(
         self,

@@ -43,13 +43,13 @@ class KeepAlive:
         self.lost: LeaseLostError | StoreError | None = None
         """Why the lease is yours no longer; None while it is."""
         self.cancel_requested: str | None = None
-        """The reason, once somebody asked to stop the job."""
+        """The reason, once the job's cancellation was requested."""
         self._keepers = keepers
         self._on_lost = on_lost
 
     @property
     def is_lost(self) -> bool:
-        """Whether the lease is yours no longer: stop, and leave the job to whoever has it now."""
+        """Whether the lease was lost: stop, and leave the job to its new holder."""
         return self.lost is not None
 
     def raise_if_lost(self) -> None:
@@ -145,7 +145,7 @@ class Keepers:
                 kept.lose(error)
             raise
         except BaseException:
-            # It is still held, and whoever holds it may try again.
+            # It is still held, and its holder may try again.
             if kept is not None and not kept.is_lost:
                 self.keep(kept)
             raise

@@ -1,4 +1,4 @@
-"""What a TaskQueue does with payloads and results that are too large for a row."""
+"""Payloads and results that are too large for a row: how a TaskQueue stores and reads them."""
 
 from __future__ import annotations
 

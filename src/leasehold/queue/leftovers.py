@@ -1,4 +1,4 @@
-"""What a program leaves behind when it ends: jobs that wait for the next run, or for a worker."""
+"""Leftovers of a program that ends: jobs that wait for the next run, or for a worker."""
 
 from __future__ import annotations
 

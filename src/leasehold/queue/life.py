@@ -76,7 +76,7 @@ class QueueLife(QueueCalls, ABC):
         try:
             self.start()
         except BaseException:
-            # Interrupted here, nobody comes to the end of the block to close it.
+            # Interrupted here, the block is never entered, and nothing else would close it.
             self.shutdown()
             raise
         return self
@@ -120,7 +120,7 @@ class QueueLife(QueueCalls, ABC):
 
         The first signal lets what runs finish within the grace (30 s); a second one hands it back
         at once. After `max_jobs` jobs, or above `max_memory_mb`, it finishes what it has and
-        returns too; the answer says why, so that whoever started the process can start it anew.
+        returns too; the answer says why, so that a supervisor can restart the process.
 
         It serves `queues`, or those that the TaskQueue was given, or else "default" and the queues
         of its tasks; `"*"` means all. With `tasks` it runs jobs of these only. `lease_seconds` and
@@ -251,7 +251,7 @@ class QueueLife(QueueCalls, ABC):
         await asyncio.to_thread(self.shutdown, wait, timeout)
 
     def bridge(self) -> Bridge:
-        """What carries the awaitable calls; made when the first of them comes."""
+        """The bridge that carries awaitable calls; made for the first of them."""
         if self._bridge_made is None:
             import_whole("leasehold.queue.awaiting")
             from leasehold.queue.awaiting import Bridge

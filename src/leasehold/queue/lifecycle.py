@@ -1,4 +1,4 @@
-"""What the parts of a queue ask of the whole: is it open, do its workers run."""
+"""The questions that the parts of a queue ask the whole: is it open, do its workers run."""
 
 from __future__ import annotations
 
@@ -17,4 +17,4 @@ class Lifecycle(NamedTuple):
     ensure_workers: Callable[[], None]
     """Starts the workers of this process, if it should have any and has none yet."""
     bridge: Callable[[], Bridge]
-    """What carries the awaitable calls; made when the first of them comes."""
+    """The bridge that carries awaitable calls; made for the first of them."""

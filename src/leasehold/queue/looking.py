@@ -1,4 +1,4 @@
-"""What a person asks about jobs: snapshots, searches, history, counts, and where output is kept."""
+"""Reads about jobs: snapshots, searches, history, counts, and where output is kept."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Looking:
     def position(self, job: JobRef) -> int | None:
         """How many pending jobs of its queue are served before this one; None if it is not pending.
 
-        It counts them: for people who ask, not for loops.
+        It counts them, so do not call it in a loop.
         """
         position = self.store.position(id_of(job))
         if position is None:
@@ -122,7 +122,7 @@ class Looking:
         return looking(self.store).count(filter_of(where, fields))
 
     def find_ids(self, prefix: str, limit: int = 10) -> list[str]:
-        """Ids of jobs that begin like this, in order: for a person who typed only a part of one."""
+        """Ids of jobs with this beginning, in order: to complete an id that was typed in part."""
         return self.store.find_ids(prefix, limit=limit)
 
     def attempts(self, job: JobRef) -> list[Attempt]:
@@ -149,7 +149,7 @@ class Looking:
         return looking(self.store).history_page(self.get(job).id, limit=limit, cursor=cursor)
 
     def log(self, job: JobRef) -> list[str]:
-        """What the job's task logged by `current_job().log(...)`: the last 1000 lines."""
+        """The lines that the job's task logged by `current_job().log(...)`: the last 1000."""
         return self.job_log(job).texts
 
     def job_log(self, job: JobRef) -> JobLog:
@@ -163,7 +163,7 @@ class Looking:
     def get_queue_stats(self, queue: str | None = None) -> dict[str, int]:
         """A count per status, and the lifetime totals as `total_...`, of one queue or of all.
 
-        Raises QueueNotFoundError for a queue that nobody ever heard of.
+        Raises QueueNotFoundError for an unknown queue.
         """
         check_queue(self.store, queue)
         return self.store.stats(queue).as_mapping()
@@ -197,10 +197,10 @@ class Looking:
         )
 
     def changes(self, cursor: str | None = None, *, limit: int = 1000) -> Changes:
-        """What changed after a cursor, in order; without one, only the cursor to begin with.
+        """The changes after a cursor, in order; without one, only the cursor to begin with.
 
         Where `gap` is true, something may have changed that is not known any more: look at
-        everything anew, then go on.
+        everything again, then continue.
 
         >>> from leasehold import TaskQueue
         >>> queue = TaskQueue("memory://", num_workers=0)

@@ -50,7 +50,7 @@ class Metrics:
         """How a queue, or all of them, stands now, and what happened in the window before.
 
         Raises InvalidWindowError for more than 48 hours, and QueueNotFoundError for a queue that
-        nobody ever heard of. No job is scanned for it.
+        does not exist. No job is scanned for it.
         """
         check_queue(self.store, queue)
         seconds = given_seconds("window_seconds", window_seconds)
@@ -62,12 +62,12 @@ class Metrics:
         return looking(self.store).metrics_by_queue(window_seconds=seconds)
 
     def series(self, queue: str | None = None, minutes: int = 60) -> list[MinutePoint]:
-        """What happened in each of the latest minutes, oldest first; the last is not over yet."""
+        """The figures of each of the latest minutes, oldest first; the last is not over yet."""
         check_queue(self.store, queue)
         return looking(self.store).series(queue, minutes=minutes)
 
     def daily(self, queue: str | None = None, days: int = 30) -> list[DayPoint]:
-        """What happened on each of the latest days (UTC), oldest first; the last is today."""
+        """The figures of each of the latest days (UTC), oldest first; the last is today."""
         check_queue(self.store, queue)
         return looking(self.store).daily(queue, days=days)
 
@@ -95,7 +95,7 @@ class Metrics:
     def failures(
         self, queue: str | None = None, *, task: str | None = None, limit: int = 20
     ) -> list[Failure]:
-        """What fails, the most frequent first: how often, since when, and in which jobs.
+        """The failures, the most frequent first: how often, since when, and in which jobs.
 
         Errors that differ only in numbers, ids and addresses are the same failure. What failed
         outlives the jobs; the 1,000 most telling failures of a store are kept.
@@ -103,7 +103,7 @@ class Metrics:
         return looking(self.store).failures(queue, task=task, limit=limit)
 
     def worker_totals(self, *, limit: int = 100) -> list[WorkerTotals]:
-        """What each worker ever did, the one that leased most first, whether it still lives or not.
+        """The totals of each worker, alive or gone, the one that leased most first.
 
         The 500 that did something last are kept.
         """

@@ -10,7 +10,7 @@ from leasehold.errors import JobNotFoundError
 
 
 def check_queue(store: Store, queue: str | None) -> None:
-    """Raise QueueNotFoundError for a queue that nobody ever heard of; None stands for all.
+    """Raise QueueNotFoundError for an unknown queue; None stands for all.
 
     One exists that was created, ever held a job, or is served by a worker; and `default` does.
     """

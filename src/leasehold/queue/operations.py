@@ -23,7 +23,7 @@ from leasehold.env import Env
 from leasehold.queue.filters import FilterFields, filter_of
 
 SAMPLES: Final = 5
-"""How many jobs of a plan are shown before anybody agrees to it."""
+"""How many jobs of a plan are shown before it is confirmed."""
 
 
 class Operations:
@@ -69,7 +69,7 @@ class Operations:
         return list(islice(found.jobs, limit))
 
     def begin(self, plan: Plan) -> Operation:
-        """Let an operation begin; no job is changed until somebody carries it out.
+        """Begin an operation; no job is changed until it is carried out.
 
         One plan is one operation: if the answer was lost, begin it again.
         """
@@ -103,7 +103,7 @@ class Operations:
         return operation
 
     def stop(self, operation_id: str) -> Operation:
-        """Let an operation end where it is; what it did stays done, and can be undone."""
+        """Stop an operation where it is; its changes stay, and can be undone."""
         return self._store.stop_operation(operation_id, actor=self._actor)
 
     def get(self, operation_id: str) -> Operation:

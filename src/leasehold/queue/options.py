@@ -1,4 +1,4 @@
-"""What may be said about a job when it is submitted, and `NewJob`, which says it as a value."""
+"""The options of a submit, and `NewJob`, a submit as a value."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 class HasId(Protocol):
-    """A handle or a snapshot: whatever knows its job's id."""
+    """A handle or a snapshot: an object that knows its job's id."""
 
     @property
     def id(self) -> str: ...
 
 
 JobRef = str | HasId
-"""Whatever takes a job id takes a handle or a snapshot too."""
+"""A job id, or a handle or snapshot in its place."""
 
 RetryLike = RetryPolicy | Sequence[Seconds] | Seconds
 """A policy, a list of delays, or the same delay every time."""
@@ -59,7 +59,7 @@ class JobOptions(TypedDict, total=False):
 
 
 class TaskOptions(JobOptions, total=False):
-    """What can be said of all submits through a task: about their jobs, and how they are made."""
+    """The options for all submits through a task: of their jobs, and of the submit itself."""
 
     connection: OwnConnection
     block: Block
@@ -106,7 +106,7 @@ class NewJob:
 
 
 def id_of(job: JobRef) -> str:
-    """The id of whatever was given in place of one; raises JobNotFoundError if none can be it.
+    """The job id of an id, handle or snapshot; raises JobNotFoundError if it can be none.
 
     Every call that takes a job comes by here, so a store is never asked what it cannot be asked.
     """
@@ -128,7 +128,7 @@ def split_options(kwargs: dict[str, Any]) -> tuple[dict[str, Any], JobOptions]:
 
 
 def draft_safe(options: Mapping[str, Any]) -> JobOptions:
-    """Options without those that say nothing; an unknown name is refused."""
+    """The options that are not None; an unknown name is refused."""
     if not options:
         return {}
     unknown = options.keys() - OPTION_NAMES
@@ -156,7 +156,7 @@ def draft_fields(options: JobOptions) -> dict[str, Any]:
 
 
 def merged(defaults: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
-    """A draft's fields, where those given overrule the task's own."""
+    """A draft's fields: the given ones override the task's own."""
     both = {**defaults, **fields}
     if "run_at" in fields and "delay_seconds" not in fields:
         both.pop("delay_seconds", None)

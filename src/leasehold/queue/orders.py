@@ -89,7 +89,7 @@ class Orders:
             self.blobs.forget_jobs(answers)
         return only(answers, job_id)
 
-    # -- several that were named: one answer each, whatever becomes of the others ---------------
+    # -- several named jobs: one answer each, independent of the others -------------------------
 
     def cancel_each(self, jobs: Iterable[JobRef], reason: str = "") -> list[Answer]:
         """`cancel` several jobs, in bounded writes; one answer each, in order."""

@@ -1,4 +1,4 @@
-"""Consumers in the registry: whoever leases in a loop of its own tells the store of itself.
+"""Consumers in the registry: a loop that leases by itself registers with the store.
 
 It is a part of the exchange that leases, now and then: no write of its own, and none per job.
 """
@@ -31,7 +31,7 @@ class Presence:
         self._told_at: dict[str, float] = {}
 
     def told_with(self, request: LeaseRequest) -> LeaseRequest:
-        """The request as it is sent: if the time has come, it says who asks."""
+        """The request as it is sent: when an announcement is due, it names the consumer."""
         now = self._clock.monotonic()
         with self._lock:
             queues = self._seen.setdefault(request.worker, {})
@@ -45,7 +45,7 @@ class Presence:
         return msgspec.structs.replace(request, consumer=_here(served))
 
     def farewells(self) -> list[LeaseRequest]:
-        """What tells the store that the consumers of this process lease no more."""
+        """Tells the store that the consumers of this process lease no more."""
         with self._lock:
             told = list(self._told_at)
         return [
@@ -67,5 +67,5 @@ def _here(queues: tuple[str, ...]) -> Consumer:
 
 
 def name_of_this_process() -> str:
-    """What a consumer is called that names itself not."""
+    """The default name of a consumer."""
     return f"{socket.gethostname()}-{os.getpid()}"

@@ -28,7 +28,7 @@ from leasehold.queue.options import JobRef, RetryLike, retry_policy
 from leasehold.queue.upkeep import lost_workers
 
 IfExists = Literal["error", "keep", "update"]
-"""What to do about a queue that has other rules already."""
+"""How to treat a queue that already has other rules."""
 
 
 class QueueOptions(TypedDict, total=False):
@@ -110,21 +110,21 @@ class Queues:
                 return self.queue_info(name)
             return self.store.update_queue(name, asdict(config), actor=self._actor)
         except ForbiddenError:
-            # Who only runs jobs, with a token for that, may declare a queue that is there already.
+            # A client whose token only runs jobs may declare a queue that already exists.
             info = self.store.queue_info(name)
             if info is None or not (if_exists == "keep" or info.config == config):
                 raise
             return info
 
     def update_queue(self, name: str, **changes: Unpack[QueueOptions]) -> QueueInfo:
-        """Change those rules of a queue that are named; None takes one away.
+        """Change the named rules of a queue; None removes a rule.
 
         Running workers, of all processes, follow at once.
         """
         return self.store.update_queue(name, plain_rules(changes), actor=self._actor)
 
     def queue_config(self, name: str) -> QueueConfig:
-        """A queue's rules; raises QueueNotFoundError for one that nobody ever heard of."""
+        """A queue's rules; raises QueueNotFoundError for an unknown queue."""
         return self.queue_info(name).config
 
     def queue_info(self, name: str) -> QueueInfo:
@@ -154,7 +154,7 @@ class Queues:
         return self.store.set_queue_state(name, QueueState.ACTIVE, actor=self._actor)
 
     def drain_queue(self, name: str) -> QueueInfo:
-        """Let a queue accept no more jobs; what it has finishes."""
+        """Let a queue accept no more jobs; the jobs in it still run."""
         return self.store.set_queue_state(name, QueueState.DRAINING, actor=self._actor)
 
     # -- jobs --------------------------------------------------------------------------------
@@ -162,7 +162,7 @@ class Queues:
     def purge_queue(
         self, name: str, where: JobFilter | None = None, /, **fields: Unpack[FilterFields]
     ) -> int:
-        """Delete the waiting jobs of a queue, or those that fit; answers how many.
+        """Delete the waiting jobs of a queue, or the matching ones; returns their number.
 
         What runs, and what has ended, stays. Jobs that depend on a deleted one are told as if it
         had been cancelled: by their `on_dependency_failure` they are cancelled, fail, or go on.

@@ -1,4 +1,4 @@
-"""Waiting for jobs to become available, for whoever leases them in a loop of its own."""
+"""Waiting for jobs to become available, for consumers with a loop of their own."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ class Ready:
         self._unsubscribe: Callable[[], None] | None = None
 
     def begin_anew_in_fork(self) -> None:
-        """Said in a forked child: everybody who waits is the parent's, and so may the locks be."""
+        """Called in a forked child: all waiters are the parent's, and so may the locks be."""
         self._begin()
 
     @property
     def count(self) -> int:
-        """How many hints there were since somebody first asked."""
+        """How many hints there were since the first call."""
         self._listen()
         return self._count
 
     def wait(self, seen: int, seconds: float) -> None:
-        """Block until there is a hint beyond those seen, but no longer than this."""
+        """Block until there is a hint beyond the seen ones, but no longer than this."""
 
         def wake() -> None:
             with self._condition:
@@ -70,24 +70,24 @@ class Ready:
 
     def forget(self, callback: Callable[[], None]) -> None:
         """Call back no longer."""
-        # Whoever waited while its own thread forked is forgotten in the child already.
+        # A waiter whose own thread forked is already forgotten in the child.
         if callback in self._callbacks:
             self._callbacks.remove(callback)
 
     def close(self) -> None:
-        """Wake who waits, and listen no longer."""
+        """Wake all waiters, and listen no longer."""
         if self._unsubscribe is not None:
             self._unsubscribe()
         self.on_ready()
 
     def _listen(self) -> None:
-        """Most queues never wait for jobs: those are told nothing."""
+        """Most queues never wait for jobs: they do not listen."""
         if self._unsubscribe is None:
             with self._condition:
                 self._unsubscribe = self._unsubscribe or self._store.subscribe(self)
 
     def on_ready(self) -> None:
-        # Counted before anybody is called: whoever registers later sees the count instead.
+        # Counted before any callback: a waiter that registers later sees the count instead.
         self._count += 1
         for callback in tuple(self._callbacks):
             callback()

@@ -70,7 +70,7 @@ class Results:
         return self.wait_for([id_of(job) for job in jobs], timeout)
 
     def get_result(self, job: JobRef, timeout: Seconds | None = None) -> Any:
-        """What the job's task returned. Waits for it.
+        """The return value of the job's task. Waits for it.
 
         Raises JobFailedError if the job is dead, JobCancelledError if it was cancelled,
         ResultTimeoutError (a TimeoutError) when it has not ended after `timeout` seconds,
@@ -88,9 +88,9 @@ class Results:
         return (codec or self._codecs.codec_for(job.task)).decode_result(data, encoding)
 
     def dependency_results(self, job: JobRef) -> dict[str, Any]:
-        """What the jobs that this one depends on returned, by id, in the order of `depends_on`.
+        """The results of the job's dependencies, by id, in the order of `depends_on`.
 
-        Those that have not completed are not among them. Raises ResultExpiredError if the time to
+        Dependencies that have not completed are left out. Raises ResultExpiredError if the time to
         live of a result is over.
         """
         return decode_results(
@@ -137,7 +137,7 @@ class Results:
     def _all_ended(
         self, job_ids: list[str], ended: Mapping[str, Ended], timeout: float | None
     ) -> list[Job]:
-        # The time may have been up before anybody looked: with a timeout of 0 it always is.
+        # The time may be up before the first look: with a timeout of 0 it always is.
         found = {job_id: ended.get(job_id) or self._looking.get(job_id) for job_id in job_ids}
         late = [job for job in found.values() if isinstance(job, Job) and not job.is_terminal]
         if late:
@@ -154,7 +154,7 @@ class Results:
         try:
             return f". {self._why(job)} Store: {self._looking.store}"
         except LeaseholdError:
-            return ""  # It was deleted, or the store is gone: what is known was said.
+            return ""  # It was deleted, or the store is gone: the message has all that is known.
 
 
 def check_completed(job: Job) -> None:
@@ -171,7 +171,7 @@ def check_completed(job: Job) -> None:
 
 
 def _ended_job(outcome: Job | LeaseholdError) -> Job:
-    """What a wait ended with, its error raised."""
+    """The result of a wait, or its error raised."""
     if isinstance(outcome, LeaseholdError):
         raise outcome
     return outcome

@@ -1,4 +1,4 @@
-"""How long jobs are kept: clean-ups on demand, and the records of those that were."""
+"""How long jobs are kept: clean-ups on demand, and the records of past clean-ups."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Retention:
 
         Workers do it once a day by themselves, and so does this: it answers None when the last
         clean-up is not a day old, or there is not enough to clean. `force` does it now.
-        `emergency` takes every completed and cancelled job, whatever its age, and does not pause
+        `emergency` takes every completed and cancelled job, at any age, and does not pause
         for others; dead letters stay, unless `dead` says that they may go too.
 
         `on_progress` is called after each write with the record of the clean-up as it stands.

@@ -38,7 +38,7 @@ def seconds_of(block: Block) -> float:
 
 
 def check_may_wait(connection: OwnConnection | None) -> None:
-    """Refuse to wait inside a transaction: while it is open, nobody else could make room."""
+    """Refuse to wait inside a transaction: while it is open, no other write could make room."""
     if connection is not None:
         raise TransactionError(
             "block waits for room, and while the transaction is open nobody else can write, so "

@@ -1,4 +1,4 @@
-"""`queue.schedules`: what a person asks of recurring jobs."""
+"""`queue.schedules`: reads of and changes to recurring jobs."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Schedules:
         return schedule
 
     def pause(self, name: str) -> Schedule:
-        """Let it rest until `resume`: what passes meanwhile is not run."""
+        """Pause it until `resume`: ticks that pass meanwhile are skipped."""
         return self._queue.store.pause_schedule(name, paused=True, actor=self._actor)
 
     def resume(self, name: str) -> Schedule:

@@ -31,7 +31,7 @@ logger = safe_logger("leasehold")
 
 
 class ScheduleOptions(TypedDict, total=False):
-    """What can be said about a schedule, and about each of the jobs that it submits."""
+    """The options of a schedule, and of the jobs that it submits."""
 
     misfire: Misfire
     catch_up_max: int
@@ -215,7 +215,7 @@ class Scheduling:
                 try:
                     self._declare(schedule, timing, call, {**where, **options})
                 except ForbiddenError as refused:
-                    # Who only runs jobs, with a token for that, need not be let change schedules.
+                    # A client whose token only runs jobs need not be allowed to change schedules.
                     logger.warning(
                         "schedule %r was not declared from here, and stays as the store has it: %s",
                         schedule,

@@ -1,4 +1,4 @@
-"""`queue.settings`: what is set in the store, for all processes that use it."""
+"""`queue.settings`: the settings in the store, for all processes that use it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class SettingSource(StrEnum):
 
     DEFAULT = "default"
     STORED = "stored"
-    """Somebody set it in the store."""
+    """It was set in the store."""
     GIVEN = "given"
     """This process was given it in code, which goes before what is stored."""
 
@@ -37,7 +37,7 @@ class SettingInfo(msgspec.Struct, frozen=True, kw_only=True):
     default: SettingValue
     source: SettingSource
     stored: SettingValue = None
-    """What is set in the store, which counts for processes that were not given their own."""
+    """The settings in the store, for processes that were not given their own."""
     definition: SettingDefinition
 
     @property
@@ -51,7 +51,7 @@ class SettingInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def allowed(self) -> str:
-        """What it may be, in words."""
+        """The allowed values, in words."""
         return self.definition.allowed
 
     @property

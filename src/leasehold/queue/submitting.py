@@ -53,7 +53,7 @@ class Submitting:
         """To which the handles speak."""
         self._tasks = tasks
         self.bridge = bridge
-        """What carries the awaitable calls."""
+        """The bridge that carries awaitable calls."""
 
     def work_with(self, drafting: Drafting, storing: Storing) -> None:
         """Said when the queue is opened, and opened again: tasks go on with the same submits."""
@@ -265,7 +265,7 @@ class Submitting:
         return handle
 
     def check_job(self, job: NewJob) -> None:
-        """Raise whatever a submit would find wrong with this job by itself; nothing is stored.
+        """Raise the errors that a submit of this job alone would raise; nothing is stored.
 
         What depends on the store, such as an id that is taken or a queue that is full, only a
         submit can tell.

@@ -32,7 +32,7 @@ R = TypeVar("R")
 
 
 class BaseTask(Generic[P, R]):
-    """What every kind of task can do: `R` is what a job's `result()` gives."""
+    """The methods of every kind of task; `R` is the type of a job's `result()`."""
 
     __name__: str
 
@@ -58,7 +58,7 @@ class BaseTask(Generic[P, R]):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
 
-    if not TYPE_CHECKING:  # For a type checker there are no others than those that are there.
+    if not TYPE_CHECKING:  # A type checker knows only the attributes that exist.
 
         def __getattr__(self, name):
             no_attribute_of_task(self, name)
@@ -102,7 +102,7 @@ class BaseTask(Generic[P, R]):
 
 
 class SubmittingTask(BaseTask[P, R]):
-    """A task of a TaskQueue, whose submits block; those of an AsyncTaskQueue are awaited."""
+    """A task of a TaskQueue, whose submits block; an AsyncTaskQueue's are awaited."""
 
     def submit(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
         """Have this call run in the background."""
@@ -140,7 +140,7 @@ def name_for(func: Callable[..., Any]) -> str:
 
     A function of the script that was started is named after its file, as if the script had been
     imported: `build` of `python report.py` is `report:build`, and of `python -m app.report` it is
-    `app.report:build`. So the name is the same in the script and in whoever imports it, and two
+    `app.report:build`. So the name is the same in the script and where it is imported, and two
     scripts on one store do not take each other's jobs. Only where there is no file (an interactive
     session) it is `__main__:build`.
     """

@@ -1,4 +1,4 @@
-"""Making tasks: what `@queue.task` does, and what becomes of a plain function that is submitted."""
+"""Making tasks, by `@queue.task` or from a plain function that is submitted."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Errors = type[BaseException] | Iterable[type[BaseException]]
 
 
 class Decorator:
-    """What `@queue.task(...)` is: keeps the function's own types, async or not."""
+    """The decorator that `@queue.task(...)` returns: keeps the function's types, async or not."""
 
     def __init__(self, make: Callable[[Callable[..., Any]], Any]) -> None:
         self._make = make
@@ -63,7 +63,7 @@ class Tasks:
         self.registry = registry
         self._codecs = codecs
         self._default_fields = default_fields
-        """What every draft says unless told otherwise: its queue, and who submits it."""
+        """The defaults of every draft: its queue, and the client that submits it."""
         self._pickle_key = pickle_key
         self.runs_here = runs_here
         """Whether jobs run in this process."""
@@ -157,7 +157,7 @@ class Tasks:
         """
         try:
             values = vars(importlib.import_module(module)).values()
-        except (Exception, SystemExit) as error:  # Importing a module runs anybody's code.
+        except (Exception, SystemExit) as error:  # Importing a module runs its code.
             raise TaskNotImportableError(
                 f"the module {module!r} cannot be imported: {describe_briefly(error)}"
             ) from error
@@ -178,7 +178,7 @@ class Tasks:
         return task
 
     def task_of(self, func: Any, task_name: str | None = None) -> BaseTask[..., Any]:
-        """The task behind whatever was submitted; a plain function becomes one here."""
+        """The task of a submit; a plain function becomes one here."""
         if isinstance(func, BaseTask) and task_name is None:
             return func
         if isinstance(func, str):

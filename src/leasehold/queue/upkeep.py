@@ -1,4 +1,4 @@
-"""What an operator asks of a store: to sweep, to check, to back up, and what it is."""
+"""The operator's calls: sweep, check, back up, and describe the store."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Upkeep:
     ) -> list[StuckJob]:
         """Running jobs without a heartbeat for that long, or that run for so long though it beats.
 
-        Those silent for longest come first. None leaves one of the two out.
+        The longest silent come first. None leaves one of the two out.
         """
         return self._supervisor().find_stuck(
             seconds_or_none("silent_seconds", silent_seconds),
@@ -150,7 +150,7 @@ class Upkeep:
         local_part(self.store, "a backup", instead).backup(os.fspath(path))
 
     def describe(self) -> Mapping[str, Any]:
-        """What the store is: kind, place, durability, versions."""
+        """A description of the store: kind, place, durability, versions."""
         return self.store.describe()
 
     def _supervisor(self) -> Supervisor:

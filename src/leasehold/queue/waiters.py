@@ -1,6 +1,6 @@
 """Waiting for jobs to end, without polling and without a thread each.
 
-Whoever waits registers a callback under the job's id. One thread looks a job up when a hint says
+A waiter registers a callback under the job's id. One thread looks a job up when a hint says
 that it ended, and once right after the registration, so that nothing can slip between looking and
 waiting. Hints may get lost: every few seconds all that is waited for is looked at anyway.
 """
@@ -32,7 +32,7 @@ from leasehold.queue.missing import not_found
 logger = logging.getLogger(__name__)
 
 Ended = Job | LeaseholdError
-"""What a wait ends with: the terminal job, or why it can never be told."""
+"""The end of a wait: the terminal job, or why it can never be known."""
 
 POLL_SECONDS: Final = 5.0
 """The safety net under lost hints."""
@@ -45,7 +45,7 @@ _ENDED: Final = tuple(TERMINAL)
 
 
 class Waiters:
-    """Who waits for which job."""
+    """The waiters of each job."""
 
     def __init__(self, store: Store, env: Env) -> None:
         self._store = store
@@ -64,7 +64,7 @@ class Waiters:
         self._pid = os.getpid()
 
     def begin_anew_in_fork(self) -> None:
-        """Said in a forked child: the thread is the parent's, and so is everybody who waits."""
+        """Called in a forked child: the thread and all waiters are the parent's."""
         is_closed, self._closed = self._closed.is_set(), threading.Event()
         if is_closed:
             self._closed.set()
@@ -74,7 +74,7 @@ class Waiters:
         """Call back once, from another thread, when the job has ended (or ended long ago)."""
         if self._pid != os.getpid():
             # Forked by other means than Python's: a store that cannot be used here says so. Else
-            # everybody would wait for a thread that is not here.
+            # all waiters would wait for a thread that is not here.
             self._store.now()
             self.begin_anew_in_fork()
         with self._condition:
@@ -100,7 +100,7 @@ class Waiters:
                 self._waiting.pop(job_id, None)
 
     def wait(self, job_ids: Iterable[str], timeout: float | None) -> dict[str, Ended]:
-        """Block until all these jobs have ended or the time is up; answers with those that have."""
+        """Block until all these jobs have ended or the time is up; returns the ended ones."""
         ended: dict[str, Ended] = {}
         news = threading.Condition()
 
@@ -146,7 +146,7 @@ class Waiters:
         """Of no interest here."""
 
     def on_ended(self, job_ids: Collection[str] | None) -> None:
-        # Most jobs end with nobody waiting; that must cost their worker nothing.
+        # Most jobs end without a waiter; that must cost their worker nothing.
         if not self._waiting:
             return
         with self._condition:
@@ -184,7 +184,7 @@ class Waiters:
         self._end_all()
 
     def _look(self, job_ids: list[str], statuses: tuple[Status, ...] | None) -> None:
-        """Tell those who wait for jobs that have ended; without `statuses`, or are gone."""
+        """Tell the waiters of jobs that have ended; without `statuses`, or are gone."""
         for start in range(0, len(job_ids), _AT_ONCE):
             chunk = job_ids[start : start + _AT_ONCE]
             try:

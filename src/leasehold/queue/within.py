@@ -1,4 +1,4 @@
-"""What a task cannot ask of the queue that its own job is in: it would wait for itself."""
+"""Calls that a task cannot make on its own job's queue: it would wait for itself."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def own_lease() -> Lease | None:
 
 
 def refuse_join(lease: Lease | None, store: Store, queues: tuple[str, ...]) -> None:
-    """Raise UnsupportedError if the job under this lease is among those to be waited for."""
+    """Raise UnsupportedError if the wait includes the job under this lease."""
     if lease is None or (lease.queue not in queues and ALL_QUEUES not in queues):
         return
     job = store.get(lease.job_id)

@@ -71,7 +71,7 @@ class WorkerMaker:
         )
 
     def queues_served(self, told: str | Sequence[str] | None) -> tuple[str, ...]:
-        """What it was told to serve; else the default queue and those of its tasks."""
+        """The queues it was told to serve; else the default queue and the queues of its tasks."""
         if told is not None:
             return names(told)
         if self._queues is not None:
@@ -85,7 +85,7 @@ class WorkerMaker:
         *,
         allow_commands: bool | None,
     ) -> None:
-        """Log what a person who starts this worker may have forgotten."""
+        """Log warnings about likely mistakes in starting this worker."""
         runs_commands = allow_commands or self._options.get("allow_commands", False)
         if not self._registry.can_find_tasks and not runs_commands:
             logger.warning(

@@ -27,13 +27,13 @@ class Node(NamedTuple):
 
     job: NewJob
     after: tuple[str, ...]
-    """The names of those that it comes after."""
+    """The names of the jobs that it comes after."""
     passes: Passes | None
     """Whether it is called with what they returned."""
 
 
 class Workflow:
-    """Jobs under names of their own, each after those it needs. Nothing runs until it is submitted.
+    """Named jobs, each after the jobs it needs. Nothing runs until it is submitted.
 
     >>> from leasehold.testing import InlineQueue
     >>> queue = InlineQueue()
@@ -64,7 +64,7 @@ class Workflow:
         after: str | Iterable[str] = (),
         pass_result: bool = False,
     ) -> None:
-        """Add a job that runs when those in `after`, added before or later, are completed.
+        """Add a job that runs when the jobs in `after`, added before or later, are completed.
 
         What else there is to say stands in the job: `task.options(...).job(...)`, also what becomes
         of it if one of them is not completed (`on_dependency_failure`). A task by itself stands for

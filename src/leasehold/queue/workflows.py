@@ -1,4 +1,4 @@
-"""What a TaskQueue does with jobs that depend on others."""
+"""Workflows of a TaskQueue: jobs that depend on others."""
 
 from __future__ import annotations
 
