@@ -57,13 +57,19 @@ def submit_as(scene: Scene) -> Call | None:
     return call("submit_as", token=token, digest=digest, drafts=drafts(scene))
 
 
-@verb("end a session", 2, Feature.SESSIONS)
+@verb("end a session", 5, Feature.SESSIONS)
 def end_session(scene: Scene) -> Call:
-    token, session = scene.random.choice(NAMES), scene.random.choice(SESSIONS)
+    token, session = _holder(scene), scene.random.choice(SESSIONS)
     return call("end_session", token=token, session=session)
 
 
-@verb("is a session over", 3, Feature.SESSIONS)
+@verb("is a session over", 6, Feature.SESSIONS)
 def is_session_over(scene: Scene) -> Call:
-    token, session = scene.random.choice(NAMES), scene.random.choice(SESSIONS)
+    token, session = _holder(scene), scene.random.choice(SESSIONS)
     return call("is_session_over", token=token, session=session)
+
+
+def _holder(scene: Scene) -> str:
+    """Mostly the name of a token that there is."""
+    known = NAMES if scene.luck(0.1) else tuple(scene.book.tokens) or NAMES
+    return scene.random.choice(known)
