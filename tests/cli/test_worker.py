@@ -31,7 +31,7 @@ from leasehold.env import SYSTEM
 
 __all__ = ["crews", "gate"]
 
-LINE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ (INFO|WARNING|ERROR) +\S.*")
+LINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ (INFO|WARNING|ERROR) +\S.*")
 TASKS = """
 import os
 

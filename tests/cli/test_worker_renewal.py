@@ -88,7 +88,7 @@ def test_workers_of_a_terminal_say_there_why_they_did_not_restart(crews: Shell) 
         columns=120,
         lines=60,
     ) as terminal:
-        terminal.see("are ready on")
+        terminal.see("ready: 1 worker")
         write(crews, "1 +")
         done = crews.run("worker", "restart")
         [crew] = crews.ok("worker", "status", "-o", "json").json
@@ -118,7 +118,7 @@ def test_reload_follows_every_save(crews: Shell) -> None:
         columns=120,
         lines=60,
     ) as terminal:
-        terminal.see("are ready on")
+        terminal.see("ready: 1 worker")
         assert price_of(crews) == 1
         write(crews, "20 +")
         terminal.see("shop.py has changed", "SyntaxError", "go on with the old code")

@@ -133,7 +133,7 @@ def test_purge_and_delete(still: TaskQueue) -> None:
     still.submit_many([NewJob("one", queue="q", metadata={"n": n % 2}) for n in range(2500)])
     assert still.purge_queue("q", metadata={"n": 1}) == 1250
     assert still.purge_queue("q", JobFilter(tasks=("two",))) == 0
-    with pytest.raises(QueueNotEmptyError, match="1250 job"):
+    with pytest.raises(QueueNotEmptyError, match="1,250 waiting job"):
         still.delete_queue("q")
     assert still.delete_queue("q", force=True) == 1250
     assert still.get_queue_stats("q")["dead"] == 1250

@@ -65,8 +65,8 @@ def test_a_program_without_logging_sees_its_worker_at_work(tmp_path: Path) -> No
     shown = lines_of(tmp_path)
     store = tmp_path / "app.db"
     assert re.search(
-        rf"INFO     leasehold \S+: worker \S+ serves queue\(s\) default of store {store} "
-        r"with 4 slot\(s\)\n",
+        rf"INFO     leasehold \S+: worker \S+ serves queue default of store {store} "
+        r"with 4 slots\n",
         shown,
     )
     assert "INFO     tasks: add, look\n" in shown

@@ -64,7 +64,7 @@ def test_a_refusal_says_what_is_allowed(memory_service: Service) -> None:
         assert answer.status_code == 422
         return str(answer.json()["detail"])
 
-    assert refused(priority="urgent").endswith("allowed are 0 to 100, critical, high, low, medium")
+    assert refused(priority="urgent").endswith("allowed are 0 to 100, critical, high, low and medium")
     assert "allowed are cancel, fail, ignore" in refused(on_dependency_failure="explode")
     assert "allowed are exponential, linear, constant, delays" in refused(retry={"type": "no"})
     assert "known are task, args, kwargs" in refused(colour="red")

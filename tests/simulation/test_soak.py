@@ -25,9 +25,11 @@ def coverage() -> Coverage:
     met = Coverage()
     with stage() as stores:
         scenarios = [Scenario(seed, steps=150) for seed in range(17)]
-        # A full queue is rare where everything is drawn.
+        # Full queues and ticks are rare where everything is drawn.
         limits = frozenset({Feature.LIMITS, Feature.QUEUES})
-        for scenario in (*scenarios, Scenario(1, steps=150, features=limits)):
+        ticks = frozenset({Feature.SCHEDULES})
+        rare = [Scenario(1, steps=150, features=each) for each in (limits, ticks)]
+        for scenario in (*scenarios, *rare):
             report = run(scenario, stores)
             assert report.broken is None, "\n".join([*report.trace[-5:], str(report.broken)])
             met.add(report.coverage)
