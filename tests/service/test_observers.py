@@ -64,9 +64,11 @@ def test_a_refusal_says_what_is_allowed(memory_service: Service) -> None:
         assert answer.status_code == 422
         return str(answer.json()["detail"])
 
-    assert refused(priority="urgent").endswith("allowed are 0 to 100, critical, high, low and medium")
-    assert "allowed are cancel, fail, ignore" in refused(on_dependency_failure="explode")
-    assert "allowed are exponential, linear, constant, delays" in refused(retry={"type": "no"})
+    assert refused(priority="urgent").endswith(
+        "allowed are 0 to 100, critical, high, low and medium"
+    )
+    assert "allowed are cancel, fail and ignore" in refused(on_dependency_failure="explode")
+    assert "allowed are exponential, linear, constant and delays" in refused(retry={"type": "no"})
     assert "known are task, args, kwargs" in refused(colour="red")
     answer = client.get(JOBS, params={"status": "lost"})
     assert "allowed are scheduled, blocked, pending" in answer.json()["detail"]

@@ -16,6 +16,7 @@ from typing import Any, Final, Literal, NamedTuple, Union, get_args, get_origin,
 import msgspec
 
 from leasehold.core.contract.blob_calls import BlobCarrier
+from leasehold.core.contract.large_numbers import decoder, encode_message
 from leasehold.core.contract.metrics_store import MetricsStore
 from leasehold.core.contract.queue_rules import QueueRules
 from leasehold.core.contract.retention_store import RetentionStore
@@ -112,7 +113,7 @@ def _verb(name: str, arguments: Mapping[str, tuple[Any, Any]], answer: Any) -> V
         fields.append((each, crossing) if default is _REQUIRED else (each, crossing, default))
     fields.append(("lease_secrets", list[str], []))
     asked = msgspec.defstruct(name, fields, kw_only=True, forbid_unknown_fields=True)
-    return Verb(name, msgspec.msgpack.Decoder(asked), msgspec.msgpack.Decoder(_crossing(answer)))
+    return Verb(name, decoder(asked), decoder(_crossing(answer)))
 
 
 def _from_signature(name: str, part: type = Store) -> Verb:
@@ -178,7 +179,7 @@ def nonsense(verb: str) -> type[LeaseholdError]:
 
 def encode(value: Any) -> bytes:
     """Arguments or an answer as they cross; TypeError or ValueError for what is no data."""
-    return msgspec.msgpack.encode(value, enc_hook=_as_data)
+    return encode_message(value, _as_data)
 
 
 def _as_data(value: Any) -> Any:

@@ -63,6 +63,10 @@ def check_metadata(metadata: Mapping[str, object]) -> None:
             )
         if isinstance(value, float) and not math.isfinite(value):
             raise InvalidJobError(f"metadata {key!r} must be a finite number, not {value!r}")
+        if isinstance(value, int) and not -(2**63) <= value < 2**63:
+            raise InvalidJobError(
+                f"metadata {key!r} must be a number of at most 64 bits: give a larger one as text"
+            )
         if not is_text(key) or (isinstance(value, str) and not is_text(value)):
             raise InvalidJobError(f"metadata must be UTF-8 text, not {key!r}: {value!r}")
         length += len(key) + (len(value) if isinstance(value, str) else 0)

@@ -14,7 +14,7 @@ from leasehold.core.model.refusals import expired_lease
 from leasehold.core.model.retry import RetryPolicy
 from leasehold.core.model.status import Event, Status
 from leasehold.env import from_micros
-from leasehold.errors import LeaseExpiredError, LeaseLostError
+from leasehold.errors import InvalidRequestError, LeaseExpiredError, LeaseLostError
 
 
 class Consumer(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,9 +72,9 @@ class LeaseRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_worker_name(name: str) -> None:
-    """Raise ValueError unless it can be shown as it is: on a terminal, in a log, on a page."""
+    """Refuse a name that cannot be shown as it is: on a terminal, in a log, on a page."""
     if not (0 < len(name) <= NAME_LENGTH_MAX and name.isprintable()):
-        raise ValueError(
+        raise InvalidRequestError(
             f"a worker's name has 1 to {NAME_LENGTH_MAX} printable characters, not {name[:40]!r}"
         )
 

@@ -45,6 +45,11 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
     text: str | None = None
     """Part of the payload (as JSON text) or of the latest error, in any case."""
 
+    def __post_init__(self) -> None:
+        for priority in (self.priority_min, self.priority_max):
+            if priority is not None and not -(2**63) <= priority < 2**63:
+                raise InvalidJobError(f"no job has a priority like {priority}: 0 to 100 are there")
+
     def _fits_end(self, at: datetime | None) -> bool:
         first, last = self.finished_from, self.finished_before
         if at is None:

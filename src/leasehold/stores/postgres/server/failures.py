@@ -27,6 +27,13 @@ from leasehold.stores.postgres.server.address import Address
 TRY_AGAIN: Final = (errors.SerializationFailure, errors.DeadlockDetected)
 """Two writes got in each other's way, and this one was undone as a whole."""
 
+NO_SUCH_VALUE: Final = (
+    errors.CharacterNotInRepertoire,
+    errors.UntranslatableCharacter,
+    errors.NumericValueOutOfRange,
+)
+"""A value that no row can have, as the caller gave it: a NUL in a name that is looked for."""
+
 
 def is_lost(error: psycopg.OperationalError) -> bool:
     """Whether the connection is gone, and with it what was not committed."""
@@ -59,6 +66,8 @@ def translate(error: Exception, address: Address) -> Exception:
     told = str(error).strip() or type(error).__name__
     if isinstance(error, psycopg.DataError) and "NUL" in told:
         return InvalidJobError("text with a NUL character (\\x00) cannot be stored in PostgreSQL")
+    if isinstance(error, NO_SUCH_VALUE):
+        return InvalidJobError(f"PostgreSQL neither keeps nor finds such a value: {told}")
     if isinstance(error, (errors.LockNotAvailable, errors.QueryCanceled)):
         return StoreBusyError(f"{where}: {told}; nothing was written, try again")
     if isinstance(error, (errors.DiskFull, errors.OutOfMemory)):

@@ -1,0 +1,51 @@
+"""MessagePack for numbers of any size: JSON has them, MessagePack ends at 64 bits.
+
+A task may report any JSON document as its progress or its note. One large number in it must not
+keep everything else that is in the same answer from its reader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+
+_LARGE: Final = 1
+"""MessagePack's extension type of a number that is sent as its decimal digits."""
+_FIRST, _LAST = -(2**63), 2**64 - 1
+
+
+def encode_message(value: Any, as_data: Callable[[Any], Any]) -> bytes:
+    """A message; `as_data` makes data of values that msgspec does not know.
+
+    >>> decoder(list[Any]).decode(encode_message([1, -(10**30)], repr))
+    [1, -1000000000000000000000000000000]
+    """
+    try:
+        return msgspec.msgpack.encode(value, enc_hook=as_data)
+    except OverflowError:
+        plain = msgspec.to_builtins(value, builtin_types=(bytes, datetime), enc_hook=as_data)
+        return msgspec.msgpack.encode(_without_large(plain))
+
+
+def decoder(kind: Any) -> msgspec.msgpack.Decoder[Any]:
+    """A decoder of what `encode_message` has made of a value of this type."""
+    return msgspec.msgpack.Decoder(kind, ext_hook=_number)
+
+
+def _without_large(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {_without_large(key): _without_large(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_large(each) for each in value]
+    if isinstance(value, int) and not _FIRST <= value <= _LAST:
+        return msgspec.msgpack.Ext(_LARGE, b"%d" % value)
+    return value
+
+
+def _number(code: int, data: memoryview) -> int:
+    if code != _LARGE:
+        raise ValueError(f"an extension type {code} is not part of the contract")
+    return int(bytes(data))
