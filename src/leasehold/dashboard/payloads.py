@@ -1,4 +1,4 @@
-"""Payloads, results and tracebacks as people may see them: bounded, and without secrets."""
+"""Payloads and results as people may see them: bounded, and without secrets."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import re
 from dataclasses import dataclass
 from typing import Any, Final
 
-from leasehold.core.model.failure import own_frame
 from leasehold.dashboard.shown import TEXT_LENGTH_MAX, json_text
 
 HIDDEN: Final = "•••••• hidden"
@@ -16,7 +15,6 @@ _SECRET: Final = re.compile(
     r"|^pin$|^cvv$|^cvc$|card_?number|iban",
     re.IGNORECASE,
 )
-_FRAME: Final = '  File "'
 
 
 @dataclass(frozen=True)
@@ -26,14 +24,6 @@ class Shown:
     text: str
     is_cut: bool
     characters: int
-
-
-@dataclass(frozen=True)
-class Frame:
-    """One frame of a traceback, with its line of code."""
-
-    text: str
-    is_own: bool
 
 
 def document(value: Any) -> Shown:
@@ -58,16 +48,3 @@ def without_secrets(value: Any, depth: int = 0) -> Any:
     if isinstance(value, list):
         return [without_secrets(each, depth + 1) for each in value]
     return value
-
-
-def frames(traceback: str | None) -> list[Frame]:
-    """A traceback frame by frame, the application's own marked; of a long one, the end."""
-    if not traceback:
-        return []
-    told = traceback[-TEXT_LENGTH_MAX:]
-    parts = re.split(r'(?m)^(?=  File ")', told)
-    return [
-        Frame(part.rstrip("\n"), part.startswith(_FRAME) and bool(own_frame(part)))
-        for part in parts
-        if part.strip()
-    ]

@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 import jinja2
 import msgspec
 
+from leasehold.core.model.phrases import counted
 from leasehold.core.model.safe_text import safe
 from leasehold.core.model.status import Status
 from leasehold.dashboard.searching import quoted
@@ -50,6 +51,7 @@ def templates() -> jinja2.Environment:
         text=text,
         number=number,
         compact=compact,
+        counted=counted,
         age=lambda seconds: "–" if seconds is None else age_of(seconds),
         took=lambda seconds: "–" if seconds is None else took(seconds),
         utc=utc,
@@ -113,10 +115,14 @@ def compact(value: float | None) -> str:
 
 
 def percent(share: float | None) -> str:
-    """A share as a percentage."""
+    """A share as a percentage.
+
+    >>> percent(0.414), percent(1.0), percent(0.0), percent(None)
+    ('41.4 %', '100 %', '0 %', '–')
+    """
     if share is None:
         return "–"
-    return f"{100 * share:.1f} %" if share else "0 %"
+    return f"{100 * share:.0f} %" if share in (0, 1) else f"{100 * share:.1f} %"
 
 
 def utc(moment: datetime | None) -> str:

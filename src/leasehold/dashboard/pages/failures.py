@@ -16,7 +16,7 @@ from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import Status
 from leasehold.core.rules.failures import FAILURES_MAX
 from leasehold.dashboard.deploys import is_growing, since, version_at
-from leasehold.dashboard.payloads import frames
+from leasehold.dashboard.tracebacks import shown_traceback
 from leasehold.dashboard.trend import Trend, trend_of
 from leasehold.dashboard.visit import Desk, FilledPage, Visit
 from leasehold.errors import InvalidRequestError
@@ -85,7 +85,7 @@ def failure(desk: Desk, visit: Visit) -> FilledPage:
     group = group_of(desk, visit.text("fingerprint"))
     marks = desk.queue.deploys()
     jobs = [each for each in (desk.store.get(job_id) for job_id in group.jobs) if each is not None]
-    latest = next((each.error for each in jobs if each.error is not None), None)
+    latest = next((each for each in jobs if each.error is not None), None)
     dead = list(islice(dead_jobs(desk, group), COUNTED_MAX + 1))
     return FilledPage(
         "failure.html",
@@ -99,8 +99,9 @@ def failure(desk: Desk, visit: Visit) -> FilledPage:
             "first_version": version_at(marks, group.first_at),
             "last_version": version_at(marks, group.last_at),
             "jobs": jobs,
-            "error": latest,
-            "frames": frames(latest.traceback) if latest else [],
+            "error": latest.error if latest else None,
+            "trace": shown_traceback(latest.error.traceback) if latest and latest.error else None,
+            "latest": latest,
             "dead": len(dead),
             "counted_max": COUNTED_MAX,
         },

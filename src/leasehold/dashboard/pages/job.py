@@ -10,7 +10,9 @@ from leasehold.core.model.status import WAITING, Status
 from leasehold.core.rules.failures import FAILURES_MAX
 from leasehold.dashboard.attempt_strip import strip
 from leasehold.dashboard.graph_picture import picture
-from leasehold.dashboard.payloads import HIDDEN, document, frames, without_secrets
+from leasehold.dashboard.how_far import how_far
+from leasehold.dashboard.payloads import HIDDEN, document, without_secrets
+from leasehold.dashboard.tracebacks import shown_traceback
 from leasehold.dashboard.visit import Desk, FilledPage, Visit
 from leasehold.documents.jobs import why_given_up
 from leasehold.documents.spans import age_of
@@ -46,7 +48,8 @@ def job(desk: Desk, visit: Visit) -> FilledPage:
             "worker": _worker(desk, found),
             "strip": strip(found, attempts, now),
             "attempts": [
-                (each, frames(each.error.traceback if each.error else None)) for each in shown
+                (each, shown_traceback(each.error.traceback if each.error else None))
+                for each in shown
             ],
             "attempts_left_out": len(attempts) - len(shown),
             "metadata": without_secrets(found.metadata or {}),
@@ -55,6 +58,7 @@ def job(desk: Desk, visit: Visit) -> FilledPage:
             "result": _document(lambda _: found.result, found)
             if found.result_data is not None
             else None,
+            "progress": how_far(found.progress) if found.progress else None,
             "history": history[::-1][:EVENTS_SHOWN],
             "history_left_out": max(0, len(history) - EVENTS_SHOWN),
             "log": list(log.lines)[-LINES_SHOWN:],

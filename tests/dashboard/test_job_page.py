@@ -1,0 +1,100 @@
+"""The page of one job: progress, tracebacks and histories, short or very long."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from dashboard.conftest import People
+from leasehold.core.model.lease import LeaseRequest, Settlement
+from leasehold.core.model.outcome import Fail, JobError
+from leasehold.dashboard.shown import TEXT_LENGTH_MAX
+
+OWN = '  File "/srv/shop/mail.py", line {}, in send\n    deliver()\n'
+OTHER = '  File "/usr/lib/python3.11/smtplib.py", line {}, in connect\n    raise\n'
+
+
+def page_of(people: People, job_id: str) -> str:
+    page = people.somebody("operator").get("job", params={"id": job_id})
+    assert page.status_code == 200
+    return page.text
+
+
+def words_of(page: str) -> str:
+    """What a reader sees of a page."""
+    return " ".join(re.sub("<[^>]*>", "", page).split())
+
+
+def failed(people: People, queue: str, traceback: str) -> str:
+    """The id of a job that died with a traceback."""
+    job = people.queue.submit("shop:mail", queue=queue)
+    [lease] = people.store.exchange(request=LeaseRequest(worker="w", queues=(queue,))).leases
+    error = JobError("OSError", "no line", traceback)
+    people.store.exchange([Settlement(job.id, lease.version, Fail(error, retryable=False))])
+    return job.id
+
+
+@pytest.mark.parametrize(
+    ("progress", "shown"),
+    [
+        ({"percent": 41.4, "message": "copying"}, "41.4 % copying"),
+        ({"done": 1200, "total": 4800}, "1,200 of 4,800 (25.0 %)"),
+        ({"done": 5, "total": 0}, "5 done"),
+        ({"done": 5}, "5 done"),
+        ({"step": "upload", "parts": [1, None]}, "{&#34;step&#34;: &#34;upload&#34;, "),
+        ({"done": True, "total": "?"}, "{&#34;done&#34;: true, "),
+        ({"done": 10**30, "total": 10**31}, "(10.0 %)"),
+    ],
+)
+def test_progress_is_shown_as_a_share_or_as_json(
+    people: People, progress: dict[str, Any], shown: str
+) -> None:
+    job = people.queue.submit("a", queue="progress")
+    lease = people.queue.lease("progress")
+    assert lease is not None
+    people.store.report_progress(job.id, lease.version, json.dumps(progress).encode())
+    assert shown in words_of(page_of(people, job.id))
+    people.queue.ack(lease)
+
+
+def test_progress_hides_secrets(people: People) -> None:
+    job = people.queue.submit("a", queue="discreet")
+    lease = people.queue.lease("discreet")
+    assert lease is not None
+    people.store.report_progress(job.id, lease.version, b'{"done": 1, "api_key": "k-4711"}')
+    page = page_of(people, job.id)
+    assert "k-4711" not in page
+    assert "hidden" in page
+
+
+def test_own_frames_stand_above_the_traceback(people: People) -> None:
+    job_id = failed(people, "traced", OWN.format(3) + OTHER.format(341) + "OSError: no line\n")
+    page = words_of(page_of(people, job_id))
+    assert "Own frames, innermost first: shop/mail.py in send, line 3" in page
+    assert "Shown: the last" not in page
+    assert "too long to be kept" not in page
+    [group] = people.queue.failures("traced")
+    failure = people.somebody("operator").get(f"failure?fingerprint={group.fingerprint}")
+    assert "shop/mail.py in send, line 3" in words_of(failure.text)
+
+
+def test_many_own_frames_are_counted(people: People) -> None:
+    job_id = failed(people, "recursive", "".join(OWN.format(n) for n in range(1, 9)))
+    page = words_of(page_of(people, job_id))
+    assert "first: shop/mail.py in send, line 8; " in page
+    assert "shop/mail.py in send, line 4 and 3 others" in page
+
+
+def test_a_traceback_that_is_cut_says_so(people: People) -> None:
+    lines = TEXT_LENGTH_MAX // 50
+    job_id = failed(people, "deep", f"{'x' * 99}\n" * lines)
+    page = words_of(page_of(people, job_id))
+    assert f"Shown: the last 655 of {lines:,} lines. queuectl show {job_id} -o json" in page
+
+
+def test_a_traceback_that_was_not_kept_whole_says_so(people: People) -> None:
+    job_id = failed(people, "deeper", "...\n" + OWN.format(3))
+    assert "It was too long to be kept whole" in words_of(page_of(people, job_id))
