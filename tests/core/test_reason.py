@@ -81,7 +81,7 @@ def test_nobody_serves_a_queue_whose_workers_are_dead_or_silent() -> None:
                 lease_expires_at=LATER,
             ),
             ReasonKind.RUNNING,
-            "w9 holds it since 2030-01-01",
+            "w9 leased it at 2030-01-01",
             "lease_version",
         ),
         (job(Status.SCHEDULED, run_at=LATER), ReasonKind.NOT_DUE, "in 90.0 s", "run_at"),
@@ -92,6 +92,12 @@ def test_nobody_serves_a_queue_whose_workers_are_dead_or_silent() -> None:
             "attempts",
         ),
         (job(Status.BLOCKED, depends_on=("a", "b")), ReasonKind.BLOCKED, "a and b", "depends_on"),
+        (
+            job(Status.BLOCKED, depends_on=tuple(f"job-{n}" for n in range(10_000))),
+            ReasonKind.BLOCKED,
+            "job-0, job-1, job-2 and 9,997 others.",
+            "depends_on",
+        ),
     ],
 )
 def test_a_job_that_is_not_pending(asked: Job, kind: ReasonKind, words: str, detail: str) -> None:

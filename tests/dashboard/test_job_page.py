@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from dashboard.conftest import People
+from leasehold.core.model.joblog import LogLine
 from leasehold.core.model.lease import LeaseRequest, Settlement
 from leasehold.core.model.outcome import Fail, JobError
 from leasehold.dashboard.shown import TEXT_LENGTH_MAX
@@ -98,3 +99,43 @@ def test_a_traceback_that_is_cut_says_so(people: People) -> None:
 def test_a_traceback_that_was_not_kept_whole_says_so(people: People) -> None:
     job_id = failed(people, "deeper", "...\n" + OWN.format(3))
     assert "It was too long to be kept whole" in words_of(page_of(people, job_id))
+
+
+def test_a_long_timeline_lists_only_its_latest_parts(people: People) -> None:
+    job = people.queue.submit("a", queue="restless", max_retries=40)
+    for _ in range(30):
+        [lease] = people.store.exchange(
+            request=LeaseRequest(worker="w", queues=("restless",))
+        ).leases
+        again = Fail(JobError("OSError", "no line"), retry_after_seconds=0.0)
+        people.store.exchange([Settlement(job.id, lease.version, again)])
+    page = page_of(people, job.id)
+    listed = page.partition("<ol>")[2].partition("</ol>")[0]
+    assert listed.count("<li") == 11
+    assert re.search(r"\d+ earlier parts, then:", listed)
+    assert "attempt 30 failed" in listed
+    assert "attempt 1 failed" not in listed
+
+
+def test_the_page_of_a_running_job_reads_like_english(people: People) -> None:
+    job = people.queue.submit("a", queue="spoken", max_retries=1)
+    lease = people.queue.lease("spoken", worker="w9")
+    assert lease is not None
+    people.store.append_log(job.id, lease.version, [LogLine(people.queue.now(), "began")])
+    page = words_of(page_of(people, job.id))
+    assert re.search(r"w9 leased it \d+s ago; unless it is renewed, the lease ends in \d+", page)
+    assert "1 more attempt is allowed" in page
+    assert re.search(r"leased by w9 until \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", page)
+    assert "times of the log in UTC" in page
+
+
+def test_what_looks_like_a_moment_and_is_none_is_shown_as_it_was_written(people: People) -> None:
+    job = people.queue.submit("a", queue="timeless")
+    people.queue.cancel(job.id, reason="since 2030-02-31T25:00:00+00:00")
+    assert "since 2030-02-31T25:00:00+00:00" in words_of(page_of(people, job.id))
+
+
+def test_a_queue_of_which_no_attempt_ended_has_no_share_of_failures(people: People) -> None:
+    people.queue.create_queue("fresh")
+    page = people.somebody("operator").get("queue", params={"name": "fresh"})
+    assert re.search(r"Failing\u2013of the attempts", words_of(page.text))

@@ -77,7 +77,7 @@ def test_no_result_in_time_is_a_timeout_error(still: TaskQueue) -> None:
     job = still.submit(echo)
     with pytest.raises(TimeoutError, match="pending"):
         job.result(0)
-    with pytest.raises(ResultTimeoutError, match="1 others"):
+    with pytest.raises(ResultTimeoutError, match="nor has 1 other"):
         still.wait([job, still.submit(echo)], 0)
 
 

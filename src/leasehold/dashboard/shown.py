@@ -160,20 +160,30 @@ def with_moments(sentence: str) -> list[tuple[str, datetime | None]]:
     ['due ', '2030-01-31T12:00:00+00:00', ', not before.']
     >>> [part for part, _ in with_moments("held until 2030-01-31T12:00:00+00:00.")]
     ['held until ', '2030-01-31 12:00:00 UTC', '.']
+    >>> [part for part, _ in with_moments("said at 2030-02-31T12:00:00+00:00")]
+    ['said at ', '2030-02-31T12:00:00+00:00']
     """
     parts: list[tuple[str, datetime | None]] = []
     for part in filter(None, _MOMENT.split(sentence)):
-        moment = datetime.fromisoformat(part) if _MOMENT.fullmatch(part) else None
+        moment = _moment(part)
         before = parts[-1][0] if parts else ""
-        if moment is None or before.endswith("since "):
+        if moment is None:
             parts.append((part, moment))
         elif before.endswith(" at "):
             parts[-1] = (before.removesuffix("at "), None)
             parts.append((part, moment))
         else:
-            # "Until 5m ago" would be no English.
+            # "Until 5m ago" and "since 5m ago" would be no English.
             parts.append((utc(moment), None))
     return parts
+
+
+def _moment(part: str) -> datetime | None:
+    try:
+        return datetime.fromisoformat(part) if _MOMENT.fullmatch(part) else None
+    except ValueError:
+        # Sentences quote what others wrote: it may look like a moment and be none.
+        return None
 
 
 def stored(name: str, value: object) -> str | None:

@@ -142,7 +142,8 @@ class Results:
         late = [job for job in found.values() if isinstance(job, Job) and not job.is_terminal]
         if late:
             within = "" if timeout is None else f" within {round(timeout, 3):g} seconds"
-            others = f", nor have {len(late) - 1} others" if len(late) > 1 else ""
+            verb = "has" if len(late) == 2 else "have"
+            others = f", nor {verb} {counted(len(late) - 1, 'other')}" if len(late) > 1 else ""
             raise ResultTimeoutError(
                 f"job {late[0].id} has not ended{within} "
                 f"(it is {late[0].status.value}){others}{self._reason(late[0])}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 
@@ -24,3 +24,13 @@ def listed(names: Iterable[str], last: Literal["and", "or"] = "and") -> str:
     """
     *others, final = names = list(names) or [""]
     return f"{', '.join(others)} {last} {final}" if others else final
+
+
+def first_of(names: Sequence[str], most: int = 3) -> str:
+    """The first of a list that may be too long for a sentence, and how many others there are.
+
+    >>> first_of("abc"), first_of("abcd"), first_of([str(n) for n in range(10_000)])
+    ('a, b and c', 'a, b, c and 1 other', '0, 1, 2 and 9,997 others')
+    """
+    others = len(names) - most
+    return listed([*names[:most], counted(others, "other")] if others > 0 else names)

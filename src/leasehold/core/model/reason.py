@@ -11,7 +11,7 @@ import msgspec
 
 from leasehold.core.model.job import Job
 from leasehold.core.model.key_limits import NO_KEY, KeyInfo
-from leasehold.core.model.phrases import counted, listed
+from leasehold.core.model.phrases import counted, first_of
 from leasehold.core.model.queue_config import QueueInfo, QueueState
 from leasehold.core.model.records import WorkerInfo, at_work, serves
 from leasehold.core.model.retry import why_not_retried
@@ -101,8 +101,8 @@ def _not_pending(job: Job, now: datetime, lost: Collection[str]) -> Reason:
     if job.status is Status.RUNNING:
         return Reason(
             ReasonKind.RUNNING,
-            f"It is running: {job.worker} holds it since {_at(job.lease_acquired_at)}, under a "
-            f"lease until {_at(job.lease_expires_at)}.",
+            f"It is running: {job.worker} leased it at {_at(job.lease_acquired_at)}; unless it is "
+            f"renewed, the lease ends at {_at(job.lease_expires_at)}.",
             {
                 "worker": job.worker,
                 "since": job.lease_acquired_at,
@@ -114,7 +114,7 @@ def _not_pending(job: Job, now: datetime, lost: Collection[str]) -> Reason:
     if job.status is Status.BLOCKED:
         return Reason(
             ReasonKind.BLOCKED,
-            f"It waits for other jobs: {listed(job.depends_on) or 'not known here'}.",
+            f"It waits for other jobs: {first_of(job.depends_on) or 'not known here'}.",
             {"depends_on": list(job.depends_on)},
         )
     left = max(0.0, (job.run_at - now).total_seconds())

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from leasehold.core.model.job import Job
+from leasehold.core.model.phrases import counted
 from leasehold.core.model.status import WAITING, Status
 from leasehold.core.rules.failures import FAILURES_MAX
 from leasehold.dashboard.attempt_strip import strip
@@ -21,6 +22,7 @@ from leasehold.errors import JobNotFoundError, LeaseholdError
 ATTEMPTS_SHOWN: Final = 25
 EVENTS_SHOWN: Final = 100
 LINES_SHOWN: Final = 200
+STRETCHES_LISTED: Final = 10
 
 
 def job(desk: Desk, visit: Visit) -> FilledPage:
@@ -35,6 +37,7 @@ def job(desk: Desk, visit: Visit) -> FilledPage:
     history = desk.queue.history(found)
     log = desk.queue.job_log(found)
     graph = desk.queue.graph(found)
+    stretches = strip(found, attempts, now)
     return FilledPage(
         "job.html",
         {
@@ -46,7 +49,9 @@ def job(desk: Desk, visit: Visit) -> FilledPage:
             "next": _next(desk, found, now),
             "given_up": why_given_up(found),
             "worker": _worker(desk, found),
-            "strip": strip(found, attempts, now),
+            "strip": stretches,
+            "stretches": stretches[-STRETCHES_LISTED:],
+            "stretches_left_out": max(0, len(stretches) - STRETCHES_LISTED),
             "attempts": [
                 (each, shown_traceback(each.error.traceback if each.error else None))
                 for each in shown
@@ -103,7 +108,10 @@ def _next(desk: Desk, found: Job, now: datetime) -> str:
         return f"At the rate of the last minutes it starts in about {_in(start, now)}."
     if status is Status.RUNNING and found.lease_expires_at is not None:
         left = found.allowance - found.attempts
-        then = f"{left} more attempt(s) are allowed" if left > 0 else "no attempt is left"
+        verb = "is" if left == 1 else "are"
+        then = (
+            f"{counted(left, 'more attempt')} {verb} allowed" if left > 0 else "no attempt is left"
+        )
         return (
             "Its worker renews the lease as it works. Should it fall silent, the job is taken back "
             f"when the lease ends, in {_in(found.lease_expires_at, now)}; {then}."

@@ -5,12 +5,13 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any, Final
 
+from leasehold.core.model.phrases import counted
 from leasehold.core.model.queue_config import QueueInfo
 from leasehold.core.model.records import at_work
 from leasehold.core.model.status import Status
 from leasehold.core.rules.failures import FAILURES_MAX
 from leasehold.dashboard.charts import RANGES, Range, charts
-from leasehold.dashboard.shown import link
+from leasehold.dashboard.shown import link, percent
 from leasehold.dashboard.visit import Desk, FilledPage, Visit
 from leasehold.observe.findings import Finding, Level, verdict
 
@@ -92,10 +93,11 @@ def figures(lately: Any, workers: int, slots: int) -> list[tuple[str, Any, str, 
     ended = lately.completed + lately.failed
     return [
         ("Pending", counts[Status.PENDING], "wait for a worker", "jobs?q=status:pending"),
-        ("Running", counts[Status.RUNNING], f"on {slots:,} slots", "jobs?q=status:running"),
+        ("Running", counts[Status.RUNNING], f"on {counted(slots, 'slot')}",
+         "jobs?q=status:running"),
         ("Completed", lately.completed, "in the last hour", "jobs?q=status:completed"),
-        ("Failed", f"{lately.error_rate:.1%}" if ended else "–",
-         f"of {ended:,} attempts in the last hour", "failures"),
+        ("Failed", percent(lately.error_rate if ended else None),
+         f"of {counted(ended, 'attempt')} in the last hour", "failures"),
         ("Dead letters", counts[Status.DEAD], "wait for a decision", "dead-letters"),
         ("Workers", workers, "at work", "workers"),
     ]  # fmt: skip

@@ -36,6 +36,11 @@ class QueueRow:
         return self.lately.completed / (LATELY_SECONDS / 60)
 
     @property
+    def failing(self) -> float | None:
+        """The share of attempts that failed; None if none ended."""
+        return self.lately.error_rate if self.lately.completed + self.lately.failed else None
+
+    @property
     def drain_seconds(self) -> float | None:
         """How long until nothing is pending, at the rates of the last minutes; None for never."""
         gain = self.out_per_minute - self.in_per_minute
