@@ -28,10 +28,18 @@ def in_zone(message: str, zone: tzinfo | None) -> str:
     >>> from datetime import UTC
     >>> in_zone("due at 2026-11-16T03:13:10.5+00:00.", UTC)
     'due at 2026-11-16 03:13:10Z.'
+    >>> in_zone("cancelled: since 2026-02-31T25:00:00Z", UTC)
+    'cancelled: since 2026-02-31T25:00:00Z'
     """
-    return _IN_UTC.sub(
-        lambda found: moment_text(datetime.fromisoformat(found[0]).astimezone(zone)), message
-    )
+    return _IN_UTC.sub(lambda found: _in_zone(found[0], zone), message)
+
+
+def _in_zone(written: str, zone: tzinfo | None) -> str:
+    try:
+        return moment_text(datetime.fromisoformat(written).astimezone(zone))
+    except (ValueError, OverflowError):
+        # Messages quote what others wrote: it may look like a moment and be none.
+        return written
 
 
 def offset_text(offset: timedelta) -> str:
