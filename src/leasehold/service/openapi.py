@@ -54,10 +54,10 @@ _PROBLEMS: Final = {
 
 _EVENTS: Final = {
     "operationId": "events",
-    "summary": "Follow what changes in the store.",
+    "summary": "Follow the changes in the store",
     "description": (
         "A stream of server-sent events: `changes`, whose data is a list of changes, and `gap`, "
-        "after which everything has to be looked at anew. The id of an event is where it ends. "
+        "after which everything must be read again. The id of an event is the position after it. "
         "Roles: operator, observer."
     ),
     "parameters": [
@@ -65,7 +65,7 @@ _EVENTS: Final = {
             "name": "Last-Event-ID",
             "in": "header",
             "required": False,
-            "description": "Go on after this event; without it, with what changes from now on.",
+            "description": "Continue after this event; without it, begin with new changes.",
             "schema": {"type": "string"},
         }
     ],

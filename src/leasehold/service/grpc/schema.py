@@ -58,10 +58,10 @@ class Message(NamedTuple):
 
 
 class FollowChanges(Request):
-    """Follow what changes in the store."""
+    """Follow the changes in the store."""
 
     cursor: str | None = None
-    """Go on after this one; without it, with what changes from now on."""
+    """Continue after this cursor; without it, begin with new changes."""
 
 
 @cache
