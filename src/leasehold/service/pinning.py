@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from leasehold.core.model.pins import TEXT_LENGTH_MAX, Pin
+from leasehold.core.model.pins import TEXT_LENGTH_MAX, Pin, PinKind
 from leasehold.core.model.records import WorkerInfo
 from leasehold.queue.upkeep import Upkeep
 from leasehold.service.base import ApiPart
@@ -77,8 +77,7 @@ class Pinning(ApiPart):
     @operation("GET", "/deploys", "operator", "observer")
     def deploys(self, caller: Caller, request: Nothing) -> Pins:
         """List the deploy marks."""
-        caller.check_unscoped()
-        return Pins(pins=self.store.pins("deploy"))
+        return self._pins(caller, "deploy")
 
     @operation("POST", "/deploys", "operator", "consumer", status=201)
     def mark_deploy(self, caller: Caller, request: MarkDeploy) -> PinAnswer:
@@ -86,34 +85,27 @@ class Pinning(ApiPart):
 
         Repeating the request changes nothing.
         """
-        caller.check_unscoped()
-        pin = self.store.pin("deploy", request.version, request.text, actor=caller.actor)
-        return PinAnswer(pin=pin)
+        return self._pin(caller, "deploy", request.version, request.text)
 
     @operation("DELETE", "/deploys/{version}", "operator")
     def unmark_deploy(self, caller: Caller, request: NamedDeploy) -> PinAnswer:
         """Delete a deploy mark."""
-        caller.check_unscoped()
-        return PinAnswer(pin=self.store.unpin("deploy", request.version, actor=caller.actor))
+        return self._unpin(caller, "deploy", request.version)
 
     @operation("GET", "/views", "operator", "observer")
     def views(self, caller: Caller, request: Nothing) -> Pins:
         """List the named views of the dashboard."""
-        caller.check_unscoped()
-        return Pins(pins=self.store.pins("view"))
+        return self._pins(caller, "view")
 
     @operation("POST", "/views", "operator", status=201)
     def keep_view(self, caller: Caller, request: KeepView) -> PinAnswer:
         """Save a search as a named view, for everyone who uses the dashboard."""
-        caller.check_unscoped()
-        pin = self.store.pin("view", request.name, request.query, actor=caller.actor)
-        return PinAnswer(pin=pin)
+        return self._pin(caller, "view", request.name, request.query)
 
     @operation("DELETE", "/views/{name}", "operator")
     def forget_view(self, caller: Caller, request: NamedView) -> PinAnswer:
         """Delete a named view."""
-        caller.check_unscoped()
-        return PinAnswer(pin=self.store.unpin("view", request.name, actor=caller.actor))
+        return self._unpin(caller, "view", request.name)
 
     @operation("POST", "/workers/{worker}/stop", "operator")
     def stop_worker(self, caller: Caller, request: StopWorker) -> WorkerAnswer:
@@ -125,3 +117,17 @@ class Pinning(ApiPart):
         """
         caller.check_unscoped()
         return WorkerAnswer(worker=Upkeep(self.store, caller.actor).stop_worker(request.worker))
+
+    # -- inside ----------------------------------------------------------------------------------
+
+    def _pins(self, caller: Caller, kind: PinKind) -> Pins:
+        caller.check_unscoped()
+        return Pins(pins=self.store.pins(kind))
+
+    def _pin(self, caller: Caller, kind: PinKind, name: str, text: str) -> PinAnswer:
+        caller.check_unscoped()
+        return PinAnswer(pin=self.store.pin(kind, name, text, actor=caller.actor))
+
+    def _unpin(self, caller: Caller, kind: PinKind, name: str) -> PinAnswer:
+        caller.check_unscoped()
+        return PinAnswer(pin=self.store.unpin(kind, name, actor=caller.actor))
