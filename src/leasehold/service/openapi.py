@@ -14,6 +14,7 @@ import msgspec
 
 from leasehold.service.answers import Problem
 from leasehold.service.api import OPERATIONS
+from leasehold.service.descriptions import description_of
 from leasehold.service.durations import ENDING, SCHEMA
 from leasehold.service.operation import ApiOperation
 
@@ -88,6 +89,9 @@ def openapi_document() -> dict[str, Any]:
     schemas, components = msgspec.json.schema_components(
         [*kinds, ProblemDocument, Problem], ref_template=_REF
     )
+    for component in components.values():
+        if "description" in component:
+            component["description"] = description_of(component["description"])
     known = dict(zip([*map(id, kinds), "problem", "error"], schemas, strict=True))
     for body in bodies.values():
         if body is not None:
