@@ -21,6 +21,10 @@ def test_the_file_is_up_to_date() -> None:
     )
 
 
+def test_no_comment_holds_python() -> None:
+    assert ">>>" not in text.proto_text(text.numbers())
+
+
 def test_protoc_reads_it_as_the_server_does(tmp_path: Path) -> None:
     place = tmp_path / "leasehold" / "v1" / text.FILE
     place.parent.mkdir(parents=True)

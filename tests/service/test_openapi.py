@@ -36,6 +36,11 @@ def test_the_document_is_valid() -> None:
     validate(json.loads(openapi_json()))
 
 
+def test_no_description_holds_python() -> None:
+    """Docstrings have examples for those who read the source; callers of the service see none."""
+    assert ">>>" not in openapi_json().decode()
+
+
 def test_every_operation_is_told() -> None:
     paths = openapi_document()["paths"]
     told = {each["operationId"] for path in paths.values() for each in path.values()}

@@ -246,6 +246,7 @@ def test_no_token_is_ever_shown(service: Service) -> None:
     secret = service.token("admin")
     store = connect(service.url.replace("://", f"://{secret}@"))
     assert secret not in repr(store)
+    assert str(store) == service.url
     service.stop()
     with pytest.raises(Exception, match="cannot be reached") as caught:
         connect(service.url.replace("://", f"://{secret}@") + "?retry_seconds=0").now()

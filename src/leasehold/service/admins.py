@@ -18,14 +18,14 @@ from leasehold.service.producers import PageSize
 
 
 class CreateToken(Request):
-    """Who shall be able to do what."""
+    """The name, roles and limits of a new token."""
 
     name: Name
     roles: Annotated[list[Role], Meta(min_length=1, max_length=4)]
     queues: Annotated[list[Name], Meta(min_length=1)] | None = None
-    """The only queues it is good for; none for all."""
+    """The queues that the token is limited to; none for all queues."""
     commands: bool = False
-    """Whether it may submit command jobs."""
+    """Whether the token may submit command jobs."""
     lifetime_seconds: Annotated[float, Meta(gt=0, le=SECONDS_MAX)] | None = None
 
 
@@ -37,7 +37,7 @@ class NewToken(Answer):
 
 
 class Tokens(Answer):
-    """The tokens by name, never their secrets."""
+    """The tokens by name, without their secrets."""
 
     tokens: list[Token]
 
@@ -49,20 +49,20 @@ class NamedToken(Request):
 
 
 class TokenAnswer(Answer):
-    """A token as it was."""
+    """The token that was revoked."""
 
     token: Token
 
 
 class ReadAudit(Request):
-    """What people did, page by page."""
+    """The page of the audit log to return."""
 
     limit: PageSize = 100
     cursor: str | None = None
 
 
 class Audit(Answer):
-    """What people did, newest first, and the cursor with which to ask for more."""
+    """Entries of the audit log, newest first, and the cursor of the next page."""
 
     records: list[AuditRecord]
     next_cursor: str | None = None
@@ -73,12 +73,12 @@ class Admins(ApiPart):
 
     @operation("GET", "/tokens", "admin")
     def list_tokens(self, caller: Caller, request: Nothing) -> Tokens:
-        """List tokens, never their secrets."""
+        """List the tokens, without their secrets."""
         return Tokens(tokens=self.store.tokens())
 
     @operation("POST", "/tokens", "admin", status=201)
     def create_token(self, caller: Caller, request: CreateToken) -> NewToken:
-        """Create a token; its secret is in this answer only."""
+        """Create a token; its secret is shown in this answer only."""
         caller.check_hands_on(commands=request.commands)
         secret = new_token_secret(self.env)
         draft = TokenDraft(
@@ -93,11 +93,11 @@ class Admins(ApiPart):
 
     @operation("DELETE", "/tokens/{name}", "admin")
     def revoke_token(self, caller: Caller, request: NamedToken) -> TokenAnswer:
-        """Revoke a token: the next request that comes with it is refused."""
+        """Revoke a token; from the next request on, it is refused."""
         return TokenAnswer(token=self.store.revoke_token(request.name, actor=caller.actor))
 
     @operation("GET", "/audit", "admin")
     def audit(self, caller: Caller, request: ReadAudit) -> Audit:
-        """What people did, newest first."""
+        """List the entries of the audit log, newest first."""
         page = self.store.audit_page(limit=request.limit, cursor=request.cursor)
         return Audit(records=page.records, next_cursor=page.next_cursor)

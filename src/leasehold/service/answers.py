@@ -81,14 +81,14 @@ class JobPage(Answer):
 
 
 class History(Answer):
-    """What happened to a job, oldest first, and the cursor with which to ask for more."""
+    """Events of a job's history, oldest first, and the cursor of the next page."""
 
     events: list[HistoryEvent]
     next_cursor: str | None = None
 
 
 class Log(Answer):
-    """What a job logged, oldest first, and the cursor with which to ask for more."""
+    """Lines of a job's log, oldest first, and the cursor of the next page."""
 
     lines: list[LogLine]
     next_cursor: str | None = None

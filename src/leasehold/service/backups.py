@@ -48,8 +48,8 @@ class Backups(ApiPart):
     def backup(self, caller: Caller, request: MakeBackup) -> Backup:
         """Write a consistent copy of the store on the server's machine while it is in use.
 
-        It needs a SQLite store, and a service that was started with `--backup-dir`. A backup has
-        everything in it, so it stays there, and nothing is ever replaced. Blobs are not in it.
+        It needs a SQLite store, and a service that was started with `--backup-dir`. A backup holds
+        all data, so it never leaves that directory. It replaces no file, and contains no blobs.
         """
         caller.check_unscoped()
         if self.backup_folder is None:

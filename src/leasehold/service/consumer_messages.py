@@ -33,10 +33,10 @@ Queues = Annotated[tuple[Name, ...], Meta(min_length=1, max_length=1000)]
 
 
 class Wanted(Request):
-    """Which jobs a worker would run."""
+    """The jobs that a worker can run."""
 
     worker: Name
-    """The worker's own name; it is registered under it, and its leases are."""
+    """The name under which the worker is registered and holds its leases."""
     queues: Queues = ("default",)
     tasks: list[Name] | None = None
     """Only these; none for any."""
@@ -61,7 +61,7 @@ class Wanted(Request):
 
 
 class LeaseJobs(Wanted):
-    """Lease jobs, waiting for the first of them."""
+    """Lease jobs; if there are none, wait for the first one."""
 
     wait_seconds: WaitSeconds = WAIT_SECONDS
     request_id: Name | None = None
@@ -69,7 +69,7 @@ class LeaseJobs(Wanted):
 
 
 class LeaseDocument(Answer):
-    """A job to run, and what proves the right to."""
+    """A job to run, and the proof that its holder may run it."""
 
     job_id: str
     version: int
@@ -96,7 +96,7 @@ class LeaseDocument(Answer):
 
 
 class Leases(Answer):
-    """The leases, none if no job came in time."""
+    """The leases; none if no job became available in time."""
 
     leases: list[LeaseDocument]
     next_due_at: datetime | None = None
@@ -104,7 +104,7 @@ class Leases(Answer):
 
 
 class Held(Request):
-    """A lease, by what proves it."""
+    """A lease, with the version and secret that prove it."""
 
     job_id: str
     version: Version
@@ -112,11 +112,11 @@ class Held(Request):
 
 
 class CompleteJob(Held):
-    """The job is done."""
+    """Complete a leased job."""
 
     result: Any = None
     note: Any = None
-    """Whatever is to stand in the attempt's record."""
+    """A note for the record of the attempt, of any kind."""
 
 
 class ErrorGiven(Request):
@@ -128,51 +128,51 @@ class ErrorGiven(Request):
 
 
 class FailJob(Held):
-    """The attempt failed."""
+    """Report that a job's attempt failed."""
 
     error: ErrorGiven = msgspec.field(default_factory=ErrorGiven)
     requeue: bool = True
-    """False makes it a dead letter at once."""
+    """False makes the job a dead letter at once."""
     retry_after_seconds: Delay | None = None
     """In place of the job's own backoff."""
 
 
 class SnoozeJob(Held):
-    """Not now: run it again later, with no attempt spent."""
+    """Put a leased job off until later, without using up an attempt."""
 
     delay_seconds: Delay
     reason: str = ""
 
 
 class ReleaseJob(Held):
-    """Hand it back unfinished, with no attempt spent."""
+    """Hand a leased job back unfinished, without using up an attempt."""
 
     delay_seconds: Delay = 0.0
     reason: str = ""
 
 
 class CancelHeld(Held):
-    """Stop here, for good."""
+    """End a leased job as cancelled."""
 
     reason: str = ""
 
 
 class HeldFor(Held):
-    """A lease, and for how long from now to keep it."""
+    """A lease, and how long from now it is to last."""
 
     lease_seconds: Seconds | None = None
     """None for as long as it was granted the last time."""
 
 
 class RenewLease(HeldFor):
-    """Keep a lease for so long from now."""
+    """Renew a lease for a time that begins now."""
 
     worker: Name | None = None
     """None for whom it was granted to."""
 
 
 class RenewLeases(Request):
-    """Keep all leases of a worker, in one write."""
+    """Renew all leases of a worker in one write."""
 
     worker: Name
     leases: Annotated[list[HeldFor], Meta(max_length=LEASES_AT_ONCE_MAX)]
@@ -192,7 +192,7 @@ class Renewals(Answer):
 
 
 class ReportProgress(Held):
-    """How far it is, in any words."""
+    """The progress of a job, as any JSON object."""
 
     progress: dict[str, Any]
 
@@ -206,32 +206,32 @@ class GivenLine(Request):
 
 
 class LogLines(Held):
-    """What the task has logged."""
+    """Lines for the log of a job."""
 
     lines: Annotated[list[GivenLine | str], Meta(max_length=LEASES_AT_ONCE_MAX)]
     """Each a text, or a text with its time."""
     dropped: Annotated[int, Meta(ge=0, le=2**53)] = 0
-    """How many before them its worker has dropped."""
+    """The number of earlier lines that the worker has dropped."""
 
 
 class SettleComplete(CompleteJob, tag="complete", tag_field="outcome"):
-    """The job is done."""
+    """Complete a leased job."""
 
 
 class SettleFail(FailJob, tag="fail", tag_field="outcome"):
-    """The attempt failed."""
+    """Report that a job's attempt failed."""
 
 
 class SettleSnooze(SnoozeJob, tag="snooze", tag_field="outcome"):
-    """Not now: run it again later, with no attempt spent."""
+    """Put a leased job off until later, without using up an attempt."""
 
 
 class SettleRelease(ReleaseJob, tag="release", tag_field="outcome"):
-    """Hand it back unfinished, with no attempt spent."""
+    """Hand a leased job back unfinished, without using up an attempt."""
 
 
 class SettleCancel(CancelHeld, tag="cancel", tag_field="outcome"):
-    """Stop here, for good."""
+    """End a leased job as cancelled."""
 
 
 GivenSettlement = SettleComplete | SettleFail | SettleSnooze | SettleRelease | SettleCancel
@@ -241,18 +241,18 @@ GivenSettlements = Annotated[tuple[GivenSettlement, ...], Meta(max_length=LEASES
 
 
 class ExchangeJobs(Request):
-    """Settle what was run and lease what comes next, in one write."""
+    """Settle jobs that have run and lease the next ones, in one write."""
 
     settlements: GivenSettlements = ()
     lease: Wanted | None = None
     wait_seconds: WaitSeconds = 0.0
-    """How long to wait for a job to lease, once all is settled."""
+    """How long to wait for a job to lease, after the settlements are stored."""
     request_id: Name | None = None
     """A request that is sent again under the same id is answered as the first time."""
 
 
 class SettlementAnswer(Answer):
-    """What became of a job, or why the settlement came too late."""
+    """The job's new status, or the problem with its settlement."""
 
     settled: Settled | None = None
     error: Problem | None = None
@@ -270,7 +270,7 @@ class ExchangeAnswer(Answer):
 
 
 class SettleAnswer(Answer):
-    """What became of the job."""
+    """The job's new status."""
 
     job_id: str
     version: int
@@ -278,4 +278,4 @@ class SettleAnswer(Answer):
     status: Status
     attempts: int
     run_at: datetime | None
-    """When it will be tried again, if it waits."""
+    """When the job is tried again, if it waits for that."""

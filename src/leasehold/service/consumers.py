@@ -74,7 +74,7 @@ class Consumers(ApiPart):
 
     @operation("POST", "/leases", "consumer")
     async def lease(self, caller: Caller, request: LeaseJobs) -> Leases:
-        """Lease the best available jobs, waiting for the first of them (long poll)."""
+        """Lease the next available jobs; if there are none, wait for the first one (long poll)."""
         wanted = request.lease_request(caller)
         exchange = await self._exchange(
             caller, (), wanted, request.wait_seconds, request.request_id
@@ -84,9 +84,9 @@ class Consumers(ApiPart):
 
     @operation("POST", "/exchange", "consumer")
     async def exchange(self, caller: Caller, request: ExchangeJobs) -> ExchangeAnswer:
-        """Settle what was run and lease what comes next, in one write.
+        """Settle jobs that have run and lease the next ones, in one write.
 
-        A settlement that comes too late is answered by its problem, and does not hinder the rest.
+        A settlement that comes too late is answered with its problem; the others still take effect.
         """
         wanted = None if request.lease is None else request.lease.lease_request(caller)
         given = await self.call_store(
@@ -111,27 +111,27 @@ class Consumers(ApiPart):
 
     @operation("POST", "/jobs/{job_id}/complete", "consumer")
     def complete(self, caller: Caller, request: CompleteJob) -> SettleAnswer:
-        """The leased job is done (ack)."""
+        """Complete a leased job (ack)."""
         return self._settle(caller, request, self._completion(request))
 
     @operation("POST", "/jobs/{job_id}/fail", "consumer")
     def fail(self, caller: Caller, request: FailJob) -> SettleAnswer:
-        """The attempt failed (nack); the answer says whether, and when, it is tried again."""
+        """Report that an attempt failed (nack); the answer says whether and when it is retried."""
         return self._settle(caller, request, _failure(request))
 
     @operation("POST", "/jobs/{job_id}/snooze", "consumer")
     def snooze(self, caller: Caller, request: SnoozeJob) -> SettleAnswer:
-        """Run the leased job again later, with no attempt spent."""
+        """Put a leased job off until later, without using up an attempt."""
         return self._settle(caller, request, Snooze(request.delay_seconds, request.reason))
 
     @operation("POST", "/jobs/{job_id}/release", "consumer")
     def release(self, caller: Caller, request: ReleaseJob) -> SettleAnswer:
-        """Hand the leased job back unfinished, with no attempt spent."""
+        """Hand a leased job back unfinished, without using up an attempt."""
         return self._settle(caller, request, Release(request.delay_seconds, request.reason))
 
     @operation("POST", "/jobs/{job_id}/renew", "consumer")
     def renew(self, caller: Caller, request: RenewLease) -> Renewed:
-        """Keep a lease (extend): the answer says until when, and when to do it again."""
+        """Renew a lease; the answer says when it expires and when to renew it next."""
         self._check(caller, request)
         given = None if request.worker is None else caller.worker_name(request.worker)
         worker = given or self._last_grant(request).worker
@@ -142,7 +142,7 @@ class Consumers(ApiPart):
 
     @operation("POST", "/renewals", "consumer")
     def renew_many(self, caller: Caller, request: RenewLeases) -> Renewals:
-        """Keep all leases of a worker, in one write: its heartbeat."""
+        """Renew all leases of a worker in one write, as its heartbeat."""
         checked = [self._refusal(caller, each) for each in request.leases]
         renewals = [
             self._renewal(each)
@@ -158,14 +158,14 @@ class Consumers(ApiPart):
 
     @operation("POST", "/jobs/{job_id}/progress", "consumer")
     def progress(self, caller: Caller, request: ReportProgress) -> Done:
-        """Say how far a leased job is."""
+        """Report the progress of a leased job."""
         self._check(caller, request)
         self.store.report_progress(request.job_id, request.version, encoded(request.progress))
         return Done()
 
     @operation("POST", "/jobs/{job_id}/log", "consumer")
     def append_log(self, caller: Caller, request: LogLines) -> Done:
-        """Add lines to a leased job's log."""
+        """Append lines to the log of a leased job."""
         self._check(caller, request)
         now = self.store.now()
         given = (GivenLine(text=each) if isinstance(each, str) else each for each in request.lines)

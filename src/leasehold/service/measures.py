@@ -28,7 +28,7 @@ class AskMetrics(Request):
 
 
 class MetricsAnswer(Answer):
-    """The figures, flat, by their names."""
+    """The figures by name, without nesting."""
 
     metrics: dict[str, Any]
 
@@ -48,7 +48,7 @@ class AskDaily(Request):
 
 
 class AskTimeline(Request):
-    """Metrics by name, for each minute or day of a stretch of time."""
+    """The metrics to return for each minute or day of a period."""
 
     metric: Annotated[list[Name], Meta(min_length=1, max_length=100)]
     since: Moment
@@ -60,13 +60,13 @@ class AskTimeline(Request):
 
 
 class TimelineAnswer(Answer):
-    """One value of each metric for every step; null where it was forgotten or there is none."""
+    """One value of each metric per minute or day; null where none is known or kept."""
 
     timeline: Timeline
 
 
 class AskFailures(Request):
-    """What fails, the most frequent first."""
+    """The errors of one queue, or the whole store, most frequent first."""
 
     queue: Name | None = None
     task: Name | None = None
@@ -74,19 +74,19 @@ class AskFailures(Request):
 
 
 class Failures(Answer):
-    """Attempts that failed, by the fingerprint of their error."""
+    """The failed attempts, grouped by the fingerprint of their error."""
 
     failures: list[Failure]
 
 
 class AskWorkerTotals(Request):
-    """What each worker ever did."""
+    """The lifetime totals of every worker."""
 
     limit: PageSize = 100
 
 
 class WorkerTotalsAnswer(Answer):
-    """The workers, the one that leased most first, whether they still live or not."""
+    """The workers, alive or not; those that leased the most jobs come first."""
 
     workers: list[WorkerTotals]
 
@@ -102,28 +102,28 @@ class Measures(ApiPart):
 
     @operation("GET", "/metrics", *LOOKING)
     def metrics(self, caller: Caller, request: AskMetrics) -> MetricsAnswer:
-        """How a queue, or the whole store, stands, and what happened in the window before."""
+        """Return the figures of a queue or the whole store, now and over a recent window."""
         state = self._check_figures(caller, request.queue)
         figures = looking(self.store).metrics(request.queue, window_seconds=request.window_seconds)
         return MetricsAnswer(metrics=metrics_document(figures, state))
 
     @operation("GET", "/series", *LOOKING)
     def series(self, caller: Caller, request: AskSeries) -> SeriesAnswer:
-        """What happened in a queue, or in the whole store, minute by minute."""
+        """Return the event counts of a queue or the whole store for each minute."""
         self._check_figures(caller, request.queue)
         points = looking(self.store).series(request.queue, minutes=request.minutes)
         return SeriesAnswer(points=[point_document(request.queue, each) for each in points])
 
     @operation("GET", "/daily", *LOOKING)
     def daily(self, caller: Caller, request: AskDaily) -> SeriesAnswer:
-        """What happened in a queue, or in the whole store, day by day."""
+        """Return the event counts of a queue or the whole store for each day."""
         self._check_figures(caller, request.queue)
         points = looking(self.store).daily(request.queue, days=request.days)
         return SeriesAnswer(points=[point_document(request.queue, each) for each in points])
 
     @operation("GET", "/timeline", *LOOKING)
     def timeline(self, caller: Caller, request: AskTimeline) -> TimelineAnswer:
-        """Any metrics of a queue, or of the whole store, minute by minute or day by day."""
+        """Return chosen metrics of a queue or the whole store for each minute or day."""
         self._check_figures(caller, request.queue)
         timeline = looking(self.store).timeline(
             request.metric,
@@ -136,14 +136,14 @@ class Measures(ApiPart):
 
     @operation("GET", "/failures", "operator", "observer")
     def failures(self, caller: Caller, request: AskFailures) -> Failures:
-        """What fails in a queue, or in the whole store, the most frequent first."""
+        """List the errors of a queue or the whole store by fingerprint, most frequent first."""
         self._check_figures(caller, request.queue)
         found = looking(self.store).failures(request.queue, task=request.task, limit=request.limit)
         return Failures(failures=found)
 
     @operation("GET", "/worker-totals", "operator", "observer")
     def worker_totals(self, caller: Caller, request: AskWorkerTotals) -> WorkerTotalsAnswer:
-        """What each worker ever did."""
+        """List the lifetime totals of every worker."""
         caller.check_unscoped()
         return WorkerTotalsAnswer(workers=looking(self.store).worker_totals(limit=request.limit))
 

@@ -14,6 +14,7 @@ import msgspec
 
 from leasehold.service.answers import Problem
 from leasehold.service.api import OPERATIONS
+from leasehold.service.descriptions import description_of
 from leasehold.service.durations import ENDING, SCHEMA
 from leasehold.service.operation import ApiOperation
 
@@ -54,10 +55,10 @@ _PROBLEMS: Final = {
 
 _EVENTS: Final = {
     "operationId": "events",
-    "summary": "Follow what changes in the store.",
+    "summary": "Follow the changes in the store",
     "description": (
         "A stream of server-sent events: `changes`, whose data is a list of changes, and `gap`, "
-        "after which everything has to be looked at anew. The id of an event is where it ends. "
+        "after which everything must be read again. The id of an event is the position after it. "
         "Roles: operator, observer."
     ),
     "parameters": [
@@ -65,7 +66,7 @@ _EVENTS: Final = {
             "name": "Last-Event-ID",
             "in": "header",
             "required": False,
-            "description": "Go on after this event; without it, with what changes from now on.",
+            "description": "Continue after this event; without it, begin with new changes.",
             "schema": {"type": "string"},
         }
     ],
@@ -88,6 +89,9 @@ def openapi_document() -> dict[str, Any]:
     schemas, components = msgspec.json.schema_components(
         [*kinds, ProblemDocument, Problem], ref_template=_REF
     )
+    for component in components.values():
+        if "description" in component:
+            component["description"] = description_of(component["description"])
     known = dict(zip([*map(id, kinds), "problem", "error"], schemas, strict=True))
     for body in bodies.values():
         if body is not None:

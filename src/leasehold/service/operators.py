@@ -28,7 +28,7 @@ from leasehold.service.producers import JobAnswer, PageSize
 
 
 class ListJobs(Request):
-    """Jobs for which everything given holds, page by page."""
+    """The filters of a list of jobs; a job must match all of them."""
 
     queue: list[Name] | None = None
     status: list[Status] | None = None
@@ -47,11 +47,11 @@ class ListJobs(Request):
     limit: PageSize = 100
     cursor: str | None = None
     with_total: bool = False
-    """Also tell how many fit, on all pages."""
+    """Whether to count the matches on all pages."""
 
 
 class GivenFilter(Request):
-    """Jobs for which everything given here holds; an empty filter means all jobs."""
+    """A filter; a job must match all its fields. An empty filter matches every job."""
 
     ids: list[Name] | None = None
     queues: list[Name] | None = None
@@ -81,45 +81,45 @@ class GivenFilter(Request):
 
 
 class SearchJobs(Request):
-    """Jobs that fit a filter, page by page."""
+    """A filter for jobs, and the page to return."""
 
     where: GivenFilter = msgspec.field(default_factory=GivenFilter)
     limit: PageSize = 100
     cursor: str | None = None
     with_total: bool = False
-    """Also tell how many fit, on all pages."""
+    """Whether to count the matches on all pages."""
 
 
 class GiveOrder(Request):
-    """An order to all jobs that fit, at most `limit` of them in one write."""
+    """An order for the jobs that match a filter, at most `limit` of them per write."""
 
     order: Order
     where: GivenFilter = msgspec.field(default_factory=GivenFilter)
     limit: Annotated[int, Meta(ge=1, le=1000)] = ORDERED_AT_ONCE
     cursor: str | None = None
-    """From the answer before: the order goes on from there."""
+    """The `next_cursor` of the previous answer, to continue the order from there."""
     dry_run: bool = False
-    """Only tell which jobs are meant."""
+    """Whether to change nothing, and only return the ids of the jobs that would change."""
 
 
 class OrderAnswer(Answer):
-    """What became of an order in one write."""
+    """The outcome of one write of an order."""
 
     changed: int
     refused: dict[str, int]
-    """How many fitted, but could not take it: by the code of the problem."""
+    """The number of matching jobs that could not be changed, by the code of the problem."""
     next_cursor: str | None
-    """Give the order again with it: more jobs fit."""
+    """The cursor with which to repeat the order, if more jobs match."""
     would_change: list[str] | None = None
-    """With a dry run, the ids of jobs that are meant."""
+    """The ids of the jobs that would change, in a dry run."""
 
 
 class ReplayJob(Request):
-    """Give a dead or cancelled job another chance."""
+    """A dead or cancelled job to replay."""
 
     job_id: str
     reset_attempts: bool = False
-    """All its attempts again, not only one more."""
+    """Whether the job gets all its attempts again, instead of only one more."""
 
 
 class NamedJob(Request):
@@ -135,11 +135,11 @@ class ListDeadLetters(Request):
     limit: PageSize = 100
     cursor: str | None = None
     with_total: bool = False
-    """Also tell how many fit, on all pages."""
+    """Whether to count the matches on all pages."""
 
 
 class LetterPage(Answer):
-    """Dead letters with why they are dead, and the cursor with which to ask for more."""
+    """Dead letters with the reasons for their failure, and the cursor of the next page."""
 
     letters: list[LetterDocument]
     next_cursor: str | None = None
@@ -147,29 +147,29 @@ class LetterPage(Answer):
 
 
 class Nothing(Request):
-    """Nothing more is to be said."""
+    """A request without fields."""
 
 
 class Workers(Answer):
-    """Who runs jobs."""
+    """The registered workers."""
 
     workers: list[WorkerInfo]
 
 
 class FindStuck(Request):
-    """Running jobs without a sign of life for so long."""
+    """How long a running job must have shown no sign of life."""
 
     silent_seconds: Annotated[float, Meta(ge=0, le=SECONDS_MAX)] = 120.0
 
 
 class StuckJobs(Answer):
-    """Those, the longest first."""
+    """The stuck jobs, those that have been silent the longest first."""
 
     jobs: list[StuckJob]
 
 
 class Prune(Request):
-    """Begin a clean-up, or (with `run`) do the next bounded write of one."""
+    """Begin a clean-up, or continue one with its `run`."""
 
     run: Annotated[int, Meta(ge=1, le=2**53)] | None = None
     scope: Scope = Scope()
@@ -180,7 +180,7 @@ class Operators(ApiPart):
 
     @operation("GET", "/jobs", *LOOKING)
     def list_jobs(self, caller: Caller, request: ListJobs) -> JobPage:
-        """List jobs, the last submitted first."""
+        """List jobs, newest first."""
         given = msgspec.structs.asdict(request)
         page = [given.pop(name) for name in ("limit", "cursor", "with_total")]
         for one, several in (("queue", "queues"), ("status", "statuses"), ("task", "tasks")):
@@ -189,13 +189,13 @@ class Operators(ApiPart):
 
     @operation("POST", "/jobs/search", *LOOKING)
     def search(self, caller: Caller, request: SearchJobs) -> JobPage:
-        """List the jobs that fit a filter, the last submitted first."""
+        """List the jobs that match a filter, newest first."""
         where = request.where.job_filter(caller)
         return self._search(where, request.limit, request.cursor, request.with_total)
 
     @operation("POST", "/orders", "operator")
     def order(self, caller: Caller, request: GiveOrder) -> OrderAnswer:
-        """Cancel, replay, discard or reprioritize all jobs that fit, so many in each write."""
+        """Cancel, replay, discard or reprioritize jobs that match a filter, `limit` per write."""
         where = request.where.job_filter(caller)
         if request.dry_run:
             able = narrowed(request.order, where, request.limit)
@@ -218,7 +218,7 @@ class Operators(ApiPart):
 
     @operation("POST", "/jobs/{job_id}/replay", "operator")
     def replay(self, caller: Caller, request: ReplayJob) -> JobAnswer:
-        """Give a dead or cancelled job another chance."""
+        """Replay a dead or cancelled job."""
         job_id = self.check_job(caller, request.job_id)
         answers = self.store.replay(
             [job_id], reset_attempts=request.reset_attempts, actor=caller.actor
@@ -227,7 +227,7 @@ class Operators(ApiPart):
 
     @operation("DELETE", "/jobs/{job_id}", "operator")
     def discard(self, caller: Caller, request: NamedJob) -> JobAnswer:
-        """Delete a job that has ended, with all its records."""
+        """Delete an ended job and all its records."""
         job_id = self.check_job(caller, request.job_id)
         answers = self.store.discard([job_id], actor=caller.actor)
         if self.blobs is not None:
@@ -236,7 +236,7 @@ class Operators(ApiPart):
 
     @operation("GET", "/dead-letters", "operator", "observer")
     def dead_letters(self, caller: Caller, request: ListDeadLetters) -> LetterPage:
-        """List dead letters with why they are dead, the last submitted first."""
+        """List dead letters and the reasons for their failure, newest first."""
         queues = None if request.queue is None else tuple(request.queue)
         where = caller.within(JobFilter(queues=queues, statuses=(Status.DEAD,)))
         store = looking(self.store)
@@ -255,21 +255,21 @@ class Operators(ApiPart):
 
     @operation("GET", "/stuck", "operator", "observer")
     def stuck(self, caller: Caller, request: FindStuck) -> StuckJobs:
-        """List running jobs that show no sign of life."""
+        """List running jobs that have shown no sign of life for some time."""
         caller.check_unscoped()
         return StuckJobs(jobs=self.store.stuck(request.silent_seconds))
 
     @operation("POST", "/sweep", "operator")
     def sweep(self, caller: Caller, request: Nothing) -> SweepReport:
-        """Take back jobs whose lease expired or whose worker is proved dead, now."""
+        """Recover jobs whose lease has expired or whose worker is known to be dead."""
         caller.check_unscoped()
         return self.store.recover()
 
     @operation("POST", "/prune", "operator")
     def prune(self, caller: Caller, request: Prune) -> PruneReport:
-        """Archive and delete jobs that ended longer ago than they are kept, a bounded part.
+        """Archive and delete ended jobs whose retention time is over, a limited number per request.
 
-        While the answer says `more`, ask again with its `run` and the same scope.
+        While `more` is true in the answer, repeat the request with its `run` and the same scope.
         """
         caller.check_unscoped()
         return self.store.prune(run=request.run, scope=request.scope, actor=caller.actor)

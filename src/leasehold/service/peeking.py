@@ -34,10 +34,10 @@ class Peeking(ApiPart):
 
     @operation("GET", "/queues/{queue}/next", *LOOKING)
     def peek(self, caller: Caller, request: Peek) -> NextJobs:
-        """Tell which pending jobs of a queue would be leased next, without leasing them.
+        """List the pending jobs of a queue that would be leased next, without leasing them.
 
-        They are told in the order in which they would be leased. Jobs that wait for a slot of their
-        key are not among them; those of a paused queue, or of one whose slots are taken, are.
+        They are listed in the order in which they would be leased. Jobs that wait for a slot of
+        their key are left out; jobs of a paused queue, or of a queue without free slots, are not.
         """
         caller.check_queue(request.queue)
         jobs = self.store.peek(request.queue, limit=request.limit)

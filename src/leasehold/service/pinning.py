@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from leasehold.core.model.pins import TEXT_LENGTH_MAX, Pin
+from leasehold.core.model.pins import TEXT_LENGTH_MAX, Pin, PinKind
 from leasehold.core.model.records import WorkerInfo
 from leasehold.queue.upkeep import Upkeep
 from leasehold.service.base import ApiPart
@@ -19,11 +19,11 @@ Text = Annotated[str, Meta(max_length=TEXT_LENGTH_MAX)]
 
 
 class MarkDeploy(Request):
-    """A version that is deployed now."""
+    """A deployed version to mark."""
 
     version: Name
     text: Text = ""
-    """What is new in it, in a few words."""
+    """A short text on what is new in the version."""
 
 
 class NamedDeploy(Request):
@@ -33,7 +33,7 @@ class NamedDeploy(Request):
 
 
 class KeepView(Request):
-    """A search of the dashboard's, under a name."""
+    """A search of the dashboard to save, and its name."""
 
     name: Name
     query: Text
@@ -54,13 +54,13 @@ class StopWorker(Request):
 
 
 class Pins(Answer):
-    """What is pinned, the oldest first."""
+    """Deploy marks or views, oldest first."""
 
     pins: list[Pin]
 
 
 class PinAnswer(Answer):
-    """What is pinned now, or was until now; none where nothing was."""
+    """The deploy mark or view as it is, or as it was before deletion; none if there was none."""
 
     pin: Pin | None
 
@@ -77,50 +77,57 @@ class Pinning(ApiPart):
     @operation("GET", "/deploys", "operator", "observer")
     def deploys(self, caller: Caller, request: Nothing) -> Pins:
         """List the deploy marks."""
-        caller.check_unscoped()
-        return Pins(pins=self.store.pins("deploy"))
+        return self._pins(caller, "deploy")
 
     @operation("POST", "/deploys", "operator", "consumer", status=201)
     def mark_deploy(self, caller: Caller, request: MarkDeploy) -> PinAnswer:
-        """Say that a version is deployed now: the dashboard shows what fails since then.
+        """Mark a version as deployed now; the dashboard shows the errors since that deploy.
 
-        The same again changes nothing.
+        Repeating the request changes nothing.
         """
-        caller.check_unscoped()
-        pin = self.store.pin("deploy", request.version, request.text, actor=caller.actor)
-        return PinAnswer(pin=pin)
+        return self._pin(caller, "deploy", request.version, request.text)
 
     @operation("DELETE", "/deploys/{version}", "operator")
     def unmark_deploy(self, caller: Caller, request: NamedDeploy) -> PinAnswer:
-        """Take a deploy mark away."""
-        caller.check_unscoped()
-        return PinAnswer(pin=self.store.unpin("deploy", request.version, actor=caller.actor))
+        """Delete a deploy mark."""
+        return self._unpin(caller, "deploy", request.version)
 
     @operation("GET", "/views", "operator", "observer")
     def views(self, caller: Caller, request: Nothing) -> Pins:
         """List the named views of the dashboard."""
-        caller.check_unscoped()
-        return Pins(pins=self.store.pins("view"))
+        return self._pins(caller, "view")
 
     @operation("POST", "/views", "operator", status=201)
     def keep_view(self, caller: Caller, request: KeepView) -> PinAnswer:
-        """Keep a search under a name, for everybody who uses the dashboard."""
-        caller.check_unscoped()
-        pin = self.store.pin("view", request.name, request.query, actor=caller.actor)
-        return PinAnswer(pin=pin)
+        """Save a search as a named view, for everyone who uses the dashboard."""
+        return self._pin(caller, "view", request.name, request.query)
 
     @operation("DELETE", "/views/{name}", "operator")
     def forget_view(self, caller: Caller, request: NamedView) -> PinAnswer:
-        """Take a named view away."""
-        caller.check_unscoped()
-        return PinAnswer(pin=self.store.unpin("view", request.name, actor=caller.actor))
+        """Delete a named view."""
+        return self._unpin(caller, "view", request.name)
 
     @operation("POST", "/workers/{worker}/stop", "operator")
     def stop_worker(self, caller: Caller, request: StopWorker) -> WorkerAnswer:
-        """Ask a worker to stop, on whatever machine it is.
+        """Ask a worker to stop, on any machine.
 
-        It leases no more, finishes what it runs within its grace and hands back the rest. It hears
-        of it at once if it waits for jobs, and with its next heartbeat if all its slots are taken.
+        The worker leases no more jobs, finishes its running jobs within its grace period and hands
+        back the others. It is told at once if it is waiting for jobs, and with its next heartbeat
+        if all its slots are taken.
         """
         caller.check_unscoped()
         return WorkerAnswer(worker=Upkeep(self.store, caller.actor).stop_worker(request.worker))
+
+    # -- inside ----------------------------------------------------------------------------------
+
+    def _pins(self, caller: Caller, kind: PinKind) -> Pins:
+        caller.check_unscoped()
+        return Pins(pins=self.store.pins(kind))
+
+    def _pin(self, caller: Caller, kind: PinKind, name: str, text: str) -> PinAnswer:
+        caller.check_unscoped()
+        return PinAnswer(pin=self.store.pin(kind, name, text, actor=caller.actor))
+
+    def _unpin(self, caller: Caller, kind: PinKind, name: str) -> PinAnswer:
+        caller.check_unscoped()
+        return PinAnswer(pin=self.store.unpin(kind, name, actor=caller.actor))

@@ -37,12 +37,12 @@ PageSize = Annotated[int, Meta(ge=1, le=1000)]
 
 
 class Submit(NewJob):
-    """A job, and what to tell of it in the answer."""
+    """A job to submit, and what to include in the answer."""
 
     request_id: Name | None = None
     """A request that is sent again under the same id is answered as the first time."""
     with_position: bool = False
-    """Count how many jobs are served before it, and estimate when it starts."""
+    """Whether to count the jobs ahead of this one, and estimate when it starts."""
 
 
 class SubmitAnswer(Answer):
@@ -52,9 +52,9 @@ class SubmitAnswer(Answer):
     status: Status
     is_duplicate: bool
     position: int | None = None
-    """How many pending jobs of its queue are served before it."""
+    """The number of pending jobs ahead of this one in its queue."""
     estimated_start_at: datetime | None = None
-    """At the rate of the latest minutes; none if nothing was leased in them."""
+    """An estimate from the rate of the latest minutes; none if nothing was leased in them."""
 
     @classmethod
     def of(cls, stored: Submitted) -> SubmitAnswer:
@@ -63,7 +63,7 @@ class SubmitAnswer(Answer):
 
 
 class SubmitBatch(Request):
-    """Several jobs, all or nothing, or (`partial`) as many as can be."""
+    """Several jobs: all or none of them are stored, or (`partial`) as many as possible."""
 
     jobs: Annotated[list[NewJob], Meta(max_length=JOBS_AT_ONCE_MAX)]
     partial: bool = False
@@ -88,7 +88,7 @@ class Refused(Answer):
 
 
 class SubmitBatchAnswer(Answer):
-    """What became of each job of a batch, by its place in it."""
+    """The outcome of each job of a batch, by its position in the batch."""
 
     successful: list[Accepted]
     failed: list[Refused]
@@ -98,14 +98,14 @@ Extra = Literal["attempts", "history", "dependents"]
 
 
 class GetJob(Request):
-    """One job, with what belongs to it on request."""
+    """One job, and which of its records to include."""
 
     job_id: str
     include: tuple[Extra, ...] = ()
 
 
 class JobDetails(Answer):
-    """A job, and what was asked for with it."""
+    """A job, and the records that were requested with it."""
 
     job: JobDocument
     attempts: list[AttemptDocument] | None = None
@@ -115,7 +115,7 @@ class JobDetails(Answer):
 
 
 class JobPart(Request):
-    """A page of what belongs to a job."""
+    """A page of a job's history or log."""
 
     job_id: str
     limit: PageSize = 100
@@ -123,14 +123,14 @@ class JobPart(Request):
 
 
 class CancelJob(Request):
-    """Stop a job."""
+    """A job to cancel."""
 
     job_id: str
     reason: str = ""
 
 
 class ChangePriority(Request):
-    """Let a waiting job come earlier or later."""
+    """A waiting job, and its new priority."""
 
     job_id: str
     priority: Priority
@@ -157,7 +157,7 @@ class WaitAnswer(Answer):
 
 
 class ResultAnswer(Answer):
-    """What the job's task returned."""
+    """The result of a job."""
 
     result: Any
 
@@ -189,7 +189,8 @@ class Producers(ApiPart):
     def submit_batch(self, caller: Caller, request: SubmitBatch) -> SubmitBatchAnswer:
         """Submit several jobs in one write.
 
-        All or nothing, unless `partial` is true: then the answer says which were refused, and why.
+        Either all jobs are stored or none, unless `partial` is true: then the answer lists the
+        refused jobs and the reasons.
         """
         drafts = [
             job.draft(caller, self.env, caller.request_id(request.request_id, 1 + index))
@@ -217,7 +218,7 @@ class Producers(ApiPart):
 
     @operation("GET", "/jobs/{job_id}", *LOOKING)
     def get_job(self, caller: Caller, request: GetJob) -> JobDetails:
-        """Look at a job."""
+        """Return a job."""
         job = self.job_of(caller, request.job_id)
         wanted = request.include
         attempts = history = dependents = None
@@ -242,28 +243,28 @@ class Producers(ApiPart):
 
     @operation("GET", "/jobs/{job_id}/history", *LOOKING)
     def job_history(self, caller: Caller, request: JobPart) -> History:
-        """What happened to a job, oldest first."""
+        """List the events in a job's history, oldest first."""
         job_id = self.job_of(caller, request.job_id).id
         page = self.store.history_page(job_id, limit=request.limit, cursor=request.cursor)
         return History(events=page.events, next_cursor=page.next_cursor)
 
     @operation("GET", "/jobs/{job_id}/log", *LOOKING)
     def job_log(self, caller: Caller, request: JobPart) -> Log:
-        """What a job logged, oldest first."""
+        """List the lines of a job's log, oldest first."""
         job_id = self.job_of(caller, request.job_id).id
         page = self.store.log_page(job_id, limit=request.limit, cursor=request.cursor)
         return Log(lines=page.lines, next_cursor=page.next_cursor, missed=page.missed)
 
     @operation("POST", "/jobs/{job_id}/cancel", "producer", "operator")
     def cancel(self, caller: Caller, request: CancelJob) -> JobAnswer:
-        """Stop a job: at once if it waits, as soon as its code lets go if it runs."""
+        """Cancel a job: at once if it is waiting, when its code allows it if it is running."""
         job_id = self.check_job(caller, request.job_id)
         answers = self.store.cancel([job_id], reason=request.reason, actor=caller.actor)
         return JobAnswer(job=job_document(only(answers, job_id)))
 
     @operation("POST", "/jobs/{job_id}/priority", "producer", "operator")
     def change_priority(self, caller: Caller, request: ChangePriority) -> JobAnswer:
-        """Change the priority of a waiting job; it keeps its place in time."""
+        """Change the priority of a waiting job; its time of submission still counts."""
         job_id = self.check_job(caller, request.job_id)
         priority = priority_of(request.priority)
         job = self.store.reprioritize(job_id, priority, actor=caller.actor)
@@ -271,15 +272,15 @@ class Producers(ApiPart):
 
     @operation("GET", "/jobs/{job_id}/wait", *LOOKING)
     async def wait_for_job(self, caller: Caller, request: WaitForJob) -> WaitAnswer:
-        """Wait until a job has ended, well or badly, or the time is up."""
+        """Wait until a job has ended, successfully or not, or the timeout is over."""
         job = await self._ended(caller, request)
         return WaitAnswer(ended=job.is_terminal, job=job_document(job))
 
     @operation("GET", "/jobs/{job_id}/result", *LOOKING)
     async def result(self, caller: Caller, request: WaitForJob) -> ResultAnswer:
-        """What a job's task returned, waiting for it.
+        """Wait for a job's result and return it.
 
-        A job that is dead, cancelled or has not ended in time is answered with that problem.
+        If the job is dead, cancelled or has not ended in time, the answer is that problem.
         """
         job = await self._ended(caller, request)
         inlined = await self.call_store(lambda: self.inlined(job))

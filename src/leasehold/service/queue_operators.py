@@ -40,22 +40,22 @@ class CreateQueue(Request):
 
 
 class UpdateQueue(Request):
-    """Changes of a queue's rules: those that are named, null takes one away."""
+    """The rules of a queue to change; null removes a rule."""
 
     queue: Name
     changes: dict[str, Any]
 
 
 class DeleteQueue(Request):
-    """Forget a queue's rules and state."""
+    """Delete a queue's rules and state."""
 
     queue: Name
     force: bool = False
-    """Even while jobs wait in it: they become dead letters."""
+    """Whether to delete it even while jobs wait in it; they become dead letters."""
 
 
 class PurgeQueue(Request):
-    """Delete jobs that wait in a queue, at most `limit` in one write."""
+    """Which waiting jobs of a queue to delete, at most `limit` per write."""
 
     queue: Name
     where: GivenFilter = field(default_factory=GivenFilter)
@@ -63,7 +63,7 @@ class PurgeQueue(Request):
 
 
 class Queues(Answer):
-    """Queues by name: their state, their rules and how many jobs stand in each status."""
+    """The queues by name, with their state, rules and number of jobs in each status."""
 
     queues: list[QueueDocument]
 
@@ -75,13 +75,13 @@ class QueueAnswer(Answer):
 
 
 class Deleted(Answer):
-    """How many jobs became dead letters by it."""
+    """The number of jobs that became dead letters because their queue was deleted."""
 
     dead: int
 
 
 class PurgeAnswer(Answer):
-    """How many jobs were deleted, and whether there are more."""
+    """The number of deleted jobs, and whether there are more to delete."""
 
     purged: int
     more: bool
@@ -95,7 +95,7 @@ class NamedSchedule(Request):
 
 
 class RunSchedule(NamedSchedule):
-    """One schedule, and which request it is."""
+    """One schedule, and the id of the request."""
 
     request_id: Name | None = None
     """A request that is sent again under the same id submits nothing more, and is answered with the
@@ -103,7 +103,7 @@ class RunSchedule(NamedSchedule):
 
 
 class SetSchedule(Request):
-    """What is submitted again and again, and when."""
+    """A job that is submitted repeatedly, and when."""
 
     name: Name
     timing: Cron | Every
@@ -115,7 +115,7 @@ class SetSchedule(Request):
 
 
 class Schedules(Answer):
-    """Schedules by name, with their next runs."""
+    """The schedules by name, with their next runs."""
 
     schedules: list[dict[str, Any]]
 
@@ -140,7 +140,7 @@ class NamedSetting(Request):
 
 
 class Settings(Answer):
-    """What is set in the store, and the defaults of all that is not."""
+    """The settings of the store, and the default values."""
 
     values: dict[str, SettingValue]
     defaults: dict[str, SettingValue]
@@ -154,14 +154,14 @@ class QueueOperators(ApiPart):
 
     @operation("GET", "/queues", *LOOKING)
     def list_queues(self, caller: Caller, request: Nothing) -> Queues:
-        """List queues."""
+        """List the queues."""
         infos = self.store.list_queues()
         visible = [each for each in infos if caller.queues is None or each.name in caller.queues]
         return Queues(queues=[queue_document(each) for each in visible])
 
     @operation("GET", "/queues/{queue}", *LOOKING)
     def get_queue(self, caller: Caller, request: NamedQueue) -> QueueAnswer:
-        """Look at a queue."""
+        """Return a queue with its state, rules and job counts."""
         caller.check_queue(request.queue)
         info = self.store.queue_info(request.queue)
         if info is None:
@@ -170,41 +170,41 @@ class QueueOperators(ApiPart):
 
     @operation("POST", "/queues", "operator", status=201)
     def create_queue(self, caller: Caller, request: CreateQueue) -> QueueAnswer:
-        """Give a new queue its rules; the same again changes nothing."""
+        """Create a queue with its rules; repeating the request changes nothing."""
         caller.check_queue(request.queue)
         return _queue(self.store.create_queue(request.queue, request.config, actor=caller.actor))
 
     @operation("PATCH", "/queues/{queue}", "operator")
     def update_queue(self, caller: Caller, request: UpdateQueue) -> QueueAnswer:
-        """Change some of a queue's rules."""
+        """Change rules of a queue."""
         caller.check_queue(request.queue)
         return _queue(self.store.update_queue(request.queue, request.changes, actor=caller.actor))
 
     @operation("DELETE", "/queues/{queue}", "operator")
     def delete_queue(self, caller: Caller, request: DeleteQueue) -> Deleted:
-        """Forget a queue's rules and state."""
+        """Delete a queue's rules and state."""
         caller.check_queue(request.queue)
         dead = self.store.delete_queue(request.queue, force=request.force, actor=caller.actor)
         return Deleted(dead=dead)
 
     @operation("POST", "/queues/{queue}/pause", "operator")
     def pause_queue(self, caller: Caller, request: NamedQueue) -> QueueAnswer:
-        """Lease nothing from a queue; it accepts jobs, and what runs goes on."""
+        """Pause a queue: it accepts jobs, but none is leased; running jobs continue."""
         return self._set_state(caller, request, QueueState.PAUSED)
 
     @operation("POST", "/queues/{queue}/resume", "operator")
     def resume_queue(self, caller: Caller, request: NamedQueue) -> QueueAnswer:
-        """Let a paused or draining queue go on."""
+        """Resume a paused or draining queue."""
         return self._set_state(caller, request, QueueState.ACTIVE)
 
     @operation("POST", "/queues/{queue}/drain", "operator")
     def drain_queue(self, caller: Caller, request: NamedQueue) -> QueueAnswer:
-        """Accept nothing new in a queue, and finish what is there."""
+        """Drain a queue: it accepts no new jobs, and the jobs in it are finished."""
         return self._set_state(caller, request, QueueState.DRAINING)
 
     @operation("POST", "/queues/{queue}/purge", "operator")
     def purge_queue(self, caller: Caller, request: PurgeQueue) -> PurgeAnswer:
-        """Delete jobs that wait in a queue; while the answer says `more`, ask again."""
+        """Delete waiting jobs of a queue; repeat the request while `more` is true in the answer."""
         caller.check_queue(request.queue)
         where = structs.replace(request.where.job_filter(caller), queues=(request.queue,))
         purged = self.store.purge_queue(
@@ -220,7 +220,7 @@ class QueueOperators(ApiPart):
 
     @operation("GET", "/schedules", "operator", "observer")
     def list_schedules(self, caller: Caller, request: Nothing) -> Schedules:
-        """List schedules."""
+        """List the schedules."""
         now = self.store.now()
         known = self.store.schedules()
         visible = [each for each in known if caller.queues is None or each.queue in caller.queues]
@@ -228,7 +228,7 @@ class QueueOperators(ApiPart):
 
     @operation("PUT", "/schedules/{name}", "operator")
     def set_schedule(self, caller: Caller, request: SetSchedule) -> ScheduleAnswer:
-        """Add a schedule, or change the one of that name."""
+        """Create a schedule, or replace the one with the same name."""
         draft = ScheduleDraft(
             name=request.name,
             timing=request.timing,
@@ -244,24 +244,24 @@ class QueueOperators(ApiPart):
 
     @operation("DELETE", "/schedules/{name}", "operator")
     def remove_schedule(self, caller: Caller, request: NamedSchedule) -> ScheduleAnswer:
-        """Forget a schedule; the jobs it has submitted stay."""
+        """Delete a schedule; the jobs that it has submitted remain."""
         self._check_schedule(caller, request.name)
         gone = self.store.remove_schedule(request.name, actor=caller.actor)
         return ScheduleAnswer(schedule=schedule_document(gone, self.store.now()))
 
     @operation("POST", "/schedules/{name}/pause", "operator")
     def pause_schedule(self, caller: Caller, request: NamedSchedule) -> ScheduleAnswer:
-        """Let a schedule rest."""
+        """Pause a schedule: it submits no jobs until it is resumed."""
         return self._pause(caller, request.name, paused=True)
 
     @operation("POST", "/schedules/{name}/resume", "operator")
     def resume_schedule(self, caller: Caller, request: NamedSchedule) -> ScheduleAnswer:
-        """Let a schedule go on, with its first tick after now."""
+        """Resume a paused schedule, from its next tick on."""
         return self._pause(caller, request.name, paused=False)
 
     @operation("POST", "/schedules/{name}/run", "operator", status=201)
     def run_schedule(self, caller: Caller, request: RunSchedule) -> JobAnswer:
-        """Submit a schedule's job now, out of turn."""
+        """Submit a schedule's job now, in addition to its regular ticks."""
         self._check_schedule(caller, request.name)
         job_id = caller.request_id(request.request_id) or self.env.new_id()
         job = self.store.run_schedule(request.name, job_id=job_id, actor=caller.actor)
@@ -284,13 +284,13 @@ class QueueOperators(ApiPart):
 
     @operation("GET", "/settings", "operator", "observer")
     def settings(self, caller: Caller, request: Nothing) -> Settings:
-        """What is set in the store for all its users, and the defaults."""
+        """Return the settings of the store, and the default values."""
         caller.check_unscoped()
         return self._settings()
 
     @operation("PUT", "/settings/{name}", "operator")
     def set_setting(self, caller: Caller, request: SetSetting) -> Settings:
-        """Set it for everybody who uses this store."""
+        """Change a setting of the store, for everyone who uses it."""
         caller.check_unscoped()
         value = None if request.value is UNSET else request.value
         self.store.set_setting(request.name, value, actor=caller.actor)
@@ -298,7 +298,7 @@ class QueueOperators(ApiPart):
 
     @operation("DELETE", "/settings/{name}", "operator")
     def unset_setting(self, caller: Caller, request: NamedSetting) -> Settings:
-        """Let the default count again."""
+        """Reset a setting of the store to its default value."""
         caller.check_unscoped()
         self.store.unset_setting(request.name, actor=caller.actor)
         return self._settings()

@@ -171,7 +171,7 @@ class Stats(Totals, frozen=True, kw_only=True):
 
 
 class WorkerTotals(msgspec.Struct, frozen=True, kw_only=True):
-    """What one worker, or consumer, ever did, whether it still lives or not."""
+    """The lifetime totals of one worker or consumer, alive or not."""
 
     worker: str
     leased: int = 0

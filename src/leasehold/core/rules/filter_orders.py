@@ -34,7 +34,7 @@ class CancelAll(msgspec.Struct, frozen=True, tag="cancel"):
 
 
 class ReplayAll(msgspec.Struct, frozen=True, tag="replay"):
-    """Give dead or cancelled jobs another chance."""
+    """Replay dead or cancelled jobs."""
 
     reset_attempts: bool = False
 

@@ -6,7 +6,6 @@ or a list) crosses as JSON text, in a field whose name ends in `_json`: exact, w
 
 from __future__ import annotations
 
-import inspect
 from functools import cache
 from typing import Any, Final, Literal, NamedTuple
 
@@ -14,6 +13,7 @@ from msgspec import inspect as types
 
 from leasehold.core.model.changes import Changes
 from leasehold.service.api import OPERATIONS
+from leasehold.service.descriptions import description_of
 from leasehold.service.operation import Request
 
 Kind = Literal["string", "int64", "double", "bool", "moment", "number", "word", "json", "message"]
@@ -58,10 +58,10 @@ class Message(NamedTuple):
 
 
 class FollowChanges(Request):
-    """Follow what changes in the store."""
+    """Follow the changes in the store."""
 
     cursor: str | None = None
-    """Go on after this one; without it, with what changes from now on."""
+    """Continue after this cursor; without it, begin with new changes."""
 
 
 @cache
@@ -79,7 +79,7 @@ def messages() -> dict[str, Message]:
 def _add(struct: Any, found: dict[str, Message]) -> str:
     name: str = struct.cls.__name__
     if name not in found:
-        text = inspect.cleandoc(struct.cls.__doc__ or "")
+        text = description_of(struct.cls.__doc__)
         found[name] = Message(name, text, ())  # it may hold itself
         fields = tuple(_field(each, found) for each in struct.fields)
         found[name] = Message(name, text, fields)

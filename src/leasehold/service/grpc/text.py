@@ -55,7 +55,7 @@ import "google/protobuf/wrappers.proto";
 """
 
 _EVENTS: Final = """\
-  // Follow what changes in the store: the changes since the message before, and the cursor after
+  // Follow the changes in the store: the changes since the message before, and the cursor after
   // them. With `gap`, something was missed: look at everything anew. Roles: operator,
   // observer.
   rpc Events(leasehold.v1.FollowChanges) returns (stream leasehold.v1.Changes);"""

@@ -70,7 +70,10 @@ class RemoteStore:
         _STORES.add(self)
 
     def __repr__(self) -> str:
-        return f"RemoteStore('{self._transport.address}')"
+        return f"RemoteStore('{self}')"
+
+    def __str__(self) -> str:
+        return str(self._transport.address)
 
     # -- what has an id, and leases ---------------------------------------------------------------
 

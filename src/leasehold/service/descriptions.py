@@ -1,0 +1,19 @@
+"""What the OpenAPI document and the proto say of a message: its docstring, for any language."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from typing import Final
+
+_EXAMPLE: Final = re.compile(r"^>>> .*?(?:\n\n|\Z)", re.MULTILINE | re.DOTALL)
+"""An example in Python, up to the end of its paragraph."""
+
+
+def description_of(docstring: str | None) -> str:
+    r"""The docstring without its examples in Python.
+
+    >>> description_of("How many.\n\n    >>> print(1)\n    1\n\n    Never negative.")
+    'How many.\n\nNever negative.'
+    """
+    return _EXAMPLE.sub("", inspect.cleandoc(docstring or "")).strip()
