@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -50,6 +51,18 @@ class OpenApi(Api):
         return Caller(name="all", roles=frozenset(ROLES), commands=True, digest=f"of {secret}")
 
 
+class TellingServer(uvicorn.Server):
+    """Says when it listens."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.is_up = threading.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.is_up.set()
+
+
 class Host:
     """One server for many stores, each under a path of its own: to start one takes long."""
 
@@ -57,12 +70,13 @@ class Host:
         self.apps: dict[str, Any] = {}
         self.numbers = itertools.count()
         self.listener = bind("127.0.0.1", 0)
-        self.server = uvicorn.Server(
+        self.server = TellingServer(
             uvicorn.Config(self, http=BoundedProtocol, lifespan="off", log_config=None)
         )
         self.loop = asyncio.new_event_loop()
         self.thread = threading.Thread(target=self.run, daemon=True)
         self.thread.start()
+        assert self.server.is_up.wait(WAIT)
 
     def run(self) -> None:
         self.loop.run_until_complete(self.server.serve([self.listener]))
