@@ -116,19 +116,39 @@ def drain(run: Run) -> None:
 
 
 def analyzed(run: Run) -> None:
-    """The same table with and without statistics."""
+    """The same table without statistics, with those of a full one, and of a nearly empty one."""
 
-    def with_statistics() -> float:
+    def analyze(url: str) -> None:
+        with psycopg.connect(url, autocommit=True) as db:
+            db.execute(b"ANALYZE")
+
+    def when_full() -> float:
+        with run.database() as url:
+            return drained_per_second("leasehold", url, run.jobs, filled=lambda: analyze(url))
+
+    def when_nearly_empty() -> float:
         with run.database() as url:
             drained_per_second("leasehold", url, 100)
-            with psycopg.connect(url, autocommit=True) as db:
-                db.execute(b"ANALYZE")
+            analyze(url)
             return drained_per_second("leasehold", url, run.jobs)
 
-    found = run.medians({"never": lambda: run.drained("leasehold"), "analyzed": with_statistics})
-    ratio = found["never"] / found["analyzed"]
-    measured = f"{found['never']:,.0f} : {found['analyzed']:,.0f} = {ratio:.2f}"
-    row("drain, never analyzed : analyzed", measured, "0.8", ratio >= 0.8)
+    found = run.medians(
+        {
+            "never": lambda: run.drained("leasehold"),
+            "when full": when_full,
+            "when nearly empty": when_nearly_empty,
+        }
+    )
+    for when in ("when full", "when nearly empty"):
+        ratio = found["never"] / found[when]
+        measured = f"{found['never']:,.0f} : {found[when]:,.0f} = {ratio:.2f}"
+        met = ratio >= 0.8 if when == "when full" else None
+        row(
+            f"drain, never analyzed : analyzed {when}",
+            measured,
+            "0.8" if met is not None else "",
+            met,
+        )
 
 
 def depth(run: Run) -> None:

@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +28,21 @@ OTHERS = ("procrastinate", "pgqueuer")
 """Python's own, which are not installed beside Leasehold."""
 
 
-def drained_per_second(name: str, url: str, jobs: int, setting: str = "", crew: int = 2) -> float:
-    """So many jobs, worked off by a crew of processes from a table that was never analyzed."""
+def drained_per_second(
+    name: str,
+    url: str,
+    jobs: int,
+    setting: str = "",
+    crew: int = 2,
+    filled: Callable[[], None] = lambda: None,
+) -> float:
+    """So many jobs, worked off by a crew of processes; `filled` is called before they begin."""
     crews = [_python(name), "-m", "benchmarks.postgres.crews"]
     if name in OTHERS:
         subprocess.run([*crews, "fill", name, url, str(jobs)], check=True)
     else:
         FILL[name](url, jobs)
+    filled()
     program = [*crews, "work", name, url, setting]
     if name == "graphile":
         program = ["node", str(GRAPHILE), url]
