@@ -1,4 +1,4 @@
-"""What the rest of Leasehold uses: put large data away, and fetch it again."""
+"""The face to the rest of Leasehold: put large data away, and fetch it again."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ MEMORY_CLEAN_BYTES: Final = 64 * 1024 * 1024
 
 
 class HeldLease(Protocol):
-    """Whatever names a lease: the lease itself, or what its holder says across a network."""
+    """A lease, or its holder's words across a network: anything that names a job and version."""
 
     @property
     def job_id(self) -> str: ...
@@ -128,7 +128,7 @@ class Blobs:
         self._forget([key for job in jobs if isinstance(job, Job) for key in own_blobs(job)])
 
     def _kept(self, draft: Draft, kind: OwnerKind, owner: str) -> Draft:
-        # Whatever else is wrong with the job is told before anything is written.
+        # Other faults of the job are told before anything is written.
         msgspec.structs.replace(draft, payload=b"").check()
         reference = self.put(kind, owner, draft.payload, draft.codec)
         return msgspec.structs.replace(draft, payload=reference, codec=BLOB_CODEC)
@@ -158,7 +158,7 @@ class Blobs:
         ).encode()
 
     def check_size(self, size: int) -> None:
-        """Refuse what is larger than any blob."""
+        """Refuse data larger than any blob."""
         if size > self.bytes_max:
             raise PayloadTooLargeError(
                 f"{size:,} bytes are more than a blob may have, which is {self.bytes_max:,}: "
@@ -175,7 +175,7 @@ class Blobs:
             nonce=self._env.new_secret(),
         ).text
 
-    # -- for whoever has no access to the blob store ------------------------------------------
+    # -- for callers without access to the blob store -----------------------------------------
 
     def sign_put(
         self, kind: OwnerKind, owner: str, codec: str, *, size: int, sha256: str, version: int = 0
@@ -207,7 +207,7 @@ class Blobs:
         return blob_store.sign("GET", reference.key)
 
     def get(self, reference: BlobReference) -> bytes | None:
-        """What is kept of a blob, unchecked; None if it is lost.
+        """The stored bytes of a blob, unchecked; None if it is lost.
 
         It is looked for in this place first: whole stores are moved, with their blobs. Then in the
         folder that it was written to, if that is another one and can be reached from here.

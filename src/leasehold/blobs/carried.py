@@ -21,7 +21,7 @@ _REQUEST_SECONDS: Final = 600.0
 
 
 class CarriedBlobs(Blobs):
-    """The same to whoever uses it; what belongs to nothing any more is the service's to delete."""
+    """The same to its users; blobs without a job are the service's to delete."""
 
     def __init__(self, store: Store, carrier: BlobCarrier, *, env: Env = SYSTEM) -> None:
         super().__init__(store, False, env=env)

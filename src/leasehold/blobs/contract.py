@@ -1,12 +1,12 @@
 """The blob store contract: bytes under keys, nothing else. The conformance suite cites the clauses.
 
-- BLO-4  `get` answers with what was put under that key, any bytes at all; with None if there is
-         nothing, while the blob store itself can be reached.
+- BLO-4  `get` answers with the bytes that were put under that key; with None if there are none,
+         while the blob store itself can be reached.
 - BLO-5  A blob is there as a whole or not at all, whenever a writer dies; when `put` has returned
          it is as durable as the store's rows.
-- BLO-6  `list` answers in the order of the keys, after a given one, what is left of dead writers
+- BLO-6  `list` answers in the order of the keys, after a given one, leftovers of dead writers
          included.
-- BLO-7  `delete` forgets what it is told; what is not there is no error.
+- BLO-7  `delete` forgets the given keys; a missing one is no error.
 - BLO-8  A blob store that cannot be reached, or refuses us, raises BlobUnavailableError; its errors
          name the key and the place, and no secret.
 - BLO-9  Any number of threads and processes may call at once.
@@ -30,13 +30,13 @@ class BlobStore(Protocol):
         """Where it is, for people; without secrets."""
 
     def put(self, key: str, data: bytes) -> None:
-        """Keep these bytes under a key, in place of what may have been there."""
+        """Keep these bytes under a key, in place of older ones."""
 
     def get(self, key: str, bytes_max: int) -> bytes | None:
-        """What is under a key, or its first `bytes_max` bytes; None if there is nothing."""
+        """The bytes under a key, or its first `bytes_max`; None if there are none."""
 
     def list(self, store_id: str, after: str, limit: int) -> list[str]:
-        """The next keys of one store after this one, at most so many; none at the end."""
+        """The next keys of one store after this key, at most so many; none at the end."""
 
     def delete(self, keys: Sequence[str]) -> None:
         """Forget these blobs."""
@@ -44,14 +44,14 @@ class BlobStore(Protocol):
 
 @runtime_checkable
 class KeepsOwnBlobs(Protocol):
-    """A store that keeps its blobs itself, where nobody names another place for them."""
+    """A store that keeps its blobs itself, unless another place is named for them."""
 
     def blob_store(self) -> BlobStore: ...
 
 
 @runtime_checkable
 class SigningBlobStore(BlobStore, Protocol):
-    """One that others may be let into, a blob at a time."""
+    """A blob store that can let others in, a blob at a time."""
 
     def sign(self, method: Literal["GET", "PUT"], key: str) -> str:
-        """A URL by which whoever has it may read, or write, what is under a key, for a while."""
+        """A URL by which its bearer may read, or write, the blob under a key, for a while."""

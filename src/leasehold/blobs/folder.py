@@ -1,7 +1,7 @@
 """Blobs as files in a folder, private to their owner.
 
-A blob is written under another name, synced, and renamed: it is there as a whole or not at all.
-What a dead writer leaves ends in `.part` and is cleaned up like any blob that belongs to nothing.
+A blob is written under another name, synced, and renamed: it is there as a whole or not at all. The
+leftover of a dead writer ends in `.part` and is cleaned up like any blob without a job.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class FolderBlobs:
             with open(self._path(key), "rb") as file:
                 return file.read(bytes_max)
         except FileNotFoundError as error:
-            # A folder that is not there at all is one that is not mounted, rather than lost.
+            # A missing folder is rather not mounted than lost.
             if not os.path.isdir(os.path.join(self._root, key.partition("/")[0])):
                 self._unavailable("read", key, error)
             return None

@@ -1,7 +1,7 @@
 """Blobs follow a store that is moved, from the place of the one to the place of the other.
 
-Only where both are the stores' own: what was kept in a place that somebody named stays there, and
-is found there by whoever names it again.
+Only where both are the stores' own: blobs in a place named by the user stay there, and are found
+when that place is named again.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ BlobPlace = str | os.PathLike[str] | Literal[False] | None
 
 
 def _check(place: object) -> None:
-    """Refuse what can be no place."""
+    """Refuse a value that can be no place."""
     if place is None:
         return
     if not isinstance(place, str | os.PathLike):
@@ -33,13 +33,13 @@ def _check(place: object) -> None:
 def open_place(place: str | os.PathLike[str] | None, store: Store) -> tuple[BlobStore, str] | None:
     """The blob store for this store, and the id under which its blobs stand there.
 
-    None if nobody said where, and the store has no place of its own.
+    None if no place was named, and the store has none of its own.
     """
     _check(place)
     about = store.describe()
     store_id = about.get("store_id")
     if store_id is None:
-        # It ends with its process: nobody would ever clean up what it left anywhere else.
+        # It ends with its process: blobs left anywhere else would never be cleaned up.
         if place is not None:
             raise UnsupportedError(
                 "this store has no id of its own by which its blobs could be told from those of "
@@ -66,7 +66,7 @@ def open_place(place: str | os.PathLike[str] | None, store: Store) -> tuple[Blob
 
 
 def folder_of(reference: BlobReference) -> FolderBlobs | None:
-    """The folder that a blob was written to, to read it there; None for one that is no file."""
+    """The folder that a blob was written to, to read it there; None for a blob that is no file."""
     if reference.kind != "folder" or not reference.place:
         return None
     from leasehold.blobs.folder import FolderBlobs

@@ -16,7 +16,7 @@ YES: Final = ("y", "yes")
 def is_agreed(question: str) -> bool:
     """Whether somebody says yes; anything else is no. Raises KeyboardInterrupt for Ctrl-C.
 
-    The end of the input, Ctrl-D, is an interruption too: nobody is there to answer.
+    The end of the input, Ctrl-D, is an interruption too: there will be no answer.
     """
     sys.stderr.write(f"{question} [y/N]: ")
     sys.stderr.flush()

@@ -82,7 +82,7 @@ def bench(
 
 @contextmanager
 def _progress() -> Iterator[Callable[[str], None]]:
-    """On a terminal, a line that says what is measured, until all is."""
+    """On a terminal, a line that names the current measurement, until all are done."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return

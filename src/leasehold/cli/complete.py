@@ -1,6 +1,6 @@
-"""What a shell is offered while somebody types: names that are in the store.
+"""Names from the store that a shell offers for completion.
 
-A shell waits for it, so it asks only for what is cheap, and says nothing when something is wrong.
+A shell waits for it, so it makes only cheap queries, and is silent when something is wrong.
 """
 
 from __future__ import annotations

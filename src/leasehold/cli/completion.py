@@ -1,4 +1,4 @@
-"""`completion`: what a shell must know to complete commands, options and names."""
+"""`completion`: the scripts by which a shell completes commands, options and names."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def destructive(function: F) -> F:
 def agreed(session: Session, what: str, *, yes: bool, dry_run: bool | None = None) -> bool:
     """Whether to go on. `what` says what will happen, with its count: "delete 12 jobs".
 
-    Without a terminal there is nobody to ask, so it is refused unless --yes is given. `dry_run` is
+    Without a terminal there is no prompt, so it is refused unless --yes is given. `dry_run` is
     None for a command that has no such option.
     """
     if dry_run:

@@ -68,7 +68,7 @@ def _play(folder: str, steps: Any) -> Iterator[dict[str, Any]]:
             started = SYSTEM.clock.monotonic()
             try:
                 ok, seen = True, step.play(stage)
-            except Exception as error:  # noqa: BLE001 - whatever goes wrong, the step has failed.
+            except Exception as error:  # noqa: BLE001 - any error fails the step.
                 ok, seen = False, f"{type(error).__name__}: {error}"
             yield {
                 "step": step.name,

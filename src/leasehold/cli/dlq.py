@@ -154,7 +154,7 @@ def purge(session: Session, *, chosen: Chosen) -> None:
 
 
 def _discard(session: Session, job_ids: Sequence[str]) -> list[Answer]:
-    """Delete those that are dead letters; other jobs that have ended are not meant here."""
+    """Delete dead letters; other ended jobs are not meant here."""
     known = {job_id: session.queue.get(job_id) for job_id in job_ids}
     letters = [job_id for job_id, job in known.items() if job.status is Status.DEAD]
     answers = dict(zip(letters, session.queue.discard_each(letters), strict=True))

@@ -1,4 +1,4 @@
-"""`doctor`: everything that can be known to be wrong, what it means, and what to do."""
+"""`doctor`: every fault that can be noticed, its meaning, and its remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A job as programs are told of it, with what is kept in a blob store fetched."""
+"""A job for programs, with the data kept in a blob store fetched."""
 
 from __future__ import annotations
 

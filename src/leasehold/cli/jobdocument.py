@@ -74,7 +74,7 @@ class JobDocument(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         return NewJob(self.task, document=self.payload, **options)
 
     def fill_in(self, defaults: Mapping[str, Any]) -> None:
-        """Take what is not said here from elsewhere."""
+        """Fill in missing fields from elsewhere."""
         for name, value in defaults.items():
             if getattr(self, name) in (None, msgspec.UNSET):
                 setattr(self, name, value)

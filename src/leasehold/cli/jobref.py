@@ -25,7 +25,7 @@ HEAVY: Final[tuple[HeavyField, ...]] = ("payload", "result", "metadata")
 
 
 class AmbiguousIdError(LeaseholdError, ValueError):
-    """Raised when several jobs begin, or end, like what was typed."""
+    """Raised when several jobs begin, or end, with the typed text."""
 
 
 def job_id_of(session: Session, text: str) -> str:
@@ -33,7 +33,7 @@ def job_id_of(session: Session, text: str) -> str:
     if text == LAST:
         return _last(session)
     text = text.removeprefix(ELLIPSIS)  # As a narrow table shows it.
-    # An id that is exactly this one comes first, since nothing shorter begins like it.
+    # An exact id comes first, since nothing shorter begins with it.
     found = session.queue.find_ids(text, limit=NEAR_MAX + 1) if text else []
     if found and (found[0] == text or len(found) == 1):
         return found[0]
@@ -100,7 +100,7 @@ def _unknown(session: Session, text: str) -> str:
 
 
 def _near(session: Session, text: str) -> list[str]:
-    """The ids that have the longest beginning in common with what was typed."""
+    """The ids that share the longest beginning with the typed text."""
     for length in range(len(text) - 1, NEAR_LENGTH_MIN - 1, -1):
         found = session.queue.find_ids(text[:length], limit=NEAR_MAX + 1)
         if found:

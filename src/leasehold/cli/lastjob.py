@@ -17,11 +17,11 @@ class _LastJob(msgspec.Struct, frozen=True):
 
 
 def remember(store: str, job_id: str) -> None:
-    """Note the job for this shell; where that cannot be written, nobody misses it."""
+    """Note the job for this shell; a note that cannot be written is not missed."""
     path = _path()
     with contextlib.suppress(OSError):
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-        # Renamed into place, so that nobody ever reads half of it.
+        # Renamed into place, so that no reader ever sees half of it.
         beside = f"{path}.{os.getpid()}"
         with open(beside, "wb") as file:
             file.write(msgspec.json.encode(_LastJob(store, job_id)))

@@ -40,8 +40,8 @@ class Breadth(NamedTuple):
 def laid_out(columns: Sequence[Breadth], room: int) -> dict[int, int]:
     """The places of the columns that are shown, and their widths.
 
-    What may be left out is, where there is no room; then the widest texts are narrowed. A table of
-    which nothing more can be spared may still be too wide.
+    Optional columns are left out where there is no room; then the widest texts are narrowed. A
+    table of which nothing more can be spared may still be too wide.
 
     >>> wanted = [Breadth(36, 2, "keep", 0), Breadth(40, 5, "cut", 0), Breadth(4, 3, "keep", 1)]
     >>> laid_out(wanted, 80)

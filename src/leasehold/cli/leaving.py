@@ -6,6 +6,6 @@ import click
 
 
 def leave_with(code: int) -> None:
-    """End the command with this code; what was printed stays."""
+    """End the command with this code; the printed text stays."""
     if code:
         raise click.exceptions.Exit(code)

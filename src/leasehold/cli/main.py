@@ -1,4 +1,4 @@
-"""The entry point: run a command, and turn whatever happens into a message and an exit code."""
+"""The entry point: run a command, and turn its end into a message and an exit code."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OBJECTS_UNTIL_COLLECTION: Final = 50_000
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and leave the process with its exit code."""
-    # What is imported lives as long as the process: looking through it for garbage every few
+    # Imported modules live as long as the process: looking through them for garbage every few
     # hundred objects only makes a quick command slower, by a few milliseconds.
     gc.set_threshold(OBJECTS_UNTIL_COLLECTION)
     try:
@@ -60,7 +60,7 @@ def run(arguments: Sequence[str]) -> int:
 
         return _say(in_zone(str(error), UTC if session.utc else None), exit_for(error))
     except BrokenPipeError:
-        # Whoever reads the output has seen enough, as `head` has. Python must not try to flush it.
+        # The reader of the output has seen enough, as `head` has. Python must not try to flush it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Exit.OK
     except OSError as error:

@@ -1,4 +1,4 @@
-"""`metrics`: what Prometheus reads, and what it and Grafana are told about it."""
+"""`metrics`: the text that Prometheus reads, and the files for it and Grafana."""
 
 from __future__ import annotations
 

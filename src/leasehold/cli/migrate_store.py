@@ -126,7 +126,7 @@ def _reopen(session: Session, source: str, *, force: bool, yes: bool) -> None:
         what = f"let {rows.shown} be written to again, though it was to be moved to {seal.other}"
         if seal.is_complete and force:
             what = f"let {rows.shown} be written to again, while {seal.other} has all its jobs too"
-        # What is refused is not asked about.
+        # A move that is refused is not asked about.
         is_refused = seal.is_target or (seal.is_complete and not force)
         if is_refused or agreed(session, what, yes=yes):
             moving.reopen(store, force=force)
@@ -145,7 +145,7 @@ def _opened(url: str) -> Iterator[Store]:
 
 
 def _progress() -> Any:
-    """What is done, on standard error: in one line of a terminal, elsewhere a line for each table
+    """The progress, on standard error: in one line of a terminal, elsewhere a line for each table
     that is verified.
     """
     if not sys.stderr.isatty():

@@ -1,4 +1,4 @@
-"""What the command line understands: durations, moments, priorities, tags, names."""
+"""The values that the command line parses: durations, moments, priorities, tags, names."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ def emit_one(
 
 
 def print_fields(document: Document) -> None:
-    """One field a line, for people; what is empty is left out."""
+    """One field a line, for people; empty fields are left out."""
     shown = {name: value for name, value in document.items() if value not in (None, {}, [], (), "")}
     width = max(map(len, shown), default=0)
     for name, value in shown.items():

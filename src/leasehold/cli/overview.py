@@ -50,7 +50,7 @@ class Overview(NamedTuple):
 
     @property
     def no_worker(self) -> str:
-        """What is said where there is no worker."""
+        """The text where there is no worker."""
         return "no worker is running" + ("" if self.seal else ": `worker start`")
 
     def document(self) -> dict[str, Any]:
@@ -134,9 +134,9 @@ def _lately(queue: TaskQueue, window_seconds: float) -> dict[str | None, dict[st
 
 
 def warnings_of(overview: Overview) -> Iterator[str]:
-    """What a person should know of without having asked."""
+    """The warnings that a person should see unasked."""
     if overview.seal is not None:
-        # No other advice: nobody can act on a store that takes no writes.
+        # No other advice: it could not be followed on a store that takes no writes.
         yield overview.seal
         return
     served = {name for worker in overview.workers for name in worker["queues"]}

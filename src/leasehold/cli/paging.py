@@ -1,4 +1,4 @@
-"""`--limit` and `--cursor`, for what is read page by page."""
+"""`--limit` and `--cursor`, for lists that are read page by page."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PAGE_SIZE: Final = 1000
 
 
 def page_options(default: int, *, shown: str) -> Callable[[F], F]:
-    """The options; `shown` says what the default means."""
+    """The options; `shown` explains the default."""
 
     def add(function: F) -> F:
         cursor = click.option(

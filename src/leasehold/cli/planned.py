@@ -17,7 +17,7 @@ from leasehold.documents.operations import by_status, done_of, undo_of, why_skip
 
 
 def is_wanted(session: Session, plan: Plan, what: str, *, yes: bool, dry_run: bool) -> bool:
-    """Show the plan to whoever is to decide, and ask."""
+    """Show the plan to the person who is to decide, and ask."""
     if dry_run or (not yes and is_interactive()):
         _show(session, plan)
     return agreed(session, what, yes=yes, dry_run=dry_run)
@@ -28,7 +28,7 @@ def carry_out(
 ) -> Operation:
     """Carry an operation out, with its progress on a terminal. Ctrl-C stops it between two writes.
 
-    Then what was done is told, and the command ends.
+    Then the result is told, and the command ends.
     """
     operations = session.queue.operations
     try:

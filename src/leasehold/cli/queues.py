@@ -35,7 +35,7 @@ from leasehold.queue.queues import IfExists
 
 
 def _rules(config: Document) -> Document:
-    """Of a queue's config what differs from that of a queue without rules, for people."""
+    """The rules of a queue that differ from the defaults, for people."""
     without = document_of(QueueConfig())
     own = {name: value for name, value in config.items() if value != without[name]}
     return {name: "none" if value is None else value for name, value in own.items()}
@@ -263,7 +263,7 @@ def _set_state(
 
 
 def _to_tell(session: Session, name: str, where: JobFilter) -> str:
-    """What a purge means for jobs that wait for those it deletes."""
+    """The effect of a purge on jobs that wait for those it deletes."""
     blocked = session.queue.search(status=Status.BLOCKED)
     needs = {job.id: job.depends_on for job in blocked}
     if not needs:

@@ -1,4 +1,4 @@
-"""A queue's rules as options: one for each field of QueueConfig, whatever fields it has."""
+"""A queue's rules as options: one for each field of QueueConfig, present and future."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Structured(click.ParamType[Any]):
 
 
 def rule_options(function: F) -> F:
-    """Add an option for every rule; the command gets those that were given as `rules`."""
+    """Add an option for every rule; the command gets the given ones as `rules`."""
     names = QueueConfig.__struct_fields__
 
     @wraps(function)

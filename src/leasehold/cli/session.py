@@ -1,4 +1,4 @@
-"""What a command works with: the store, and how its answer is to look."""
+"""The state of a command: the store, and the form of its answer."""
 
 from __future__ import annotations
 

@@ -128,7 +128,7 @@ def _passed(session: Session, job: Job, payload: Any) -> Any:
 
 
 def _output(job: Job) -> dict[str, str | None] | None:
-    """The end of what a command printed; only of commands, since others could name any file."""
+    """The end of a command's output; only for commands, since others could name any file."""
     if job.task != "command" or job.stdout_path is None:
         return None
     return {"stdout": _tail(job.stdout_path), "stderr": _tail(job.stderr_path)}

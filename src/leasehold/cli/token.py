@@ -1,4 +1,4 @@
-"""`token`: who may do what over the network."""
+"""`token`: the rights of callers over the network."""
 
 from __future__ import annotations
 

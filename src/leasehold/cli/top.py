@@ -117,7 +117,7 @@ def _look_again(session: Session, view: View, window: float) -> None:
     try:
         view.saw(look(session, window_seconds=window))
     except StoreError as error:
-        # It may be back with the next look; what was seen last stays on the screen.
+        # It may be back with the next look; the last figures stay on the screen.
         view.trouble = f"the store cannot be read: {error}"
 
 

@@ -30,7 +30,7 @@ from leasehold.documents.records import document_of
 
 
 def _jobs(current: Sequence[Document]) -> str:
-    """What a worker runs, in a few words."""
+    """The tasks of a worker, in a few words."""
     return ", ".join(f"{job['task']} {job['id']}" for job in current) or "-"
 
 
@@ -292,7 +292,7 @@ def _named(session: Session, live: list[PidFile], ids: tuple[str, ...]) -> Meant
 
 
 def _terminals(pids: Sequence[int]) -> str:
-    """Where workers in the foreground say what they do."""
+    """Where the log lines of workers in the foreground go."""
     return "the terminal of pid " + listed(map(str, pids))
 
 

@@ -1,4 +1,4 @@
-"""Type hints as converters: how to rebuild from JSON what a task's signature names.
+"""Type hints as converters: how to rebuild from JSON the types of a task's signature.
 
 A hint that JSON satisfies by itself (`str`, `list[int]`, `dict[str, Any]`, ...) needs none, and
 costs nothing at run time.
@@ -31,7 +31,7 @@ _MAPPINGS: Final = (dict, collections.abc.Mapping, collections.abc.MutableMappin
 
 
 def hints_of(func: Callable[..., Any]) -> dict[str, Any]:
-    """A function's type hints; one that cannot be resolved is left out and counts as no hint."""
+    """A function's type hints; a hint that cannot be resolved is left out and counts as none."""
     try:
         return typing.get_type_hints(func)
     except Exception:  # noqa: BLE001 - evaluating a hint can raise anything; look at each alone.

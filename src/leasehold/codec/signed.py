@@ -1,4 +1,4 @@
-"""Signed pickle: for whoever must send what JSON cannot represent, and holds a key.
+"""Signed pickle: for values that JSON cannot represent, between holders of a key.
 
 Unpickling runs code, so nothing is unpickled before its signature is checked.
 """
@@ -26,8 +26,8 @@ def check_key(key: bytes) -> bytes:
 
 
 def dumps(value: Any, key: bytes, what: str, task: str) -> bytes:
-    """Pickle and sign. What it is (a call, a result) and of which task is signed too."""
-    import pickle  # Only whoever has a key needs it: a program that queues a job starts faster.
+    """Pickle and sign. Its kind (a call, a result) and its task are signed too."""
+    import pickle  # Only holders of a key need it: a program that queues a job starts faster.
 
     try:
         data = pickle.dumps(value, protocol=5)
@@ -57,9 +57,9 @@ def loads(data: bytes, key: bytes | None, what: str, task: str) -> Any:
 def _signature(data: bytes, key: bytes, what: str, task: str) -> bytes:
     """A signature that holds for this codec, this task and this direction alone.
 
-    Whoever can write to the store but has no key must not be able to make one task's arguments
-    those of another, nor a result an argument. The name comes with its length, so that no two
-    pairs of a name and data read the same.
+    An attacker who can write to the store but has no key must not be able to make one task's
+    arguments those of another, nor a result an argument. The name comes with its length, so that no
+    two pairs of a name and data read the same.
     """
     name = task.encode("utf-8", "surrogatepass")
     bound_to = b"leasehold pickle %s %d:%s:" % (what.encode(), len(name), name)

@@ -1,4 +1,4 @@
-"""One JSON encoder for everything, and the question whether JSON changed what it was given."""
+"""One JSON encoder for everything, and the question whether JSON changed a value."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def encode_value(value: Any, what: str) -> bytes:
 
 
 def check_size(data: bytes, what: str, bytes_max: int = PAYLOAD_BYTES_MAX) -> None:
-    """Refuse what is larger than a store keeps: inline, unless told otherwise."""
+    """Refuse data larger than a store keeps: inline, unless told otherwise."""
     if len(data) > bytes_max:
         raise PayloadTooLargeError(
             f"{what} is {len(data):,} bytes long; at most {bytes_max:,} are allowed. "
@@ -55,7 +55,7 @@ def check_size(data: bytes, what: str, bytes_max: int = PAYLOAD_BYTES_MAX) -> No
 def why_changed(sent: Any, received: Any, *, rebuilt: bool, where: str = "") -> str | None:
     """Why a value would not reach the other side as it was sent; None if it would.
 
-    `rebuilt` says that a type hint named the type, so that a conversion is what was asked for.
+    `rebuilt` says that a type hint named the type, so that the conversion is wanted.
 
     >>> why_changed((1, 2), [1, 2], rebuilt=False)
     >>> why_changed({1: "a"}, {"1": "a"}, rebuilt=False)

@@ -32,7 +32,7 @@ def places(marks: Sequence[Pin], at: Sequence[datetime]) -> list[tuple[float, Pi
 
 
 def since(failure: Failure, mark: Pin, now: datetime) -> str:
-    """What a deploy did to a failure: brought it, let it grow, left it, or ended it."""
+    """The effect of a deploy on a failure: brought it, let it grow, left it, or ended it."""
     if failure.first_at >= mark.at:
         return "new"
     if failure.last_at < mark.at:
@@ -43,7 +43,7 @@ def since(failure: Failure, mark: Pin, now: datetime) -> str:
 def is_growing(failure: Failure, begin: datetime, now: datetime) -> bool:
     """Whether a failure happens at least twice as often since a moment as it did before.
 
-    It is counted by whole hours: that of the moment belongs to the time since.
+    It is counted by whole hours: the hour of the deploy belongs to the time since.
     """
     hours = failure.hours_at(now)
     passed = int((_hour(now) - _hour(begin)) / timedelta(hours=1)) + 1

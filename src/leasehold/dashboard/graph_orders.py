@@ -1,4 +1,4 @@
-"""Replaying a workflow from a node: the job that failed, and all that ended because of it."""
+"""Replaying a workflow from a node: the failed job, and all jobs that ended because of it."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def picture(graph: Graph, job_id: str, *, marked: bool = True) -> Picture | None
 
 
 def _near(graph: Graph, job_id: str) -> list[str]:
-    """The jobs to show, dependencies first: all of them, or the nearest to this one."""
+    """The jobs to show, dependencies first: all of them, or the nearest to this job."""
     if len(graph.nodes) <= NODES_MAX:
         return list(graph.nodes)
     neighbours: dict[str, list[str]] = {}

@@ -1,4 +1,4 @@
-"""How far a job says it is: a share where it can be told, else what the job said."""
+"""A job's progress: a share where it can be told, else the job's own words."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from leasehold.dashboard.shown import number, percent
 
 @dataclass(frozen=True)
 class HowFar:
-    """A job's progress in words; `share` is what a meter shows, from 0 to 1."""
+    """A job's progress in words; `share` is the value of a meter, from 0 to 1."""
 
     words: str
     share: float | None = None
@@ -23,7 +23,7 @@ class HowFar:
 
 
 def how_far(progress: dict[str, Any]) -> HowFar:
-    """What a job reported, for people.
+    """A job's report, for people.
 
     >>> how_far({"done": 12, "total": 48, "message": "pages"})
     HowFar(words='12 of 48 (25.0 %)', share=0.25, message='pages', more='')

@@ -14,7 +14,7 @@ LOG: Final = logging.getLogger("leasehold.dashboard")
 
 
 class OperationRunner:
-    """Carries operations out. Whatever ends it early, the store has all that was done."""
+    """Carries operations out. If it ends early, the store knows how far it came."""
 
     def __init__(self, operations: Operations) -> None:
         self._operations = operations

@@ -1,4 +1,4 @@
-"""What people may do from a page: each order with its question, its effect and what is told after.
+"""The orders of the pages: each with its question, its effect and its message.
 
 An order is always a form that is posted, never a link. What cannot be taken back, or concerns more
 than one job, is asked about on a page of the server's, which says how many jobs it is about.
@@ -214,7 +214,7 @@ ORDERS: Final[dict[str, Action]] = {
 
 
 def told(order: str, count: str) -> str | None:
-    """What a page says about an order that was carried out just now; None for what is none."""
+    """A page's message about an order that was carried out just now; None for an unknown one."""
     if order not in ORDERS or not (count.isascii() and count.isdecimal() and len(count) < 12):
         return None
     return ORDERS[order].told.format(n=f"{int(count):,}")

@@ -27,7 +27,7 @@ class Shown:
 
 
 def document(value: Any) -> Shown:
-    """Data as text: what looks like a secret is hidden, what is long is cut."""
+    """Data as text: values that look like secrets are hidden, long ones are cut."""
     told = json_text(without_secrets(value))
     return Shown(told[:TEXT_LENGTH_MAX], len(told) > TEXT_LENGTH_MAX, len(told))
 

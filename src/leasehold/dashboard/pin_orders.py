@@ -13,7 +13,7 @@ from leasehold.service.caller import Caller
 
 def _keep_view(desk: Desk, caller: Caller, fields: Fields) -> int:
     show = in_address(chosen_columns([fields.get("show", "")]))
-    # A search that means nothing is explained to who made it, and kept for nobody.
+    # An invalid search is explained to its author, and not kept.
     parse(fields.get("q", ""), desk.queue.now())
     # Only what follows the page's name is kept: a view never leads anywhere else.
     query = link("jobs", q=fields.get("q"), show=show).partition("?")[2]

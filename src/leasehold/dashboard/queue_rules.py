@@ -1,7 +1,7 @@
-"""The form of a queue's rules: each rule as a text, and what a person has changed of it.
+"""The form of a queue's rules: each rule as a text, and a person's changes to it.
 
-The form brings back what it showed, so that only what somebody changed in it is changed: a rule
-that another person changed meanwhile stays as they left it.
+The form brings back the texts it showed, so that only a person's own changes are made: a rule that
+another person changed meanwhile stays as they left it.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def rule_groups(texts: Mapping[str, str]) -> dict[str, list[RuleField]]:
 
 
 def texts_of(config: QueueConfig) -> dict[str, str]:
-    """The rules of a queue as texts; those that are as everywhere are empty."""
+    """The rules of a queue as texts; rules with the default value are empty."""
     return {
         name: text_of(value) or "none" if value != getattr(DEFAULT_CONFIG, name) else ""
         for name, value in asdict(config).items()
@@ -91,7 +91,7 @@ def text_of(value: Any) -> str:
 
 
 def changes_of(given: Mapping[str, str], shown: Mapping[str, str]) -> dict[str, Any]:
-    """The rules whose text is not the one that was shown; raises InvalidQueueError.
+    """The rules whose text differs from the one that was shown; raises InvalidQueueError.
 
     >>> changes_of({"max_depth": "100", "max_retries": ""}, {"max_depth": "", "max_retries": "3"})
     {'max_depth': 100, 'max_retries': None}

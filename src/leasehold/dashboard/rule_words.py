@@ -16,7 +16,7 @@ _PER_SECOND: Final = "_per_second"
 
 
 def rules_in_words(config: QueueConfig) -> dict[str, str]:
-    """What a queue does otherwise than others: the name of each rule, and what it says.
+    """The rules by which a queue differs from others: the name of each rule, and its words.
 
     >>> rules_in_words(QueueConfig(lease_seconds=180.0, starts_per_second=2.0))
     {'starts': '2 per second', 'lease': '3m'}

@@ -1,6 +1,6 @@
 """The search box: qualifiers such as `queue:mail status:dead priority>50`, and words.
 
-What it means is a `JobFilter`, the same as everywhere. A mistake is explained where it was made.
+Its meaning is a `JobFilter`, the same as everywhere. A mistake is explained where it was made.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class SearchError(ValueError):
 
 @dataclass(frozen=True)
 class Search:
-    """What was asked for."""
+    """The text of the search."""
 
     where: JobFilter
     looks_back_to: datetime | None = None

@@ -9,5 +9,5 @@ from leasehold.documents.records import document_of
 
 
 def archived_document(job: ArchivedJob) -> dict[str, Any]:
-    """What is remembered of a job, and how long it ran."""
+    """The archive's record of a job, and how long it ran."""
     return {**document_of(job), "retries": job.retries, "run_seconds": job.run_seconds}

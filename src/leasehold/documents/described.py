@@ -1,4 +1,4 @@
-"""What the code says of the fields of a struct, for whoever sets them."""
+"""The comments in the code on the fields of a struct, for people who set them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from textwrap import dedent
 
 @cache
 def described(struct: type) -> dict[str, str]:
-    """What the code says of each field: the text below it. Empty where there is no source."""
+    """The comment on each field: the text below it. Empty where there is no source."""
     try:
         [body] = ast.parse(dedent(inspect.getsource(struct))).body
     except (OSError, TypeError, SyntaxError, ValueError):

@@ -1,4 +1,4 @@
-"""Queues: how they stand, their rules, and what was ever counted of them."""
+"""Queues: their state, their rules, and their lifetime counts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def queue_document(info: QueueInfo) -> dict[str, Any]:
 def totals_document(
     queue: str | None, state: str | None, stats: Mapping[str, int]
 ) -> dict[str, Any]:
-    """What was ever counted of a queue, or (None) of the whole store, with the share of failures.
+    """The lifetime counts of a queue, or (None) of the whole store, with the share of failures.
 
     `stats` are those of `Stats.as_mapping`.
     """

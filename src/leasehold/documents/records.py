@@ -19,7 +19,7 @@ def document_of(record: msgspec.Struct, *, without: Collection[str] = ()) -> dic
 
 
 def in_utc(value: Any) -> Any:
-    """A time as everybody is told it, from whatever zone it was given in; anything else as it is.
+    """A time in the common form, from any zone; any other value unchanged.
 
     >>> in_utc(datetime.fromisoformat("2030-01-01T01:00:00+02:00")).isoformat()
     '2029-12-31T23:00:00+00:00'

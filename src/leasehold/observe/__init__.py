@@ -1,5 +1,5 @@
-"""Looking at a store from outside: what needs attention, what it means and what to do.
+"""Looking at a store from outside: what needs attention, its meaning and its remedy.
 
-findings says what one remark is, alerts judges the figures of a queue, health judges the rest. All
-of it is pure: whoever asks brings the figures and facts.
+findings defines one remark, alerts judges the figures of a queue, health judges the rest. All of it
+is pure: the caller brings the figures and facts.
 """

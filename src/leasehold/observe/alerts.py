@@ -1,4 +1,4 @@
-"""The alert rules: what the figures of one queue must not be.
+"""The alert rules: the bounds of the figures of one queue.
 
 A rule whose figure is missing says "unknown", never "ok".
 """
@@ -25,7 +25,7 @@ ATTEMPTS_MIN: Final = 20
 
 
 class QueueFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of one queue; None where it is not."""
+    """The known figures of one queue; None for unknown ones."""
 
     queue: str
     pending: int

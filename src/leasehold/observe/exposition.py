@@ -16,7 +16,7 @@ Labels = Mapping[str, str]
 
 
 class Sample(NamedTuple):
-    """One line: a value, and what it is about."""
+    """One line: a value, and its labels."""
 
     labels: Labels
     value: float
@@ -49,7 +49,7 @@ def render(families: Iterable[Family]) -> bytes:
             full = PREFIX + name
             lines += (f"# HELP {full} {_escaped(meaning)}", f"# TYPE {full} {kind}")
             lines += (f"{full}{each.suffix}{_shown(each.labels)} {each.value}" for each in samples)
-    # What is no UTF-8 (a lone surrogate in somebody's name) must not spoil the rest.
+    # Text that is no UTF-8 (a lone surrogate in a name) must not spoil the rest.
     return "".join(f"{line}\n" for line in lines).encode(errors="replace")
 
 
@@ -86,6 +86,6 @@ def _shown(labels: Labels) -> str:
 
 
 def _escaped(text: str, *, quote: bool = False) -> str:
-    # Names from outside may hold what a terminal would obey; Prometheus can do without, too.
+    # Names from outside may hold control sequences for a terminal; Prometheus needs none either.
     escaped = safe(text, lines=True, limit=None).replace("\\", "\\\\").replace("\n", "\\n")
     return escaped.replace('"', '\\"') if quote else escaped

@@ -21,7 +21,7 @@ class Level(StrEnum):
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """What one check says."""
+    """The remark of one check."""
 
     check: str
     """The name of the check; it stays the same."""

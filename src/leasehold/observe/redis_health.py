@@ -1,4 +1,4 @@
-"""Whether the Redis beside a store does what it is there for, by what the store says of it."""
+"""Whether the Redis beside a store does its work, by the store's own account."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FILLED_SHARE: Final = 0.9
 
 
 class RedisFacts(Protocol):
-    """What a check is given of `leasehold.observe.health.Facts`."""
+    """The part of `leasehold.observe.health.Facts` that a check needs."""
 
     @property
     def store(self) -> Mapping[str, Any]: ...

@@ -13,7 +13,7 @@ WRITE_SECONDS_CRITICAL: Final = 30.0
 
 
 class WritingFacts(Protocol):
-    """What a check is given of `leasehold.observe.health.Facts`."""
+    """The part of `leasehold.observe.health.Facts` that a check needs."""
 
     @property
     def store(self) -> Mapping[str, Any]: ...
@@ -40,7 +40,7 @@ def seal(facts: WritingFacts) -> Finding | None:
 
 
 def write_lock(facts: WritingFacts) -> Finding | None:
-    """A write takes milliseconds: whoever keeps the others waiting for seconds is stuck."""
+    """A write takes milliseconds: a process that keeps others waiting for seconds is stuck."""
     if "writing" not in facts.store:
         return None
     for held in facts.store["writing"]:

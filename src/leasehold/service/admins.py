@@ -69,7 +69,7 @@ class Audit(Answer):
 
 
 class Admins(ApiPart):
-    """Operations for whoever says who may do what."""
+    """Operations for those who manage tokens and rights."""
 
     @operation("GET", "/tokens", "admin")
     def list_tokens(self, caller: Caller, request: Nothing) -> Tokens:

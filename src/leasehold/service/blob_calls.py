@@ -1,8 +1,8 @@
-"""Blobs for remote stores: whoever is far away reaches them through here, or by signed URLs.
+"""Blobs for remote stores: clients reach them through here, or by signed URLs.
 
 A caller reads the blobs of the jobs that they may look at, and writes only new ones: payloads as a
-producer, results under a lease, payloads of schedules as an operator. The clean-up takes what no
-row names in the end.
+producer, results under a lease, payloads of schedules as an operator. The clean-up deletes blobs
+that no row names in the end.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class BlobCalls:
         reference = decode_reference(document)
         key = parse_key(reference.key)
         if key is None or not blobs.is_own(key):
-            # Several stores may share a place: who may look at this one sees none of the others'.
+            # Several stores may share a place: a reader of one sees no blobs of the others.
             raise InvalidRequestError(f"blob {reference.key} is none of this store's")
         self._check_sees(caller, key, reference.key)
         if (url := blobs.sign_get(reference)) is not None:
@@ -86,7 +86,7 @@ class BlobCalls:
         return BlobFetched(blobs.get(reference))
 
     def _check_sees(self, caller: Caller, key: BlobKey, text: str) -> None:
-        """A token that is good for some queues reads what a job of theirs names."""
+        """A token that is good for some queues reads blobs that a job of theirs names."""
         if caller.queues is None:
             return
         if key.kind != "schedule":

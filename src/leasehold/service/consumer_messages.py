@@ -1,4 +1,4 @@
-"""What consumers send, and what they are answered."""
+"""The requests of consumers, and the answers."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Wanted(Request):
     """For jobs that name none of their own."""
 
     def lease_request(self, caller: Caller) -> LeaseRequest:
-        """What the store is asked; raises ForbiddenError for queues that are not the caller's."""
+        """The request to the store; raises ForbiddenError for queues that are not the caller's."""
         caller.check_queue(*self.queues)
         return LeaseRequest(
             worker=caller.worker_name(self.worker),

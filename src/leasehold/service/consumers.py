@@ -70,7 +70,7 @@ class _Grant(NamedTuple):
 
 
 class Consumers(ApiPart):
-    """Operations for whoever runs jobs."""
+    """Operations for those who run jobs."""
 
     @operation("POST", "/leases", "consumer")
     async def lease(self, caller: Caller, request: LeaseJobs) -> Leases:
@@ -176,7 +176,7 @@ class Consumers(ApiPart):
     # -- inside ----------------------------------------------------------------------------------
 
     async def hand_back(self, leases: Sequence[LeaseDocument]) -> None:
-        """Release leases that were granted to somebody who is gone, with no attempt spent."""
+        """Release leases that were granted to a caller who is gone, with no attempt spent."""
         handed_back = [
             Settlement(each.job_id, each.version, Release(0.0, "its consumer hung up"))
             for each in leases
@@ -194,8 +194,8 @@ class Consumers(ApiPart):
     ) -> Exchange:
         """Exchange once, then wait for jobs if none were leased.
 
-        Under a request's id each look has an id of its own: whoever repeats the request walks
-        through the same looks, up to the one that was answered with leases.
+        Under a request's id each look has an id of its own: a repeated request walks through the
+        same looks, up to the one that was answered with leases.
         """
         first: list[Exchange] = []
 
@@ -219,9 +219,9 @@ class Consumers(ApiPart):
         return msgspec.structs.replace(last, settled=first[0].settled)
 
     async def _to_its_end(self, function: Callable[[], T]) -> T:
-        """Ask the store, and hear what it says although the caller has hung up meanwhile.
+        """Ask the store, and take its answer even if the caller has hung up meanwhile.
 
-        A thread that has begun cannot be stopped: what it leases must be known, to be handed back.
+        A thread that has begun cannot be stopped: its leases must be known, to be handed back.
         """
         asked = asyncio.ensure_future(self.call_store(function))
         try:
@@ -234,7 +234,7 @@ class Consumers(ApiPart):
         return Renewal(held.job_id, held.version, seconds)
 
     def _last_grant(self, held: Held) -> _Grant:
-        """What a lease was granted for, by the job's own row; anything once it is lost."""
+        """The job that a lease was granted for, by its own row; any job once the lease is lost."""
         job = self.store.get(held.job_id)
         if job is None or job.lease_expires_at is None or job.heartbeat_at is None:
             return _Grant("", DEFAULT_LEASE_SECONDS)
@@ -260,7 +260,7 @@ class Consumers(ApiPart):
         return SettleAnswer(**msgspec.structs.asdict(answer))
 
     def _settlement(self, caller: Caller, given: GivenSettlement) -> Settlement | LeaseholdError:
-        """What the store is told, or why it is not."""
+        """The message for the store, or why there is none."""
         try:
             self._check(caller, given)
             outcome = self._outcome(given)

@@ -1,4 +1,4 @@
-"""What the OpenAPI document and the proto say of a message: its docstring, for any language."""
+"""The description of a message in the OpenAPI document and the proto: its docstring."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with a request, in words that say what would be right."""
+"""The fault of a request, in words that say how to mend it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The change feed for those who follow it: a look now and then, for as long as their token is good.
+"""The change feed for its followers: a look now and then, for as long as their token is good.
 
-Who comes back with a cursor misses nothing, or is told of a gap. All followers of a service look at
-the same moments, and those who stand at the same place of the feed, as nearly all do, share a look:
-twenty of them cost what one does.
+A follower who comes back with a cursor misses nothing, or is told of a gap. All followers of a
+service look at the same moments, and followers at the same place of the feed, as nearly all are,
+share a look: twenty of them cost as much as one.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class SharedLooks:
                     await self._api.stopping.wait()
             self._begin_moment()
         self._clockwork = None
-        # Whoever came in between must not wait for ever.
+        # A follower that came in between must not wait for ever.
         self._begin_moment()
 
     def _begin_moment(self) -> None:

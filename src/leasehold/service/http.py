@@ -99,7 +99,7 @@ async def _serve(api: Api, by_method: dict[str, ApiOperation], request: Request)
     if not is_small(request):
         caller = await api.on_thread(lambda: api.authenticate(secret))
     elif secret is None:
-        caller = api.authenticate(None)  # asks nobody
+        caller = api.authenticate(None)  # asks no store
     body = await read_body(request)
     if body and not is_json(request):
         raise HTTPException(415, "send application/json")
@@ -110,7 +110,7 @@ async def _serve(api: Api, by_method: dict[str, ApiOperation], request: Request)
 
     def answer() -> bytes:
         known = caller or api.authenticate(secret)
-        known.check_role(operation.roles)  # before a look at what is asked
+        known.check_role(operation.roles)  # before a look at the request
         with arriving(request.headers):
             return encode(api.call(operation, known, _asked(operation, request, body)))
 

@@ -1,4 +1,4 @@
-"""Server-sent events: what changes in the store, for whoever keeps a connection open.
+"""Server-sent events: the changes of the store, for clients that keep a connection open.
 
 Each event carries the changes since the one before, and as its id the cursor after them: who comes
 back with `Last-Event-ID` misses nothing, or is told by `gap` to look at everything anew.
@@ -36,7 +36,7 @@ def event_routes(api: Api, root: str) -> list[Route]:
 
 
 async def follow(api: Api, authenticate: Callable[[], Caller], request: Request) -> Response:
-    """The stream, for as long as `authenticate` lets in whoever asks; it is asked at each look."""
+    """The stream, for as long as `authenticate` lets the caller in; it is asked at each look."""
     first = await first_look(api, authenticate, request.headers.get("last-event-id"))
     if not has_room(api):
         return plain_problem(429, "too_many_followers", TOO_MANY, {"Retry-After": "10"})

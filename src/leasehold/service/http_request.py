@@ -74,7 +74,7 @@ def request_of(
     body: bytes,
     more: Mapping[str, str],
 ) -> Any:
-    """What the operation is asked; raises InvalidRequestError or InvalidJobError.
+    """The request to the operation; raises InvalidRequestError or InvalidJobError.
 
     `more` are fields that came by a header.
     """
@@ -94,7 +94,7 @@ def request_of(
         for name, text in fields.items():
             if given.setdefault(name, text) != text or (name in path and fields is more):
                 raise InvalidRequestError(f"{name} is said twice, and not the same")
-    # All that a query says is text.
+    # Every value of a query is text.
     is_strict = operation.method not in ("GET", "DELETE")
     try:
         return msgspec.convert(given, operation.request, strict=is_strict)

@@ -1,4 +1,4 @@
-"""How much a caller may ask of a server, whatever the transport."""
+"""How much a caller may ask of a server, over any transport."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is asked about figures: how queues stand, what happened, what fails, who did what."""
+"""Requests about figures: the state of queues, events, failures, and the work of workers."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class SeriesAnswer(Answer):
 
 
 class Measures(ApiPart):
-    """Operations for whoever wants figures; none of them scans jobs."""
+    """Operations for those who want figures; none of them scans jobs."""
 
     @operation("GET", "/metrics", *LOOKING)
     def metrics(self, caller: Caller, request: AskMetrics) -> MetricsAnswer:

@@ -62,7 +62,7 @@ class NewJob(Request):
     limit_key: Name | None = None
 
     def draft(self, caller: Caller, env: Env, made_id: str | None = None) -> Draft:
-        """What the store is given; raises InvalidJobError for what makes no sense.
+        """The draft for the store; raises InvalidJobError for one that makes no sense.
 
         `made_id` is for a job without an id that may be sent again: then it has the same one.
         """

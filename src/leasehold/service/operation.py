@@ -17,15 +17,15 @@ _MARK: Final = "__operation__"
 
 
 class Request(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """What an operation is asked: over HTTP from the path, the query and the body together."""
+    """The request to an operation: over HTTP from the path, the query and the body together."""
 
 
 class Answer(msgspec.Struct, kw_only=True):
-    """What it is answered."""
+    """Its answer."""
 
 
 class ApiOperation(NamedTuple):
-    """One operation, for whoever offers it to others."""
+    """One operation, for a transport that offers it."""
 
     name: str
     method: Method

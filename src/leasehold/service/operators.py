@@ -176,7 +176,7 @@ class Prune(Request):
 
 
 class Operators(ApiPart):
-    """Operations for whoever looks after jobs and the store."""
+    """Operations for those who look after jobs and the store."""
 
     @operation("GET", "/jobs", *LOOKING)
     def list_jobs(self, caller: Caller, request: ListJobs) -> JobPage:

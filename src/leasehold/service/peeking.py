@@ -1,4 +1,4 @@
-"""A look at what comes next, without leasing it."""
+"""A look at the next jobs, without leasing them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Seals of plans: what a service has counted comes back from its client as it was, or not at all.
+"""Seals of plans: a service's counts come back from its client unchanged, or not at all.
 
-Whoever agrees to a plan brings it back, and it is recorded as what was announced. A seal is made
+A caller who agrees to a plan brings it back, and it is recorded as the announcement. A seal is made
 with the store's signing key: every server of a store knows the plans of all of them, and none has
 to be kept.
 """
@@ -24,7 +24,7 @@ class PlanSeals:
         self._key = hmac.digest(key, b"leasehold plan", hashlib.sha256)
 
     def of(self, announced: Any) -> str:
-        """The seal of whatever was announced, as text.
+        """The seal of an announcement, as text.
 
         >>> PlanSeals(b"key").of(["replay", 3]) == PlanSeals(b"key").of(["replay", 4])
         False

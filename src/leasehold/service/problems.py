@@ -52,7 +52,7 @@ STORE_AWAY: Final = (
 
 
 def status_of(error: CodedError) -> int:
-    """The status for an error; what is left of ours is input that makes no sense.
+    """The status for an error; our remaining errors are input that makes no sense.
 
     >>> status_of(errors.LeaseConflictError("another holder")), status_of(errors.CycleError("a, b"))
     (409, 422)
@@ -64,7 +64,7 @@ def problem_of(error: CodedError, status: int) -> dict[str, Any]:
     """The document for an error."""
     told = error_document(error)
     if status == 503:
-        # What is wrong with the store (paths, processes) is for the log, not for who calls.
+        # The trouble of the store (paths, processes) is for the log, not for the caller.
         told.update(message=STORE_AWAY, fields={})
     return {
         "type": f"urn:leasehold:problem:{told['code']}",
@@ -77,7 +77,7 @@ def problem_of(error: CodedError, status: int) -> dict[str, Any]:
 
 
 def headers_of(error: CodedError, status: int) -> dict[str, str]:
-    """What else is told: when to come again, how to come in, what the limits are."""
+    """Further headers: when to try again, how to authenticate, the limits."""
     if status == 401:
         return {"WWW-Authenticate": 'Bearer realm="leasehold"'}
     seconds = getattr(error, "retry_after_seconds", None)
@@ -98,7 +98,7 @@ def headers_of(error: CodedError, status: int) -> dict[str, str]:
 
 
 def _limits(error: errors.RateLimitedError) -> dict[str, int | None]:
-    """What the store says of the bucket that is empty; the time is in seconds since 1970."""
+    """The store's account of the empty bucket; the time is in seconds since 1970."""
     return {
         "limit": error.limit,
         "remaining": error.remaining,

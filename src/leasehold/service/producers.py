@@ -58,7 +58,7 @@ class SubmitAnswer(Answer):
 
     @classmethod
     def of(cls, stored: Submitted) -> SubmitAnswer:
-        """What is told of a job that was stored, without its place."""
+        """The answer about a job that was stored, without its place."""
         return cls(id=stored.id, status=stored.status, is_duplicate=stored.is_duplicate)
 
 
@@ -163,7 +163,7 @@ class ResultAnswer(Answer):
 
 
 class Producers(ApiPart):
-    """Operations for whoever submits jobs."""
+    """Operations for those who submit jobs."""
 
     waiters: Waiters
     figures: Metrics

@@ -1,8 +1,8 @@
-"""What a caller who may see some queues only may depend on and belong to, and how they name things.
+"""The rights of a caller with a scope: dependencies, workflows, and names.
 
-A job of another queue is as unknown to them as one that is not there: whoever could depend on it
-would learn that it exists, and how and when it ends, and could raise its priority. A job under the
-name of another's job or workflow would be counted, shown and leased as a part of it.
+A job of another queue is as unknown to them as one that is not there: a caller who could depend on
+it would learn that it exists, and how and when it ends, and could raise its priority. A job under
+the name of another's job or workflow would be counted, shown and leased as a part of it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def refusals(
     caller: Caller, drafts: Sequence[Draft], find: Callable[[str], Job | None]
 ) -> dict[str, LeaseholdError]:
     """By id, the drafts that depend on jobs which the caller may not see, or on such drafts; and
-    those that belong to what is not theirs.
+    those that belong to a foreign workflow.
     """
     found: dict[str, LeaseholdError] = {}
     if caller.queues is None:
@@ -52,7 +52,7 @@ def refusals(
 def _refused_parent(
     caller: Caller, draft: Draft, parent_id: str, find: Callable[[str], Job | None]
 ) -> ForbiddenError | None:
-    """It is refused whether there is such a job or not: who is told that there is learns of it."""
+    """It is refused whether there is such a job or not: the difference would tell of it."""
     assert caller.queues is not None
     prefixes = [own_prefix(queue) for queue in sorted(caller.queues)]
     if parent_id.startswith(tuple(prefixes)) or caller.may_see(find(parent_id)):

@@ -1,10 +1,10 @@
-"""Who may call which verb of the store from afar, and what is left of it for whom.
+"""Which roles may call which verb of the store remotely, and what a scope leaves of it.
 
 To a caller with a scope, jobs of other queues are not there. So that it looks the same in every
-verb, the store is asked for a job that nobody can have in their place (`hidden`), and answers.
+verb, the store is asked for an impossible id in their place (`hidden`), and answers.
 
-A verb that is not named in ROLES_OF is nobody's, and one that says nothing here about queues is not
-for tokens that are good for some queues only: what is forgotten is refused.
+A verb that is not named in ROLES_OF is for no role, and one without a rule about queues here is not
+for tokens that are good for some queues only: a forgotten rule is a refusal.
 """
 
 from __future__ import annotations
@@ -120,17 +120,17 @@ def told(error: LeaseholdError) -> LeaseholdError:
 
 
 def _is_daily(arguments: Arguments) -> bool:
-    """Whether a clean-up is the one that is due, of jobs that nobody keeps any longer."""
+    """Whether a clean-up is the one that is due, of jobs past their retention."""
     return arguments["policy"] is None and arguments["scope"] == DAILY
 
 
 def _check_payload(store: Store, draft: Draft, schedule: ScheduleDraft | None) -> None:
-    """Refuse what the next reader could not read: it would be in everybody's lists."""
+    """Refuse values that the next reader could not read: they would be in everybody's lists."""
     if draft.codec == "json":
         _check_readable(draft.id, "payload", draft.payload)
     elif draft.codec == BLOB_CODEC:
         known = None if schedule is None else store.get_schedule(schedule.name)
-        # What a schedule has may have come from the store that this one was moved from.
+        # A schedule's values may have come from the store that this one was moved from.
         if known is None or known.draft.job.payload != draft.payload:
             _check_blob(store, draft.id, "payload", draft.payload)
 
@@ -142,8 +142,8 @@ def _check_blob(store: Store, job_id: str, what: str, reference: bytes) -> None:
 
 
 def _readable(store: Store, settlement: Settlement) -> Settlement:
-    """The settlement; a result that nobody could read is a permanent failure, as one that is too
-    large (SET-6): it hinders no other settlement, and whoever runs the job again gets no other.
+    """The settlement; an unreadable result is a permanent failure, as one that is too large
+    (SET-6): it hinders no other settlement, and another attempt would end the same.
     """
     outcome = settlement.outcome
     if not isinstance(outcome, Complete):
@@ -191,7 +191,7 @@ def _narrow(store: Store, caller: Caller, verb: str, arguments: Arguments) -> No
     if verb in _WHOLE_STORE:
         caller.check_unscoped()
     if verb == "run_schedule":
-        # An id of the caller's own, which can be taken by nobody else.
+        # An id of the caller's own, which cannot be taken by another.
         arguments["job_id"] = caller.request_id(arguments["job_id"])
     if arguments.get("worker") is not None:
         arguments["worker"] = caller.worker_name(arguments["worker"])
@@ -225,7 +225,7 @@ def _check_jobs(store: Store, caller: Caller, arguments: Arguments, name: str) -
 
 
 def _in_sight(store: Store, caller: Caller, job_id: str) -> str:
-    """The id, or one that no job has in place of a job that the caller may not see."""
+    """The id, or an impossible one in place of a job that the caller may not see."""
     job = store.get(job_id)
     return job_id if job is None or caller.may_see(job) else hidden(job_id)
 
@@ -256,7 +256,7 @@ def _check_entry(_: Store, caller: Caller, arguments: Arguments, name: str) -> N
 
 
 def _check_new_operation(store: Store, caller: Caller, arguments: Arguments) -> None:
-    """An operation is about the queues of its filter; an undo about those of what it undoes."""
+    """An operation is about the queues of its filter; an undo about those of its operation."""
     draft: OperationDraft = arguments["draft"]
     # An id of the caller's own: what began under the id of another's would be told.
     draft = msgspec.structs.replace(draft, id=caller.request_id(draft.id))
@@ -275,7 +275,7 @@ def _check_operation(store: Store, caller: Caller, arguments: Arguments, name: s
 
 
 def _own_operation(store: Store, caller: Caller, operation_id: str) -> str:
-    """The id, or one that no operation has in place of one about other queues."""
+    """The id, or an impossible one in place of an operation about other queues."""
     assert caller.queues is not None
     found = asked = store.operation(operation_id)
     if found is not None and isinstance(found.order, Undo):

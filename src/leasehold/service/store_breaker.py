@@ -15,7 +15,7 @@ PROBE_SECONDS: Final = 1.0
 
 
 class StoreBreaker:
-    """Counts failures of the store in a row, and says who may ask it.
+    """Counts failures of the store in a row, and says which requests may ask it.
 
     >>> from leasehold.env import Env, ManualClock
     >>> clock = ManualClock()

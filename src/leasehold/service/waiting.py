@@ -17,7 +17,7 @@ from leasehold.service.operation import ApiOperation
 async def answer_unless_gone(
     api: Api, operation: ApiOperation, caller: Caller, asked: Any, gone: Awaitable[object]
 ) -> Any:
-    """What the operation answers; None if its caller is `gone` first, or this is cancelled."""
+    """The operation's answer; None if its caller is `gone` first, or this is cancelled."""
     task = asyncio.ensure_future(api.call_waiting(operation, caller, asked))
     leaving = asyncio.ensure_future(gone)
     is_here = False
@@ -30,7 +30,7 @@ async def answer_unless_gone(
         if not is_here:
             task.cancel()
             with suppress(asyncio.CancelledError, CodedError):
-                # What was granted to somebody who is gone goes back.
+                # Leases granted to a caller who is gone go back.
                 answer = await task
                 if isinstance(answer, Leases | ExchangeAnswer):
                     await api.hand_back(answer.leases)

@@ -1,1 +1,1 @@
-"""The stores: each applies atomically what the core decides, and none knows another."""
+"""The stores: each applies the core's decisions atomically, and none knows another."""

@@ -1,4 +1,4 @@
-"""For your tests: run jobs inline, drain a queue, look at what was submitted, turn the clock.
+"""For your tests: run jobs inline, drain a queue, look at submitted jobs, turn the clock.
 
 >>> from leasehold.testing import assert_submitted, drain, memory_queue
 >>> queue = memory_queue()

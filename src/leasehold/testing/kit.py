@@ -83,7 +83,7 @@ class Drained(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def drain(queue: TaskQueue, *, jobs_max: int = JOBS_MAX) -> Drained:
-    """Run everything that is due now, and all that it submits, in this thread, to the end.
+    """Run every due job, and all jobs that these submit, in this thread, to the end.
 
     What fails, fails as with a worker: the error is in the answer and in the job. Timeouts are not
     enforced: nothing can stop code in its own thread.
@@ -208,7 +208,7 @@ def submitted(
     kwargs: Mapping[str, Any] | None = None,
     **fields: Unpack[FilterFields],
 ) -> list[Job]:
-    """The jobs of a task that were submitted, first to last, whatever became of them.
+    """The submitted jobs of a task, first to last, in any status.
 
     With `args` or `kwargs`, only those with that very call, however each argument was passed. The
     other filters are those of `queue.search`.
@@ -256,7 +256,7 @@ def refute_submitted(
 
 
 class _Reports:
-    """What a task reports, written at once."""
+    """A task's reports, written at once."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -269,7 +269,7 @@ class _Reports:
 
 
 def _run(queue: TaskQueue, leases: LeaseManager, lease: Lease) -> tuple[Outcome, Settled | None]:
-    """Run it; answers also what the store said if it was completed in its own transaction."""
+    """Run it; answers also the store's reply if it was completed in its own transaction."""
     try:
         task = queue.registry.find(lease.task)
     except UnknownTaskError:

@@ -1,6 +1,6 @@
 """What runs jobs: leases, heartbeat, recovery sweep, supervisor, worker loop and executors.
 
-The names here are for those who write a worker of their own; the built-in one is made of the same.
+The names here are for authors of a worker of their own; the built-in one is made of the same.
 """
 
 from typing import TYPE_CHECKING, Any, Final

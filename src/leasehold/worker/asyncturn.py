@@ -35,7 +35,7 @@ async def open_in_turn(
     try:
         held = await asyncio.shield(opening)
     except BaseException:
-        # Cancelled while the other thread still waits: what it opens is nobody's.
+        # Cancelled while the other thread still waits: the transaction it opens has no owner.
         opening.add_done_callback(abandon)
         raise
     held.adopt()

@@ -1,4 +1,4 @@
-"""What a worker does for the transactions of its tasks."""
+"""The worker's part in the transactions of its tasks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from leasehold.worker.reports import Reports
 
 
 class PlainBacking:
-    """For whoever runs one attempt at a time, with nothing beside it that writes about the job."""
+    """For a caller that runs one attempt at a time, with no other writer about the job."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -22,7 +22,7 @@ class PlainBacking:
         local = local_part(self._store, "a transaction of your own")
         return local.open_transaction(lease.job_id, lease.version)
 
-    def claim(self, lease: Lease) -> bool:  # noqa: ARG002 - nobody else decides.
+    def claim(self, lease: Lease) -> bool:  # noqa: ARG002 - there is no other decision.
         return True
 
     def gave_up(self, lease: Lease) -> None:
@@ -33,7 +33,7 @@ class WorkerBacking:
     """Keeps the worker's own writes about a job out of the way of that job's transaction.
 
     A renewal or a report that waits for the transaction would come after the job's completion, and
-    look like that of a stale holder.
+    look like a stale holder's.
     """
 
     def __init__(

@@ -1,9 +1,10 @@
 """Forked copies: what `os.fork()` inside a task, a hook or an import leaves behind.
 
-The copy of a process has one thread, the one that forked. It may run what its author meant it to
-run, but when that code ends, it finds itself in the middle of a worker that is not its own: the
-next jobs in line, the connections, the store. So whoever calls code of the application compares the
-process before and after, and a copy ends there. It never reports, leases, settles or runs anything.
+The copy of a process has one thread, the one that forked. It may run the code that its author
+meant it to run, but when that code ends, it finds itself in the middle of a worker that is not its
+own: the next jobs in line, the connections, the store. So every call of application code compares
+the process before and after, and a copy ends there. It never reports, leases, settles or runs
+anything.
 """
 
 from __future__ import annotations

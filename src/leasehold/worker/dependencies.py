@@ -1,4 +1,4 @@
-"""What the dependencies of a job returned: read from the store, and decoded where it is wanted."""
+"""The results of a job's dependencies: read from the store, and decoded on request."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ READ_AT_ONCE: Final = 500
 
 
 class DependencyResult(msgspec.Struct, frozen=True):
-    """What a completed dependency returned, not decoded yet."""
+    """The result of a completed dependency, not decoded yet."""
 
     job_id: str
     task: str
@@ -37,8 +37,8 @@ def fetch_results(
 ) -> list[DependencyResult]:
     """The results of a job's completed dependencies, in the order in which it names them.
 
-    One that did not complete is left out; one whose result is gone, with its job or without, is
-    not: nobody could tell that from a dependency that failed or returned None.
+    A dependency that did not complete is left out; one whose result is gone, with its job or
+    without, is not: a task could not tell it from one that failed or returned None.
     """
     job = store.get(job_id)
     if job is None:
@@ -52,7 +52,7 @@ def fetch_results(
                 incomplete.add(each.id)
                 continue
             if each.result_expired:
-                # Nobody could tell it from a result that is None.
+                # A task could not tell it from a result that is None.
                 raise ResultExpiredError(
                     f"job {job_id} depends on job {each.id} ({each.task}), whose result was kept "
                     f"for {each.result_ttl_seconds:g} seconds only (result_ttl_seconds) and is "

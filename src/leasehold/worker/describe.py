@@ -1,4 +1,4 @@
-"""Errors as bounded text, whatever the error does while it is looked at.
+"""Errors as bounded text, however hostile the error is.
 
 An exception is somebody's code: its `__str__`, its notes, its cause and even its class may raise,
 exit, lie or never end. So each fact is read on its own, through the base class where there is a
@@ -57,12 +57,12 @@ def describe_briefly(error: BaseException) -> str:
 
 
 def message_of(error: BaseException) -> str:
-    """What an error says; its type, if it says nothing that can be shown."""
+    """The message of an error; its type, if there is no message that can be shown."""
     return _message(error)[0] or type_name(error)
 
 
 def type_name(thing: object) -> str:
-    """The name of a thing's class, whatever the class says about itself."""
+    """The name of a value's class, whatever the class says about itself."""
     return clean_text(str(guarded(lambda: _name_of_type(type(thing)), "object")))
 
 

@@ -90,13 +90,13 @@ class Heartbeat(OwnThread):
         self.consecutive_failures = 0
 
     def tune(self, *, interval_seconds: float, failure_threshold: int) -> None:
-        """Beat as often, and bear as many failures, as this from now on."""
+        """Beat as often, and tolerate as many failures, as this from now on."""
         with self._condition:
             self._interval_seconds = interval_seconds
             self._failure_threshold = failure_threshold
             self._condition.notify_all()
 
-    # -- what it keeps alive -----------------------------------------------------------------
+    # -- the leases it keeps alive -----------------------------------------------------------
 
     def add(self, lease: Lease, sent_at: float | None = None) -> None:
         """Keep this lease alive. `sent_at` is the monotonic time before the lease was asked for."""
@@ -115,7 +115,7 @@ class Heartbeat(OwnThread):
                     shortest = min(shortest, seconds / 3)
                 self._held[lease.job_id, lease.version] = _Held(lease, sent_at, deadline)
             if shortest < self._wait_seconds:
-                # The thread sleeps longer than this lease can bear: let it reckon again.
+                # The thread sleeps longer than this lease allows: let it reckon again.
                 self._condition.notify_all()
 
     def discard(self, lease: Lease) -> None:
@@ -161,7 +161,7 @@ class Heartbeat(OwnThread):
     def beat(self, min_age_seconds: float = 0.0, job_ids: Collection[str] = ()) -> None:
         """Renew, in one write, every lease that was last renewed that long ago or longer.
 
-        The leases of `job_ids` are renewed whatever their age.
+        The leases of `job_ids` are renewed at any age.
         """
         self._abandon_overdue()
         sent_at = self._clock.monotonic()
@@ -196,7 +196,7 @@ class Heartbeat(OwnThread):
             ]
 
     def _kept(self) -> list[_Held]:
-        """Those that depend on being renewed."""
+        """The leases that depend on being renewed."""
         return [held for held in self._held.values() if not held.suspended]
 
     def hurry(self, job_ids: Collection[str] | None = None) -> None:
@@ -273,8 +273,8 @@ class Heartbeat(OwnThread):
                 if self._stopping:
                     return
                 hurry, self._hurry = self._hurry, set()
-                # What was leased a moment ago needs no renewal yet, and may be settled while one is
-                # on its way, which would look like a stale holder.
+                # A lease of a moment ago needs no renewal yet, and may be settled while one is on
+                # its way, which would look like a stale holder.
                 min_age_seconds = self._wait_seconds / 2
             last_beat = self._clock.monotonic()
             try:

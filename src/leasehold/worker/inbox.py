@@ -20,7 +20,7 @@ from leasehold.worker.run import Run
 
 
 class Inbox:
-    """What the loop has yet to look at."""
+    """The events that the loop has yet to look at."""
 
     def __init__(self, in_hand: InHand, env: Env) -> None:
         self._in_hand = in_hand
@@ -36,7 +36,7 @@ class Inbox:
         """Whether the loop wants to be woken for new jobs."""
 
     def open(self) -> None:
-        """Said at the start of a tick: whatever comes from now on needs another one."""
+        """Called at the start of a tick: later events need another tick."""
         self._is_awake = False
 
     def sleep(self, seconds: float) -> None:
@@ -46,7 +46,7 @@ class Inbox:
                 self._clock.wait(self._condition, seconds)
 
     def rest(self, seconds: float) -> None:
-        """Let word gather for a moment: nobody has to wake the loop, it ticks again anyway."""
+        """Let events gather for a moment: they need not wake the loop, which ticks again anyway."""
         self._is_awake = True
         self._clock.pause(seconds)
 
@@ -91,7 +91,7 @@ class WorkerListener:
         self._inbox.on_ready()
 
     def on_ended(self, job_ids: Collection[str] | None) -> None:
-        """Nobody here waits for a job's end."""
+        """This worker does not wait for a job's end."""
 
     def on_cancel_requested(self, job_ids: Collection[str] | None) -> None:
         mine = {run.lease.job_id for run in tuple(self._in_hand.held)}

@@ -1,4 +1,4 @@
-"""What a worker process says about its jobs: a line when one starts, and a line when it ends."""
+"""The lines of a worker process about its jobs: one when a job starts, and one when it ends."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LINES_PER_SECOND_MAX: Final = 50
 class JobLines:
     """Hooks that log. Of thousands of jobs a second only the first few have lines of their own.
 
-    Whoever runs the worker calls `sum_up` now and then: it says how many had none.
+    The owner of the worker calls `sum_up` now and then: it says how many had none.
     """
 
     def __init__(self, env: Env) -> None:
@@ -33,7 +33,7 @@ class JobLines:
     def before(self, hooks: Hooks) -> Hooks:
         """The application's own hooks, with the lines before them.
 
-        Where nobody reads such lines the hooks stay as they are, and cost nothing.
+        Where such lines are not logged the hooks stay unchanged, and cost nothing.
         """
         if not logger.isEnabledFor(logging.INFO):
             return hooks

@@ -72,6 +72,6 @@ def with_result_kept(
         return outcome
     try:
         result, codec = context.large.keep_result(lease, outcome.result, outcome.codec)
-    except Exception as error:  # noqa: BLE001 - whatever it is, the attempt has failed by it.
+    except Exception as error:  # noqa: BLE001 - any error fails the attempt.
         return outcome_of_error(error, lease, task, context)
     return msgspec.structs.replace(outcome, result=result, codec=codec)

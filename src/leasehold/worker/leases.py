@@ -81,9 +81,9 @@ class LeaseManager:
         lease_seconds: float | None = None,
         except_lanes: tuple[tuple[str, str], ...] = (),
     ) -> Exchange:
-        """Settle what was run and lease what comes next, in one write.
+        """Settle finished attempts and lease the next jobs, in one write.
 
-        `free_slots` says how many jobs can begin at once, if not all that are leased. Jobs of the
+        `free_slots` says how many jobs can begin at once, if not all leased ones. Jobs of the
         queues and tasks of `except_lanes` are left to others.
         """
         request = None
@@ -137,7 +137,7 @@ class LeaseManager:
         """The attempt failed; the answer says whether it will be tried again.
 
         Unless told, the default lists say which exceptions are worth another try. It counts for
-        the task's circuit breaker: this one, or the one that the lease manager knows.
+        the task's circuit breaker: the given one, or the one that the lease manager knows.
         """
         if breaker is None and self._breakers is not None:
             breaker = self._breakers(lease.task)

@@ -1,7 +1,7 @@
 """Tasks that this worker cannot run and others can: it leaves their jobs to them.
 
 While two versions of a program work side by side, each has tasks that the other does not know. A
-worker that kept taking such a job would keep it from the one that stands idle beside it.
+worker that kept taking such a job would keep it from an idle one that knows its task.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LOOK_SECONDS: Final = 5.0
 
 
 class LeftToOthers:
-    """Looks into the registry for workers that know what this one does not."""
+    """Looks into the registry for workers that know the tasks unknown here."""
 
     def __init__(
         self, store: Store, worker: str, may_import: Callable[[str], bool], clock: Clock
@@ -46,7 +46,7 @@ class LeftToOthers:
         return tuple(self._lanes)
 
     def release(self, lease: Lease, reason: str) -> Release | None:
-        """The outcome that leaves this job to others at once; None if nobody knows its task."""
+        """The outcome that leaves this job to others at once; None if no worker knows its task."""
         lane = (lease.queue, lease.task)
         if lane not in self._lanes:
             self._look()
@@ -70,7 +70,7 @@ class LeftToOthers:
         try:
             at, workers = self._store.now(), self._store.workers()
         except LeaseholdError as error:
-            # Nothing depends on it: what was known of the others goes on to count.
+            # Nothing depends on it: the last known state of the others goes on to count.
             logger.debug("worker %s could not look for others: %s", self._worker, error)
             return
         self._others = [

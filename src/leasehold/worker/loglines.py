@@ -101,7 +101,7 @@ def log_to_stderr(*, quiet: bool, log_format: LogFormat = "plain", utc: bool = F
 def shown_on_stderr(level: int | str, line_format: str | None) -> Iterator[None]:
     """Send log records to standard error meanwhile, unless the application has set up logging.
 
-    What the application has set up counts: its handlers, levels and formats.
+    The application's own set-up counts: its handlers, levels and formats.
     """
     root = logging.getLogger()
     if logging.getLogger("leasehold.worker").hasHandlers():

@@ -105,8 +105,8 @@ class Loop:
     def run(self, team: Team, *, replace_stuck: bool) -> StopReason:
         """Work until it is time to stop and everything is settled.
 
-        With `replace_stuck`, new threads are put beside those that do not stop; otherwise the loop
-        ends, to be run anew in another process.
+        With `replace_stuck`, new threads are put beside threads that do not stop; otherwise the
+        loop ends, to be run anew in another process.
         """
         self.begin(team, replace_stuck=replace_stuck)
         while True:
@@ -138,7 +138,7 @@ class Loop:
             if here() != self._pid:
                 leave_copy(error)
             # The worker depends on this thread, whatever a hook or a logging handler has raised.
-            # Nothing is lost by a tick that broke half-way: what was not done waits for the next.
+            # Nothing is lost by a tick that broke half-way: undone steps wait for the next.
             logger.exception("worker %s: a tick broke", self._leases.worker)
             return STORE_RETRY_SECONDS_MAX
 
@@ -320,7 +320,7 @@ class Loop:
         return int(max(0, min(room, self._wear.jobs_left(self.started_jobs))))
 
     def _free_slots(self) -> int:
-        """How many jobs would begin at once. What is leased beyond that waits for a slot."""
+        """How many jobs would begin at once. Jobs leased beyond that wait for a slot."""
         return max(0, self._rules.slots - len(self._in_hand.occupying))
 
     def _look_again(self, answer: Exchange, asked_for: int, now: float) -> None:

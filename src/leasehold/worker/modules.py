@@ -24,7 +24,7 @@ def main_module() -> str:
 
 
 def importable_name(module: str) -> str:
-    """A module's name, with that of its file for the script that was started."""
+    """A module's name; for the script that was started, the name of its file too."""
     return main_module() if module == "__main__" else module
 
 

@@ -2,9 +2,9 @@
 
 Each submit wakes the worker, and each exchange takes the store's one place to write from the
 producer. So a worker that has emptied its queue and hears of new jobs right after an exchange rests
-a moment: what arrives meanwhile shares the next exchange, and the producer goes on. A job that
-comes to an idle worker is served at once, and so is whatever ends while nothing new arrives: a lone
-job, and whoever waits for its result, pay nothing.
+a moment: jobs that arrive meanwhile share the next exchange, and the producer goes on. A job that
+comes to an idle worker is served at once, and so is a run that ends while nothing new arrives: a
+lone job, and a caller that waits for its result, pay nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a task prints or logs is kept with its job, beside what it says by `current_job().log`.
+"""A task's printed and logged lines are kept with its job, beside those of `current_job().log`.
 
 While a worker of this process runs, standard output passes through here on its way, and so does
 every record that somebody logs: in the code of a job its lines go to the job's log too. Nothing is
@@ -55,7 +55,7 @@ def _keep_printed(context: JobContext, text: str) -> None:
 
 
 def keep_rest(context: JobContext) -> None:
-    """Keep what was printed after the last line end; said when the code has ended."""
+    """Keep the text printed after the last line end; called when the code has ended."""
     line, context.unfinished_line = context.unfinished_line, ""
     if line and here() == context.pid:
         guarded(lambda: context.log(line), None)

@@ -1,4 +1,4 @@
-"""The pruner: cleans up what has ended, once a day, at low priority."""
+"""The pruner: cleans up ended jobs, once a day, at low priority."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ LOOK_SECONDS_MAX: Final = 3600.0
 
 
 class PrunerStatistics(msgspec.Struct, frozen=True, kw_only=True):
-    """What one `Pruner` did so far."""
+    """The counts of one `Pruner` so far."""
 
     is_running: bool = False
     total_cleanups: int = 0
@@ -82,8 +82,8 @@ class Pruner(OwnThread):
     ) -> CleanUp | None:
         """Make one whole clean-up, if it is due; answers with its record, None if it is not.
 
-        `on_progress` is called after each write with the record as it stands. Raises what the store
-        raises; what was done until then stays done.
+        `on_progress` is called after each write with the present record. Raises errors of the
+        store; the writes until then stay done.
         """
         report = self._store.prune(self._policy, scope=scope, actor=self._actor)
         self._next_due_at = report.next_due_at
@@ -170,7 +170,7 @@ class Pruner(OwnThread):
                 self._clock.wait(self._condition, seconds)
 
     def _clean_blobs(self, scope: Scope) -> None:
-        """Delete what the jobs that went have left: a part of it a day, all if a person asks."""
+        """Delete the blobs of deleted jobs: a part of them a day, all if a person asks."""
         if self._blobs is None:
             return
         keys_max = KEYS_PER_PASS if scope == DAILY else None
@@ -178,7 +178,7 @@ class Pruner(OwnThread):
         try:
             cleaned = self._blobs.clean_up(keys_max=keys_max, should_stop=lambda: self._stopping)
         except BlobError as error:
-            # The jobs are pruned all the same, and the next clean-up finds what they have left.
+            # The jobs are pruned all the same, and the next clean-up finds their blobs.
             logger.warning("the blobs could not be cleaned up: %s", error)
             self._statistics = msgspec.structs.replace(
                 before, total_errors=before.total_errors + 1, last_error=describe_error(error)

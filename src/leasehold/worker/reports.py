@@ -78,7 +78,7 @@ class Reports:
         return self._written_at + WRITE_INTERVAL_SECONDS if self._waiting else None
 
     def write_due(self) -> None:
-        """Write all that waits, unless that was done a moment ago."""
+        """Write all waiting reports, unless that was done a moment ago."""
         if self._waiting and self._clock.monotonic() >= self._written_at + WRITE_INTERVAL_SECONDS:
             self._written_at = self._clock.monotonic()
             with self._writing:

@@ -1,7 +1,7 @@
 """Logging that cannot hurt the worker: a handler of the application may raise, or even exit.
 
-The standard library swallows what a handler raises only if the handler itself asks for it. The
-worker's threads depend on nobody, so what comes out of a logging call ends there.
+The standard library swallows a handler's exception only if the handler itself asks for it. The
+worker's threads must not die of a handler, so an exception of a logging call ends there.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which queues a worker serves: those it was told, or all that there are now."""
+"""Which queues a worker serves: the given ones, or all present ones."""
 
 from __future__ import annotations
 

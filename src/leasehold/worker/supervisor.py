@@ -22,7 +22,7 @@ class Requeued(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RequeueReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What one `requeue` did."""
+    """The report of one `requeue`."""
 
     requeued: tuple[Requeued, ...] = ()
     not_requeued: tuple[Requeued, ...] = ()
@@ -44,7 +44,7 @@ class Supervisor:
     def find_stuck(
         self, silent_seconds: float | None = 120.0, running_seconds: float | None = None
     ) -> list[StuckJob]:
-        """The stuck jobs, those silent for longest first, then those that run for longest."""
+        """The stuck jobs, the longest silent first, then the longest running."""
         for seconds in (silent_seconds, running_seconds):
             if seconds is not None and not seconds >= 0:
                 raise ValueError(f"how long a job is stuck is 0 seconds or more, not {seconds!r}")
@@ -59,7 +59,7 @@ class Supervisor:
         reset_attempts: bool = False,
         reason: str = "requeued by a supervisor",
     ) -> RequeueReport:
-        """Make stuck jobs pending again: one, several, or (by default) all that are found.
+        """Make stuck jobs pending again: one, several, or (by default) all.
 
         A job that moved on since it was found is left alone, and the report says so. One without
         attempts left is dead afterwards, unless they are reset.

@@ -32,7 +32,7 @@ class ProvesDeath(Protocol):
 
 
 class SweepStatistics(msgspec.Struct, frozen=True, kw_only=True):
-    """What the sweeps of one `RecoverySweep` did so far."""
+    """The counts of the sweeps of one `RecoverySweep` so far."""
 
     is_running: bool = False
     is_paused: bool = False
@@ -78,8 +78,8 @@ class RecoverySweep(OwnThread):
     def scan_and_recover(self) -> SweepReport:
         """Take back every job whose lease expired or whose holder is proved dead.
 
-        A scan that fails is counted, logged and answered with its error, not raised: the next one
-        finds what this one left.
+        A scan that fails is counted, logged and answered with its error, not raised: the next scan
+        finds the same jobs.
         """
         started = self._clock.monotonic()
         try:

@@ -9,8 +9,8 @@ from abc import ABC, abstractmethod
 class OwnThread(ABC):
     """What heartbeat, sweep and pruner share: a thread that is started, waits, and is told to stop.
 
-    Whoever derives from it says in `_run` what the thread does until `_stopping`, and lets it wait
-    on `_condition`, which `stop` notifies.
+    A subclass says in `_run` what the thread does until `_stopping`, and lets it wait on
+    `_condition`, which `stop` notifies.
     """
 
     def __init__(self, name: str) -> None:
@@ -47,4 +47,4 @@ class OwnThread(ABC):
 
     @abstractmethod
     def _run(self) -> None:
-        """What the thread does."""
+        """The work of the thread."""

@@ -28,7 +28,7 @@ NOT_LET_IN: Final = (UnauthenticatedError, ForbiddenError)
 
 
 class StoreTrouble:
-    """What a worker knows of its store's trouble."""
+    """The state of the trouble with a worker's store."""
 
     def __init__(self, worker: str, clock: Clock, stopping: Stopping) -> None:
         self._worker = worker

@@ -79,7 +79,7 @@ def _end(since: float | None, seconds_max: float) -> float:
 
 
 def replace_stuck(team: Team, in_hand: InHand) -> None:
-    """Put new threads beside those that do not stop although nobody waits for them any more."""
+    """Put new threads beside threads that were given up and do not stop."""
     for run in in_hand.occupying - in_hand.held:
         if team.give_up(run):
             in_hand.give_up(run)

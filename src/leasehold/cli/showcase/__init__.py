@@ -1,5 +1,5 @@
 """Leasehold at work on a throw-away store, for `demo` and `bench`.
 
-tasks is what the jobs do, worker a worker process, stage what both play on, step, steps and
-surroundings what `demo` shows, measures what `bench` measures.
+tasks has the tasks of the jobs, worker a worker process, stage their common stage, step, steps and
+surroundings the steps of `demo`, measures the measurements of `bench`.
 """

@@ -1,4 +1,4 @@
-"""What the jobs of `demo` and `bench` do. Workers find these functions by their names."""
+"""The tasks of `demo` and `bench`. Workers find these functions by their names."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def charge(customer: str, till: str) -> str:
 
 
 def total() -> int:
-    """The sum of what the jobs before it returned."""
+    """The sum of the results of the jobs before it."""
     return sum(current_job().dependency_results(of=int).values())
 
 

@@ -18,14 +18,14 @@ from leasehold.queue.facade import TaskQueue
 
 
 def module_names(given: Iterable[str]) -> tuple[str, ...]:
-    """The modules in what was given to --import: `shop` or `shop:queue`."""
+    """The modules in the value of --import: `shop` or `shop:queue`."""
     return tuple(dict.fromkeys(name.partition(":")[0] for name in given))
 
 
 def queues_in(given: Iterable[str]) -> dict[str, TaskQueue]:
     """The TaskQueues of these modules, by where they stand; of `shop:queue` only that one.
 
-    Raises TaskNotImportableError; its cause is what the import raised.
+    Raises TaskNotImportableError; its cause is the error of the import.
     """
     found: dict[str, TaskQueue] = {}
     for name in given:
@@ -67,7 +67,7 @@ def store_of(queues: dict[str, TaskQueue]) -> str | None:
 def check_same_store(queues: dict[str, TaskQueue], store_url: str) -> None:
     """Raise UnsupportedError if a queue is in another store than the one to be served.
 
-    One in memory is nobody else's: it only has the tasks.
+    A queue in memory belongs to its own process: it only brings the tasks.
     """
     for place, queue in queues.items():
         if queue.url is None or queue.url.startswith("memory:"):

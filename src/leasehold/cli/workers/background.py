@@ -17,7 +17,7 @@ class Began(msgspec.Struct, frozen=True):
 
 
 class DidNotBeginError(Exception):
-    """The crew ended before it began; `said` is what it wrote meanwhile."""
+    """The crew ended before it began; `said` is its output meanwhile."""
 
     def __init__(self, code: int, said: str) -> None:
         super().__init__(said)
@@ -48,7 +48,7 @@ def begin(plan: CrewPlan, log_path: str | None) -> Began:
             process.terminate()
             raise
     if has_begun:
-        # It outlives this process, on purpose; nobody waits for it here.
+        # It outlives this process, on purpose; this process does not wait for it.
         process.returncode = 0
         return Began(process.pid, path)
     code = process.wait()

@@ -1,4 +1,4 @@
-"""The log file of workers in the background: its end, and what comes after."""
+"""The log file of workers in the background: its end, and the lines that follow."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """`--metrics-port`: a port on which Prometheus reads the store's figures, beside the workers.
 
-For workers without a service: `leasehold serve` has the same at /metrics, with tokens. Whoever can
-reach the port can read it, so it is on this machine's own address unless told otherwise.
+For workers without a service: `leasehold serve` has the same at /metrics, with tokens. Anybody who
+can reach the port can read it, so it is on this machine's own address unless told otherwise.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class _Server(ThreadingHTTPServer):
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self.store = store
         self.is_local = host.strip("[]") in LOOPBACK
-        # One scrape at a time: whoever asks more often waits.
+        # One scrape at a time: more frequent ones wait.
         self.scraping = threading.Lock()
         super().__init__((host.strip("[]"), port), _Handler)
 

@@ -26,7 +26,7 @@ class Meant(NamedTuple):
 def meant(names: Iterable[str], live: Sequence[PidFile], registered: Iterable[str]) -> Meant:
     """The workers of these names, each once.
 
-    Raises WorkerNotFoundError for a name that fits none, AmbiguousIdError for one that fits
+    Raises WorkerNotFoundError for a name that fits none, AmbiguousIdError for a name that fits
     several.
     """
     by_id = {file.record.worker_id: file for file in live if file.record.worker_id is not None}
@@ -47,9 +47,9 @@ def meant(names: Iterable[str], live: Sequence[PidFile], registered: Iterable[st
 
 
 def _the_only_one(text: str, known: Sequence[str]) -> str:
-    """The id that is exactly this text, or else the only one that begins or ends with it.
+    """The id that equals this text, or else the only one that begins or ends with it.
 
-    An ellipsis stands for what a narrow table leaves out.
+    An ellipsis stands for the part that a narrow table leaves out.
 
     >>> _the_only_one("web…c3d4", ["web-1-a1b2c3d4", "web-1-e5f6a7b8"])
     'web-1-a1b2c3d4'

@@ -1,8 +1,8 @@
-"""Pid files that prove what they say: each is locked by the process that it names.
+"""Pid files that are proofs: each is locked by the process that it names.
 
 A number alone proves nothing, since numbers are used again. The kernel frees the lock when the
-process ends, however it ends; a file whose lock is free is stale. It is locked before it gets its
-name, so nobody ever sees it free while its process lives.
+process ends, in any way; a file whose lock is free is stale. It is locked before it gets its name,
+so it is never seen free while its process lives.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class HeldPidFile:
         self._fd: int | None = self._written(record)
 
     def update(self, record: PidRecord) -> None:
-        """Say something else; at no moment is there no file, or one that nobody holds."""
+        """Change its contents; at no moment is the file missing or unlocked."""
         self.record, before = record, self._fd
         self._fd = self._written(record)
         if before is not None:

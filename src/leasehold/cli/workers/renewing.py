@@ -47,7 +47,7 @@ def renew(crews: Sequence[PidFile], folder: str, *, timeout_seconds: float) -> l
 
 
 def _found(before: PidFile, now: PidFile | None) -> CrewRenewal | None:
-    """What is known of a crew by now; None while it is at it."""
+    """The result of a crew so far; None while it is at it."""
     pid = before.record.pid
     if now is None:
         return CrewRenewal(pid=pid, restarted=False, why_not="gone")

@@ -34,7 +34,7 @@ def stop(
     timeout_seconds: float,
     force: bool,
 ) -> list[Stopped]:
-    """Ask these processes to stop and wait until they are gone; with `force`, kill what is not.
+    """Ask these processes to stop and wait until they are gone; with `force`, kill the rest.
 
     `everything` is where the workers of a crew are found, when it must be killed.
     """
@@ -66,7 +66,7 @@ def stop(
 
 
 def _wait_until_gone(targets: Iterable[PidFile], timeout_seconds: float) -> list[PidFile]:
-    """Those that are still there when the time is up."""
+    """The processes that are still there when the time is up."""
     clock, pause = SYSTEM.clock, threading.Condition()
     end = clock.monotonic() + timeout_seconds
     left = [target for target in targets if not target.is_stale]

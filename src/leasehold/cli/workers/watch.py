@@ -13,7 +13,7 @@ NOT_OURS: Final = frozenset({"__pycache__", "node_modules", "site-packages", "ve
 
 
 class Watch:
-    """Remembers the files below a folder, and tells what has become another one since."""
+    """Remembers the files below a folder, and tells which have changed since."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder

@@ -1,4 +1,4 @@
-"""What may stand beside a store to make it faster, and may vanish at any moment.
+"""An accelerator: stands beside a store, makes it faster, and may vanish at any moment.
 
 The store stays the only truth: an accelerator holds hints and counts that need not be exact, no job
 and no lock. Every answer of it may be "not now" (None, False), at once or within a fraction of a
@@ -14,7 +14,7 @@ from leasehold.core.model.rate import Rate
 
 
 class TakenTokens(NamedTuple):
-    """What was taken from a bucket."""
+    """The answer of a bucket from which tokens were taken."""
 
     jobs: int
     """For how many."""

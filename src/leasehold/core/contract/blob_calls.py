@@ -1,8 +1,8 @@
-"""Blobs across a network: what a store behind a service is asked about them.
+"""Blobs across a network: the calls about them to a store behind a service.
 
-Whoever is far away needs no access to the blob store. A blob goes through the service, or straight
-to the storage by a URL that the service has signed for this one blob. The service makes the keys,
-so nobody can write over what is there.
+A remote client needs no access to the blob store. A blob goes through the service, or straight to
+the storage by a URL that the service has signed for this one blob. The service makes the keys, so
+no client can overwrite an existing blob.
 """
 
 from __future__ import annotations
@@ -51,4 +51,4 @@ class BlobCarrier(Protocol):
         """Keep a payload, or a result under the lease `version`; without `data`, ask where to."""
 
     def get_blob(self, document: bytes) -> BlobFetched:
-        """What a reference stands for."""
+        """The data that a reference stands for."""

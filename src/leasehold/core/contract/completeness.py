@@ -1,4 +1,4 @@
-"""Whether a store that somebody wrote has all that the contract asks for."""
+"""Whether a store written by somebody else has every method of the contract."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from leasehold.errors import UnsupportedError
 
 
 def missing_methods(store: object) -> list[str]:
-    """The methods of the contract that a store lacks; what it only inherits from it counts as such.
+    """The methods of the contract that a store lacks, or only inherits from the contract itself.
 
     A class that names the protocol as its base gets every method of it, each of which does nothing.
     """

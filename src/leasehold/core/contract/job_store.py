@@ -40,14 +40,14 @@ class JobStore(Protocol):
     def exchange(
         self, settlements: Sequence[Settlement] = (), request: LeaseRequest | None = None
     ) -> Exchange:
-        """Settle what was run and lease what comes next, in one write.
+        """Settle finished attempts and lease the next jobs, in one write.
 
         - SET-1  A settlement counts only if job id and version match a running job: complete, fail,
                  snooze, release and cancel lead where `core.model.outcome.decide` says.
-        - SET-2  A stale one changes nothing, leaves one `version_mismatch` event (if the job still
-                 exists) and is answered by LeaseConflictError if another holder has the job now,
-                 by LeaseLostError otherwise.
-        - SET-3  An expired lease that nobody has recovered may still settle.
+        - SET-2  A stale settlement changes nothing, leaves one `version_mismatch` event (if the job
+                 still exists) and is answered by LeaseConflictError if another holder has the job
+                 now, by LeaseLostError otherwise.
+        - SET-3  An expired lease that was not recovered yet may still settle.
         - SET-4  One stale settlement does not hinder the others, nor the leases.
         - SET-5  Snooze and release take the attempt back.
         - SET-6  A result over the inline limit is a permanent failure with PayloadTooLargeError.
@@ -55,33 +55,33 @@ class JobStore(Protocol):
                  written: the attempt's record proves that this version was settled, and its end is
                  one that an outcome of this kind leads to. `run_at` is told while the job still
                  waits for it. Another kind is stale, and so is any once the record is gone (REC-2).
-                 So is a completion with another result than the one that is kept: other data or
-                 another codec, and of blobs (`core.model.blob`) other data. Pickles, of which one
-                 value may have several, and results that are not kept any more do not differ.
+                 So is a completion with another result than the stored one: other data or another
+                 codec, and for blobs (`core.model.blob`) other data. Pickles, of which one value
+                 may have several, and results that were dropped do not differ.
         - LEA-1  Leases go to the best available jobs of these queues: highest effective priority
                  first (`core.model.priority`), then first available, first submitted. Narrowed by
                  `tasks` and `parent_id` where given, and without the queues and tasks of
                  `except_lanes`.
         - LEA-2  A leased job is `running`, with a version above every earlier one of its id, the
-                 holder, an expiry, and one more attempt. The expiry is the request's
-                 `lease_seconds_override`, else job.lease_seconds, else what the request says for
-                 its task or in general, else STT-5; never more than STT-9 allows, and the lease
-                 says how long it is.
+                 holder, an expiry, and one more attempt. The length of the lease is the request's
+                 `lease_seconds_override`, else job.lease_seconds, else the request's value for the
+                 task or in general, else STT-5; never more than STT-9 allows, and the lease says
+                 how long it is.
         - LEA-3  Never two unexpired leases for one job, however many call at once.
         - LEA-4  Nothing is leased before its run_at: due jobs are promoted first, in the same
                  write.
         - LEA-5  A job past its start_by that was never leased is cancelled, with that reason,
-                 instead of leased; sweeps cancel those that are pending, too, so many each.
+                 instead of leased; sweeps cancel pending ones too, so many each.
         - LEA-6  At most `limit` leases; fewer only if no more are available, if the budget of the
-                 write went to jobs that are not to be leased (LEA-5, `core.model.unreadable`) or
-                 to full keys of a group (KEY-3), or
-                 if the end of such a job frees its dependents: then `next_due_at` is now, listeners
-                 hear `on_ready`, and the next exchange goes on.
+                 write went to jobs that are not to be leased (LEA-5, `core.model.unreadable`) or to
+                 full keys of a group (KEY-3), or if the end of such a job frees its dependents:
+                 then `next_due_at` is now, listeners hear `on_ready`, and the next exchange goes
+                 on.
         - EXC-1  The answer says what time it was for the store.
         - LEA-7  A job may be settled and leased again in one exchange.
-        - BRK-1  After as many failures in a row as a failure's breaker says, whichever workers they
-                 came from, no job of that task and queue is leased for its pause; `next_due_at`
-                 knows when that ends. Other tasks are not affected.
+        - BRK-1  After as many failures in a row as a failure's breaker says, from any workers, no
+                 job of that task and queue is leased for its pause; `next_due_at` knows when that
+                 ends. Other tasks are not affected.
         - BRK-2  Then one of them is leased as a probe, and no other for another pause.
         - BRK-3  A completed job of that task and queue ends the hold and the row of failures.
         """
@@ -103,7 +103,8 @@ class JobStore(Protocol):
 
         - PRO-1  Fenced like a settlement; a stale holder gets LeaseLostError, and leaves an event,
                  as SET-2.
-        - PRO-2  What is no JSON object, or over the inline limit, is refused with PayloadError.
+        - PRO-2  A value that is no JSON object, over the inline limit, or nested more than 64
+                 deep is refused with PayloadError.
         """
 
     def append_log(

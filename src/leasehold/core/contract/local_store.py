@@ -1,7 +1,7 @@
 """What only a store on this machine can do: it has files, a clock and connections of its own.
 
-A store behind a network keeps `core.contract.store` and nothing of this. Whoever needs it asks for
-it with `local_part`, and hears clearly when there is none.
+A store behind a network keeps `core.contract.store` and nothing of this. Callers ask for the local
+part with `local_part`, and get a clear error when there is none.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from leasehold.errors import UnsupportedError
 
 @runtime_checkable
 class LocalVerbs(TransactionStore, ClockStore, Protocol):
-    """What a store can do because it is here.
+    """The abilities of a store in the same process.
 
     The clauses about the application's own transactions are in `core.contract.transactions`, those
     about a clock that was wrong in `core.contract.clock_store`.

@@ -18,40 +18,41 @@ class OperationStore(Protocol):
         - OPE-1  The numbers are exact, however many jobs fit, and by status; jobs that fit and
                  cannot take the order because of their status are counted apart, as skipped. Each
                  plan has an operation id of its own, under which it is to begin.
-        - OPE-2  What is no order raises InvalidJobError, as ORD-5.
+        - OPE-2  An invalid order raises InvalidJobError, as ORD-5.
         """
 
     def begin_operation(self, draft: OperationDraft, *, actor: str) -> Operation:
         """Keep an operation that carries a plan out, or undoes another; no job is changed yet.
 
-        - OPE-3  It leaves an audit record, in the same write. One that began already under this id
-                 is answered as it is: a lost reply may be asked for again.
-        - OPE-4  Undone is only what has ended, was not undone before, and whose jobs were not
-                 deleted; else it raises InvalidTransitionError. An unknown operation raises
-                 OperationNotFoundError.
+        - OPE-3  It leaves an audit record, in the same write. An operation that began already under
+                 this id is answered unchanged: a lost reply may be asked for again.
+        - OPE-4  An operation can be undone if it has ended, was not undone before, and its jobs
+                 were not deleted; else it raises InvalidTransitionError. An unknown operation
+                 raises OperationNotFoundError.
         """
 
     def advance_operation(self, operation_id: str, *, limit: int = ORDERED_AT_ONCE) -> Advance:
         """Carry an operation out for at most `limit` jobs more, in one write with its record.
 
-        - OPE-5  Whoever asks again, in any process, until it has ended, has met every job of the
-                 plan once; several may ask at the same time. What has ended is answered as it is.
+        - OPE-5  Callers that ask again, in any process, until it has ended, have met every job of
+                 the plan once; several may ask at the same time. An ended operation is answered
+                 unchanged.
         - OPE-6  Only jobs of the plan are meant: not those that were submitted since, nor those
                  that have come into the status since; nor those of a transaction that was open
-                 when the plan was made. Those that do not fit any more are left alone, and those
-                 that refuse are counted.
-        - OPE-7  An undo takes back what was done to jobs that nobody leased or changed since:
-                 replayed ones are dead or cancelled again, with the allowance that they had;
-                 cancelled ones are pending or blocked again, if they were; priorities are what they
-                 were. The other jobs refuse.
+                 when the plan was made. Jobs that no longer fit are left alone, and jobs that
+                 refuse are counted.
+        - OPE-7  An undo restores jobs that were neither leased nor changed since: replayed ones are
+                 dead or cancelled again, with the allowance that they had; cancelled ones are
+                 pending or blocked again, if they were; priorities are restored. The other jobs
+                 refuse.
         """
 
     def stop_operation(self, operation_id: str, *, actor: str) -> Operation:
         """Let an operation end where it is.
 
-        - OPE-8  From then on nobody carries it on; it can be undone. What is done already raises
-                 InvalidTransitionError; what was stopped is answered as it is. It leaves an audit
-                 record.
+        - OPE-8  From then on no process carries it on; it can be undone. A completed operation
+                 raises InvalidTransitionError; a stopped one is answered unchanged. It leaves an
+                 audit record.
         """
 
     def operations(self) -> list[Operation]:

@@ -9,12 +9,12 @@ from leasehold.core.model.pages import AuditPage, HistoryPage, LogPage
 
 
 class PagedStore(Protocol):
-    """What may be long is read in bounded pages, by whoever is far away or in no hurry.
+    """Long lists are read in bounded pages, by callers far away or in no hurry.
 
-    - PGE-1  Page after page, each with the cursor of the one before, gives what one call without
-             pages gives, in the same order. The last page has no cursor.
+    - PGE-1  Page after page, each with the cursor of the one before, gives the same entries as one
+             call without pages, in the same order. The last page has no cursor.
     - PGE-2  Entries written meanwhile do not disturb it: none is told twice, none left out.
-    - PGE-3  A limit outside 1 to PAGE_MAX and a cursor that is none raise InvalidJobError.
+    - PGE-3  A limit outside 1 to PAGE_MAX and an invalid cursor raise InvalidJobError.
     """
 
     def history_page(
@@ -22,12 +22,12 @@ class PagedStore(Protocol):
     ) -> HistoryPage:
         """A part of what happened to a job, oldest first; empty for a job that is not there.
 
-        - PGE-4  The cursor is the `sequence` of the last event that was told. So whoever keeps one
-                 may ask later for what has happened since.
+        - PGE-4  The cursor is the `sequence` of the last event that was told. So a caller that
+                 keeps it may ask later for newer events.
         """
 
     def log_page(self, job_id: str, *, limit: int = 100, cursor: str | None = None) -> LogPage:
-        """A part of what a job's tasks logged, oldest first; empty for a job that is not there.
+        """A part of the log of a job's tasks, oldest first; empty for a job that is not there.
 
         - PGE-5  Lines that were dropped since the page before (LOG-2) are counted by `missed`.
         """

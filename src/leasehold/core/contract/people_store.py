@@ -22,6 +22,8 @@ class PeopleStore(Protocol):
                  the attempt ends or its lease is lost. Asking again keeps the first reason.
         - CAN-3  A terminal one is answered by InvalidTransitionError, an unknown one by
                  JobNotFoundError.
+        - CAN-4  A reason that is no text raises InvalidJobError, and nothing is changed; so it is
+                 with `recover_one`.
         """
 
     def replay(

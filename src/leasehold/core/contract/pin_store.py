@@ -29,5 +29,5 @@ class PinStore(Protocol):
     def unpin(self, kind: PinKind, name: str, *, actor: str) -> Pin | None:
         """Take a pin away; answers with it.
 
-        - PIN-5  What is not there is no change, and None is the answer.
+        - PIN-5  A missing entry is no change, and None is the answer.
         """

@@ -1,21 +1,21 @@
 """The part of the store contract about queues and their rules, as numbered clauses.
 
-What a queue's rules mean for `submit` and `exchange` (its limits per key are in
+The meaning of a queue's rules for `submit` and `exchange` (its limits per key are in
 `core.model.key_limits`, its start rates in `core.model.start_rate`):
 
 - LIM-1  A submit makes jobs pending only while fewer than `max_depth` jobs of the queue are,
          however many processes submit at once; else QueueFullError names the queue and says when to
-         try again, or that so many new pending jobs never fit at once. Jobs that are due later or
-         wait for others do not count, and promotions, retries, releases, recoveries, replays and
-         unblocking are never refused.
+         try again, or that so many new pending jobs never fit at once. Delayed and blocked jobs do
+         not count, and promotions, retries, releases, recoveries, replays and unblocking are never
+         refused.
 - LIM-2  At most `max_concurrency` jobs of the queue run at once, however many processes lease; the
          slot of a job whose holder was lost is free when the job is taken back. Meanwhile jobs of
          other queues are leased.
 - LIM-3  Jobs that come faster than `rate_per_second`, or than `client_rate_per_second` from one
          client, beyond a burst of two seconds' worth, raise RateLimitedError, which says when to
          try again, how many may come at once, how many could now, and when it is all of them again.
-- LIM-4  What is refused is counted as `rejected`; a submit that is all or nothing uses up nothing.
-         A known idempotency key is answered whatever the rules.
+- LIM-4  A refused job is counted as `rejected`; a submit that is all or nothing uses up nothing. A
+         known idempotency key is answered regardless of the rules.
 - LIM-5  Listeners hear `on_ready` when a queue that was full has room again, and when a job may be
          leased because another one ended.
 - LIM-6  A job that names no lease_seconds, max_retries or retry gets those of its queue when it is
@@ -35,15 +35,15 @@ from leasehold.core.model.search import JobFilter
 
 
 class QueueRules(Protocol):
-    """What a store does for queues that have rules of their own."""
+    """The operations of a store on queues that have rules of their own."""
 
     def create_queue(self, queue: str, config: QueueConfig, *, actor: str) -> QueueInfo:
         """Give a new queue its rules.
 
         - QUE-1  It is active. Creating it again with the same rules changes nothing, its state
                  included, so that any number of processes may do it when they start; with other
-                 rules it raises QueueExistsError, which names those that differ and who changed
-                 them last.
+                 rules it raises QueueExistsError, which names the differences and who changed them
+                 last.
         """
 
     def update_queue(self, queue: str, changes: Mapping[str, Any], *, actor: str) -> QueueInfo:
@@ -59,11 +59,10 @@ class QueueRules(Protocol):
     def set_queue_state(self, queue: str, state: QueueState, *, actor: str) -> QueueInfo:
         """Pause, resume or drain a queue.
 
-        - QUE-4  Of a paused queue nothing is leased; it accepts jobs, and what runs goes on.
-        - QUE-5  A draining queue accepts nothing: QueueClosedError names it. What is there is
-                 leased, retried and recovered as ever.
-        - QUE-6  To resume a queue wakes workers. A queue that nobody knows raises
-                 QueueNotFoundError.
+        - QUE-4  No job of a paused queue is leased; it accepts jobs, and running jobs go on.
+        - QUE-5  A draining queue accepts nothing: QueueClosedError names it. Its jobs are leased,
+                 retried and recovered as ever.
+        - QUE-6  To resume a queue wakes workers. An unknown queue raises QueueNotFoundError.
         """
 
     def purge_queue(
@@ -71,27 +70,27 @@ class QueueRules(Protocol):
     ) -> Purged:
         """Delete waiting jobs of a queue that fit, at most `limit`, those submitted last first.
 
-        - QUE-7  Only jobs that wait (pending, scheduled, failed, blocked) are deleted, with all
+        - QUE-7  Only waiting jobs (pending, scheduled, failed, blocked) are deleted, with all
                  their records; they count as cancelled and cleaned. DIS-2 and DIS-3 hold for them.
-        - QUE-11  Whoever waits for a job that is purged, in whichever queue, is told as if it had
-                 been cancelled (DEP-4); what is told so and is not purged itself stays as that
-                 leaves it. With more dependents than one write deals with, the job is deleted when
-                 the last of them was told (DEP-5), unless it was replayed before. DEP-7 does not
-                 hold here: one that ignores the purge goes on without the job.
-        - QUE-12  The answer says whether there may be more that fit, and for how many jobs that
-                 are not purged themselves QUE-11 holds.
+        - QUE-11  A dependent of a purged job, in any queue, is told as if the job had been
+                 cancelled (DEP-4); a dependent that is not purged itself stays as that leaves it.
+                 With more dependents than one write deals with, the job is deleted when the last of
+                 them was told (DEP-5), unless it was replayed before. DEP-7 does not hold here: a
+                 dependent that ignores the purge goes on without the job.
+        - QUE-12  The answer says whether there may be more jobs that fit, and for how many jobs
+                 that are not purged themselves QUE-11 holds.
         """
 
     def delete_queue(self, queue: str, *, force: bool, actor: str) -> int:
         """Forget a queue's rules and state; answers how many jobs became dead letters by that.
 
         - QUE-8  While jobs wait or run in it, it raises QueueNotEmptyError and changes nothing;
-                 with `force`, those that wait become `dead` with the reason, and those that run may
+                 with `force`, waiting jobs become `dead` with the reason, and running ones may
                  finish. Jobs that have ended stay where they are. Many take several writes, in
                  which the queue is `deleting`: nothing is accepted or leased, and should the call
                  be cut short, any sweep goes on.
         - QUE-14  From then on it is told as `deleted`, and not at all when no job of it is left,
-                 until somebody submits to it or creates it again.
+                 until a submit or `create_queue` makes it again.
         """
 
     def queue_info(self, queue: str) -> QueueInfo | None:
@@ -99,8 +98,8 @@ class QueueRules(Protocol):
         was deleted and holds none.
 
         - QUE-9  Every change by one of these verbs is an audit record.
-        - QUE-13  It says when the queue was created and by whom (of one that was not: when its
-                 first job came, and nobody), and when and by whom its rules or state were changed
+        - QUE-13  It says when the queue was created and by whom (if it was never created: when its
+                 first job came, and no name), and when and by whom its rules or state were changed
                  last. Creating it again with the same rules is no change.
         """
 

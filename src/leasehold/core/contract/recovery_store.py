@@ -1,4 +1,4 @@
-"""Workers, and taking jobs back from those that are lost."""
+"""Workers, and taking jobs back from lost ones."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class RecoveryStore(Protocol):
                  an error of type `WorkerLost` that says why. At most 100 attempt records are kept
                  per job, or as many as the setting `attempt_records_max` says.
         - REC-3  A worker that is merely busy, stopped or cut off keeps its jobs until they expire.
-                 So does whoever leases under the name of a worker that died, from another process
-                 than the one that registered it.
+                 So does a process that leases under the name of a dead worker that another process
+                 had registered.
         - REC-4  Several sweeps at once are safe: each job is taken back once.
         - REC-5  No attempt is added or taken back.
-        - REC-8  Those whose lease ended first are taken back first; of those that ended together,
-                 those submitted first.
+        - REC-8  Jobs whose lease ended first are taken back first; among leases that ended
+                 together, the first submitted.
         """
 
     def recover_one(
@@ -50,8 +50,8 @@ class RecoveryStore(Protocol):
     ) -> list[StuckJob]:
         """Running jobs without a heartbeat for so long, or running for so long though it beats.
 
-        - STK-1  Each bound counts unless it is None. Those silent for longest come first, then
-                 those that run for longest.
+        - STK-1  Each bound counts unless it is None. The longest silent come first, then the
+                 longest running.
         """
 
     def promote(self) -> int:
@@ -66,22 +66,22 @@ class RecoveryStore(Protocol):
 
         - WRK-1  It is in the registry, with how many leases it holds, until its life is closed or
                  `recover` removes it because it died.
-        - WRK-7  The entry says which tasks a worker knows; that of a consumer, which ones it asked
+        - WRK-7  The entry says which tasks a worker knows; a consumer's entry, which ones it asked
                  for the last time.
         - WRK-2  An exchange whose request names a `consumer` enters its worker as one, or brings
-                 its entry up to date, in the same write; the entry of a registered worker stays as
-                 it is. Renewals are signs of life of both.
+                 its entry up to date, in the same write; the entry of a registered worker stays
+                 unchanged. Renewals are signs of life of both.
         - WRK-3  A consumer without a sign of life for SILENT_SECONDS (120) that holds no
                  lease is gone from the registry at once, and `recover` forgets it.
-        - WRK-5  A worker that `is_remote` speaks through this process and is not in it: neither's
-                 death proves anything of the other, and its jobs wait for their leases. The entry
-                 is that of its `host`, `pid` and `started_at`: entering it again, from whichever
+        - WRK-5  A worker that `is_remote` speaks through this process and is not in it: the death
+                 of either proves nothing of the other, and its jobs wait for their leases. The
+                 entry is known by its `host`, `pid` and `started_at`: entering it again, from any
                  process, takes up the same entry, and closing that life ends it, but never the
                  entry of another registration under the same name. One that `is_entered` is
                  not entered once more: its life is there to be closed.
-        - WRK-8  A worker that `is_remote`, is silent for SILENT_SECONDS and holds no lease is not
-                 told any more: nobody could prove its death. Its next sign of life brings it
-                 back, within a day; `recover` forgets it after that.
+        - WRK-8  A worker that `is_remote`, is silent for SILENT_SECONDS and holds no lease is left
+                 out: its death cannot be proved. Its next sign of life brings it back, within a
+                 day; `recover` forgets it after that.
         - WRK-6  A consumer that serves no queue any more is gone at once, and nothing needs to be
                  leased to say so (`limit` 0). While a lease of its name is held, its entry stays:
                  there may be another consumer of that name. An entry of another process under
@@ -89,7 +89,7 @@ class RecoveryStore(Protocol):
         """
 
     def workers(self) -> list[WorkerInfo]:
-        """The registered workers and consumers, those that came first first.
+        """The registered workers and consumers, in the order of their registration.
 
         - WRK-4  Each names its current jobs, those leased first first, at most CURRENT_JOBS_MAX.
         """

@@ -17,7 +17,7 @@ from leasehold.core.model.search import JobFilter
 
 
 class RetentionStore(Protocol):
-    """How long what has ended is kept, and what is remembered of it."""
+    """How long ended jobs and other records are kept, and what is remembered of them."""
 
     def prune(
         self,
@@ -35,41 +35,40 @@ class RetentionStore(Protocol):
         own default counts (STT-7).
 
         - RET-1  A job that ended longer ago than the policy keeps its status is archived and
-                 deleted with all its records, both in the same write; younger ones and those that
-                 have not ended are left alone, and so are those that unfinished ones depend on. At
-                 most `limit` jobs per call, and the report counts each job that the call removed.
+                 deleted with all its records, both in the same write; younger and unfinished jobs
+                 are left alone, and so are dependencies of unfinished ones. At most `limit` jobs
+                 per call, and the report counts each job that the call removed.
         - RET-2  Dead letters are never pruned unless the policy names a time for them, or `scope`
                  is an emergency that asks for them. Nor does a store of limited capacity forget
                  them to make room.
         - RET-3  A clean-up begins only when it is due: one interval after the begin of the latest
                  one, not while another one is at work, and only if there are enough ended jobs to
                  be worth it. `force` and `emergency` begin at once. Of many callers one begins.
-        - RET-4  An emergency prunes completed and cancelled jobs whatever their age.
+        - RET-4  An emergency prunes completed and cancelled jobs of any age.
         - RET-5  A later job under a pruned id never gets a lease version that was granted before.
         - RET-6  A pruned job's idempotency key still answers for it until its 24 hours are over.
-                 Its duplicates are no dependencies: whoever has its id by then is another job.
+                 Its duplicates are no dependencies: a job that has its id by then is another job.
         - RET-7  A result past its own time to live is dropped; its job stays.
         - RET-8  Completed jobs keep `history_events_max` history events, all together: beyond, the
                  first submitted lose history, attempt records and the errors in them, each job as a
                  whole.
-        - RET-9  Every clean-up leaves a record: by whom, why, when, how many, how long. One that
-                 was forced is in the audit log too.
+        - RET-9  Every clean-up leaves a record: by whom, why, when, how many, how long. A forced
+                 clean-up is in the audit log too.
         - RET-10  A clean-up that was given up half-way leaves nothing half-done, and the next one
                  does the rest.
         - RET-11  Days of the archive older than the policy keeps are dropped.
         - RET-15  Audit records older than the policy's `audit_seconds` go to the archive, and are
                  dropped when they have been there for `audit_archive_seconds`. Until then
                  `audit_page` and `audit_log` tell them, as archived.
-        - RET-14  Jobs of a queue with a retention of its own are kept as long as that says,
-                 whatever the policy; what it does not say is left to the policy. An emergency is
-                 for all.
+        - RET-14  Jobs of a queue with a retention of its own are kept as long as that says; the
+                 policy fills in where it is silent. An emergency is for all queues.
         """
 
     def cleanups(self, limit: int = 100) -> list[CleanUp]:
         """The records of the latest clean-ups, newest first."""
 
     def archived(self, job_id: str) -> ArchivedJob | None:
-        """What the archive remembers of a job, or None; of several under one id the latest.
+        """The archive's record of a job, or None; of several under one id the latest.
 
         - RET-12  It tells task, queue, status, times, attempts, failures, error, reason, metadata,
                  parent and the beginning of the result.
@@ -86,10 +85,11 @@ class RetentionStore(Protocol):
     ) -> ArchivePage:
         """Archived jobs that fit, page by page; `span` narrows them by end and run time.
 
-        - RET-13  Those archived last come first. What the archive does not keep (payload, priority,
-                 idempotency key, limit key) raises InvalidJobError.
+        - RET-13  The jobs archived last come first. A field that the archive does not keep
+                 (payload, priority, idempotency key, limit key) raises InvalidJobError.
         - RET-16  Jobs that ended between two days (UTC) or ran between so many seconds, all bounds
                  included; a job that never ran has no run time, and fits no bound of it.
-        - RET-17  With `slowest_first` those whose latest attempt ran longest come first, and those
-                 that never ran are left out. Both orders, of one task and of all, are index seeks.
+        - RET-17  With `slowest_first` the jobs whose latest attempt ran longest come first, and
+                 jobs that never ran are left out. Both orders, of one task and of all, are index
+                 seeks.
         """

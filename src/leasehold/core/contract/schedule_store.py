@@ -16,10 +16,10 @@ class ScheduleStore(Protocol):
 
         - SCH-1  A new one ticks first at the first tick of its timing after now, and wakes
                  listeners, who may have slept longer than that.
-        - SCH-2  A known one becomes what the draft says. With the same timing its next tick stays,
-                 so that what was missed is still due; with another one it starts anew after now.
-                 A pause is kept. The same draft again changes nothing and is not audited.
-        - SCH-3  ScheduleDraft.check() is applied; what it raises changes nothing.
+        - SCH-2  A known one is changed to the draft. With the same timing its next tick stays, so
+                 that missed ticks are still due; with another timing it starts anew after now. A
+                 pause is kept. The same draft again changes nothing and is not audited.
+        - SCH-3  ScheduleDraft.check() is applied; an error that it raises changes nothing.
         """
 
     def schedules(self) -> list[Schedule]:
@@ -58,7 +58,8 @@ class ScheduleStore(Protocol):
         - SCH-8  An exchange that asks for leases does the same before it leases; its `next_due_at`
                  and `next_tick_at` know the next tick.
         - SCH-9  Of several due ticks `run_once` runs the latest, `catch_up` the latest
-                 `catch_up_max`, `skip` the latest unless it is more than `grace_seconds` late.
+                 `catch_up_max`, `skip` the latest unless it is more than `grace_seconds` late. The
+                 others are counted as missed, at most 100 of them at a time.
         - SCH-10  With `overlap="skip"` a tick is passed over while the job of the tick before has
                  not ended, and at most one job is submitted at a time.
         - SCH-11  A job that is refused hinders neither other schedules nor leasing: the schedule

@@ -8,17 +8,17 @@ Clauses that hold for every method:
 
 - ALL-1  One call is one atomic write: after a crash it has happened as a whole or not at all.
          Calls that may find any number of rows (recover, promote, delete_queue by force) are as
-         many as they need, each within its budget of `core.model.budget`; whoever calls next goes
-         on.
-- ALL-2  When a call that writes returns, what it wrote is durable at the store's named level.
-- ALL-3  Time is the store's own clock, which never steps back, whatever the wall clock does.
+         many as they need, each within its budget of `core.model.budget`; the next call goes on
+         where one was cut short.
+- ALL-2  When a call that writes returns, its write is durable at the store's named level.
+- ALL-3  Time is the store's own clock, which never steps back, even if the wall clock does.
 - CLK-1  The store's clock follows the wall clock while that moves as the machine's boot time does;
          a jump ahead only when every write for a minute has seen the same one
          (`core.rules.clock.tell_time`). A bad reading leaves nothing behind.
 - CLK-2  While the wall clock is behind it, it goes on at half the pace of boot time.
 - CLK-3  No lease ends because the clock jumped or the machine slept: the write in which the store's
-         clock moves further than the machine was awake moves every running lease as far. Whoever
-         sweeps first finds nothing, and a holder renews as ever, whatever its allowance.
+         clock moves further than the machine was awake moves every running lease as far. The first
+         sweep finds nothing, and a holder renews as ever, with any allowance.
 - ALL-4  Every step follows `core.model.status.TRANSITIONS`, and is written to the job's history in
          the same write.
 - ALL-5  Any number of threads may call at once.
@@ -27,6 +27,8 @@ Clauses that hold for every method:
          wherever it is asked for.
 - TXT-2  An order about a job of such an id changes nothing, and the store goes on.
 - TXT-3  No job that holds such text is accepted.
+- TXT-4  Names are printable: nothing is named with a NUL. Whatever is asked or ordered about such a
+         name is answered as about one that is not there.
 
 Clauses about jobs that depend on others, which hold whichever method ends, submits or replays them:
 
@@ -36,21 +38,21 @@ Clauses about jobs that depend on others, which hold whichever method ends, subm
          UnknownDependencyError, and nothing is stored.
 - DEP-3  Drafts of one call may depend on each other, in any order; a cycle is refused with
          CycleError. With `partial`, a draft whose dependency was refused is refused too. A draft
-         that is answered as a duplicate stands for the job it is a duplicate of.
+         that is answered as a duplicate stands for the original job.
 - DEP-4  When a dependency ends dead or cancelled, or had ended so before, its dependents' policy is
          applied once: `cancel`, `fail` (dead) or `ignore` (it counts as completed). Reason and
          history name the dependency (of several that ended in one write, the one submitted first),
-         and what ends that way is a dependency of others in turn.
-- DEP-5  One write deals with at most DEPENDENTS_AT_ONCE of them, and remembers what is left: the
-         call goes on with further writes, and should it be cut short, any exchange and any sweep
-         does. Nothing stays blocked for ever.
+         and a job that ends that way is a dependency of others in turn.
+- DEP-5  One write deals with at most DEPENDENTS_AT_ONCE of them, and remembers the rest: the call
+         goes on with further writes, and should it be cut short, any exchange and any sweep does.
+         Nothing stays blocked for ever.
 - DEP-6  A replayed job waits for its dependencies anew (not for those that were discarded, nor for
          later jobs under their ids: a dependency is the job that was named then): it is
          `blocked` while some have not ended, and refused with InvalidTransitionError if one has
          ended badly and that is not ignored. Jobs of one call are replayed dependencies first. Its
-         own dependents, if they have ended, stay as they are.
-- DEP-7  A job that an unfinished one depends on cannot be discarded: InvalidTransitionError. Nor is
-         it forgotten by age.
+         own dependents, if they have ended, stay ended.
+- DEP-7  A dependency of an unfinished job cannot be discarded: InvalidTransitionError. Nor is it
+         forgotten by age.
 
 Clauses about payloads and results that are kept apart, of which the store holds a `core.model.blob`
 reference:

@@ -12,7 +12,7 @@ from leasehold.errors import LeaseholdError
 
 
 class TokenStore(Protocol):
-    """What a store keeps for whoever serves it to others."""
+    """The store's part in serving it to others."""
 
     def create_token(self, draft: TokenDraft, digest: str, *, actor: str) -> Token:
         """Keep a new token under the hash of its secret.
@@ -52,7 +52,7 @@ class TokenStore(Protocol):
     def end_session(self, token: str, session: str) -> None:
         """Note that somebody who came in by a token has left: that session is over.
 
-        Sessions are named by whoever lets people in, so that later ones come later in order.
+        Sessions are named by the server that lets people in, so that later ones sort later.
 
         - TOK-6  From the very moment on the session is over, in every process, for as long as the
                  token is there. Of very many, the latest are kept, and all that began before those
@@ -63,8 +63,8 @@ class TokenStore(Protocol):
         """Whether somebody has ended this session."""
 
     def signing_key(self) -> bytes:
-        """32 bytes that only those know who have the store itself.
+        """32 bytes known only to processes that have the store itself.
 
         - TOK-5  They are the same for every process and for as long as the store lives, and no
-                 other store's. Whoever serves the store derives from them what must not be guessed.
+                 other store's. A server derives from them every value that must not be guessed.
         """

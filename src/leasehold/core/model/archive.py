@@ -1,4 +1,4 @@
-"""The archive: what is remembered of a job after it has left the store."""
+"""The archive: the record of a job after it has left the store."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ class ArchivePlace(NamedTuple):
 
     @classmethod
     def at(cls, cursor: str) -> ArchivePlace:
-        """The place that a cursor stands for: that of the last job shown."""
+        """The place that a cursor stands for: the last job shown."""
         numbers = cursor.split(".")
         # As many digits as a store's numbers have: a longer one was not given by any page.
         if len(numbers) != 3 or not all(
@@ -138,7 +138,7 @@ class ArchivePlace(NamedTuple):
 
 
 def check_filter(where: JobFilter) -> None:
-    """Refuse to search for what the archive does not keep."""
+    """Refuse to search for fields that the archive does not keep."""
     for name in _NOT_KEPT:
         if getattr(where, name) is not None:
             raise InvalidJobError(
@@ -176,5 +176,5 @@ def summary_of(result: bytes | None, codec: str) -> str | None:
 
 
 def error_summary(error: JobError | None) -> JobError | None:
-    """An error without its traceback, cut to what the archive keeps."""
+    """An error without its traceback, cut to the size that the archive keeps."""
     return None if error is None else JobError(error.type, error.message[:ERROR_CHARS])

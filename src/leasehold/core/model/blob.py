@@ -1,12 +1,12 @@
-"""Large payloads and results: what a job's row says of data that is kept apart, and its key.
+"""Large payloads and results: a row's reference to data that is kept apart, and its key.
 
-A store keeps PAYLOAD_BYTES_MAX of a payload or a result. What is larger is a *blob*, in a blob
-store, and the row holds a small reference under the codec `blob`. Stores carry it like any other
-document; only the fingerprint of an idempotent submit looks into it.
+A store keeps PAYLOAD_BYTES_MAX of a payload or a result. Larger data is a *blob*, in a blob store,
+and the row holds a small reference under the codec `blob`. Stores carry it like any other document;
+only the fingerprint of an idempotent submit looks into it.
 
-All that a clean-up must know of a blob is in its key: the store and the job it belongs to, which
-lease's result it is, and when it was made. No key is ever used twice, so that writing a blob never
-changes one that somebody relies on.
+A clean-up finds everything it must know of a blob in its key: the store and the job it belongs to,
+which lease's result it is, and when it was made. No key is ever used twice, so that writing a blob
+never changes one that is in use.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ class BlobReference(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.json.encode(self)
 
     def identity(self) -> bytes:
-        """What it has in common with any other reference to the same data."""
+        """The part that all references to the same data share."""
         return f"{self.codec}:{self.size}:{self.sha256}".encode()
 
     def check(self, data: bytes, place: str) -> bytes:
-        """The data, or BlobDamagedError if it is not what was written."""
+        """The data, or BlobDamagedError if it is not the data that was written."""
         if len(data) == self.size and hashlib.sha256(data).hexdigest() == self.sha256:
             return data
         raise BlobDamagedError(
@@ -71,7 +71,7 @@ class BlobReference(msgspec.Struct, frozen=True, kw_only=True):
 def decode_reference(document: bytes) -> BlobReference:
     """The reference in a row; raises BlobDamagedError for what cannot be one of ours.
 
-    Keys become paths: one that was not made by `BlobKey` is never asked for.
+    Keys become paths: a key that `BlobKey` did not make is never asked for.
     """
     try:
         reference = msgspec.json.decode(document, type=BlobReference)
@@ -83,9 +83,10 @@ def decode_reference(document: bytes) -> BlobReference:
 
 
 def names_blob_of(document: bytes, kind: OwnerKind, owner: str) -> bool:
-    """Whether a reference names a blob that was written for this owner, and nobody else's.
+    """Whether a reference names a blob that was written for this owner.
 
-    Whoever knows a key could otherwise read a blob by a job of their own, and delete it with that.
+    Otherwise a caller who knows a key could read a blob by a job of their own, and delete it with
+    that.
     """
     key = _key_in(document)
     return key is not None and (key.kind, key.owner) == (kind, owner)
@@ -140,7 +141,7 @@ class BlobKey(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_key(text: str) -> BlobKey | None:
-    """A key taken apart; None for what is none of ours."""
+    """A key taken apart; None for a key that is not ours."""
     found = _KEY.fullmatch(text)
     if found is None:
         return None
@@ -157,7 +158,7 @@ def parse_key(text: str) -> BlobKey | None:
         nonce=found["nonce"],
         is_unfinished=found["unfinished"] is not None,
     )
-    # One name, one form: a path with odd segments is nobody's key.
+    # One name, one form: a path with odd segments is no key.
     try:
         return key if key.text == text.removesuffix(".part") else None
     except (OverflowError, ValueError):

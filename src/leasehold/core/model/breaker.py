@@ -74,7 +74,7 @@ class BreakerState(NamedTuple):
 
     @property
     def is_closed(self) -> bool:
-        """Whether any number of jobs may be leased; of one that is not, one at a time."""
+        """Whether any number of jobs may be leased; otherwise one at a time."""
         return self.held_until is None
 
     def next_probe_at(self, now: int) -> int | None:

@@ -1,8 +1,8 @@
 """Histograms of durations: few numbers, from which percentiles are read with a known error.
 
-Buckets grow by the fourth root of two, four to each doubling, so whatever falls into one differs
-from its middle by at most 9.1 %. Two histograms are added bucket by bucket, which is what lets
-minutes become hours and days.
+Buckets grow by the fourth root of two, four to each doubling, so a value differs from the middle of
+its bucket by at most 9.1 %. Two histograms are added bucket by bucket: so minutes become hours and
+days.
 """
 
 from __future__ import annotations

@@ -5,25 +5,25 @@ and no more (`core.model.start_rate` is about how fast they start). So that no l
 rest, a store shows leases only jobs that may run: of one key, one task and one tier of the order of
 service (`core.model.priority`), the best ones, as many as the key has free slots. The others are
 *parked*: pending to everybody but to leases. Within one tier the order never changes, so the jobs
-that are shown stay the best ones, whatever time it is.
+that are shown stay the best ones at any time.
 
 Clauses of the store contract, which hold whichever method makes a job pending, leases or ends it:
 
 - KEY-1  At most `key_concurrency` jobs of one key run at once in a queue, however many processes
          lease. Jobs of other keys, without a key, and of other queues are leased meanwhile.
-- KEY-2  The slot of a job that is settled, whichever way, or taken back from a lost holder is free
-         in the same write.
+- KEY-2  The slot of a job that is settled, in any way, or taken back from a lost holder is free in
+         the same write.
 - KEY-3  Of the jobs that their key lets run, the best is leased, in the order of SCO-1; so too when
          the lease is narrowed by task or by group. Of a group in which more keys have parked jobs
          than PARKED_KEYS_AT_ONCE, a lease compares so many keys, and the next lease the next ones.
 - KEY-4  A job that waits for its key is pending like any other: it is counted and found, has its
          position, and is cancelled, purged, moved or ended by its time to live like any other.
-- KEY-5  A change of `key_concurrency` counts for the next lease, with what is pending and what runs
-         then. None lets all run; what runs goes on, also if it is more than the new limit.
+- KEY-5  A change of `key_concurrency` counts for the next lease, with the jobs pending and running
+         then. None lets all run; running jobs go on, also if they are more than the new limit.
 - KEY-6  Listeners hear `on_ready` when a job may be leased because one of its key ended.
 - KEY-7  Jobs of one key that come faster than `key_rate_per_second`, beyond a burst of two seconds'
          worth, raise RateLimitedError as LIM-3 says. Jobs without a key use up nothing.
-- KEY-8  `limit_key` is kept with the job. One that is no name raises InvalidJobError.
+- KEY-8  `limit_key` is kept with the job. An invalid name raises InvalidJobError.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def free_slots(limit: int, running: int) -> int:
 
 
 class KeyLimits(NamedTuple):
-    """What a queue lets each key have: so many jobs that run at once, and so many starts.
+    """A queue's limits for each key: so many jobs that run at once, and so many starts.
 
     >>> limits = KeyLimits(concurrency=3, rate=StartRate(5))
     >>> limits.free(running=1, full_at=0, now=0), limits.free(running=3, full_at=0, now=0)

@@ -1,7 +1,7 @@
 """Numbers as they are kept: an `int` or a `float` and nothing that only looks like one.
 
-What is stored must be read again as it was written. True is no number here, a Decimal is none, and
-a number of a class of its own (numpy's, an enum's) is kept as the plain number that it is.
+A stored value must be read again unchanged. True is no number here, a Decimal is none, and a number
+of a class of its own (numpy's, an enum's) is kept as the plain number that it is.
 """
 
 from __future__ import annotations

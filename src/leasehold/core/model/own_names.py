@@ -1,7 +1,7 @@
 """Names of somebody's own, in a store where names are unique for everybody.
 
 A token that is good for some queues must neither learn that a name is taken elsewhere nor take it
-away from others. So what it names begins with whose it is: the ids of jobs and the names of
+away from others. So the names it gives begin with their owner: the ids of jobs and the names of
 schedules with their queue, the names of workers with the token.
 """
 

@@ -16,7 +16,7 @@ from leasehold.core.model.status import Status
 class QueueRetention(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, repr_omit_defaults=True
 ):
-    """Seconds per status; None keeps for ever, and what is not said is left to the store.
+    """Seconds per status; None keeps for ever, and statuses left out follow the store.
 
     >>> QueueRetention(completed_seconds=3600).over(RetentionPolicy()).cancelled_seconds
     86400.0

@@ -23,7 +23,7 @@ ERROR_CHARS: Final = 200
 
 
 class ReasonKind(StrEnum):
-    """What can stand in a job's way, in the order in which it is looked for."""
+    """The obstacles of a job, in the order in which they are looked for."""
 
     ENDED = "ended"
     RUNNING = "running"
@@ -69,7 +69,7 @@ def reason_for(
 
     `key` says how its `limit_key` stands in its queue, `lost` which workers are proved dead.
 
-    Draining is no reason: a queue that accepts nothing still runs what it has.
+    Draining is no reason: a queue that accepts nothing still runs its jobs.
     """
     if job.status is not Status.PENDING:
         return _not_pending(job, now, lost)

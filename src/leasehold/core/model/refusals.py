@@ -1,7 +1,7 @@
 """Refusals that every store answers with: their classes and their words, once.
 
 An error says what happened, to which job or queue, and what to do. Stores differ in how they find
-out that something must be refused, never in what the caller reads.
+out that something must be refused, never in the text that the caller reads.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def not_purged(job_id: str) -> InvalidTransitionError:
 
 
 def changes_status(event: Event) -> InvalidTransitionError:
-    """The answer to whoever wants to write such an event to a history by hand."""
+    """The refusal to write such an event to a history by hand."""
     return InvalidTransitionError(
         f"{event} changes a job's status: it cannot be written to its history alone"
     )
@@ -91,7 +91,7 @@ def lease_of_no_job(job_id: str, version: int) -> LeaseLostError:
 def stale_lease(
     job_id: str, version: int, status: Status, holder: tuple[str, int] | None
 ) -> LeaseLostError:
-    """The answer to a former holder; `holder` is who has the job now, under which version."""
+    """The answer to a former holder; `holder` names the present holder and its version."""
     if holder is None:
         return LeaseLostError(
             f"lease {version} of job {job_id} is lost: the job is {status} now. Drop what was done "

@@ -1,4 +1,4 @@
-"""Where stored documents become values: each is what it should be, or it cannot be read.
+"""Where stored documents become values: each is valid, or it cannot be read.
 
 A document may be one of a newer version, or damaged.
 """
@@ -58,14 +58,14 @@ def micros(moment: datetime | None) -> int | None:
 
 
 def problem_of(error: BaseException) -> str:
-    """What is wrong with a row, from what reading it raised."""
+    """The fault of a row, from the error that reading it raised."""
     if isinstance(error, KeyError):
         return f"unknown code or lane {error}"
     return str(error) or type(error).__name__
 
 
 def document_of(text: str | bytes | None) -> Any:
-    """A stored JSON document for people to look at; one that cannot be read as what it is."""
+    """A stored JSON document for people to look at; an unreadable one as its plain text."""
     if text is None:
         return None
     try:

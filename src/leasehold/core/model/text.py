@@ -1,4 +1,4 @@
-"""What counts as text, which is what can be written as UTF-8, and how it is searched."""
+"""The definition of text, anything that can be written as UTF-8, and how it is searched."""
 
 from __future__ import annotations
 

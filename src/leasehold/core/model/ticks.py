@@ -26,7 +26,7 @@ def latest_ticks(
 ) -> tuple[datetime, ...]:
     """The last `limit` ticks from `first`, which is one, up to and with `until`; oldest first.
 
-    After a long time down there may be millions: only those that are wanted are looked for.
+    After a long time down there may be millions: only the wanted ones are looked for.
 
     >>> from datetime import UTC
     >>> from leasehold.core.model.timing import Every
@@ -68,7 +68,7 @@ def _last(timing: Timing, first: datetime, until: datetime, step: timedelta) -> 
             break
         high -= step
         step *= 2
-    # ... then halve what is left: `low` is a tick, and none comes after `high`.
+    # ... then halve the rest: `low` is a tick, and none comes after `high`.
     while (tick := timing.next_after(low)) is not None and tick <= high:
         middle = tick + (high - tick) // 2
         later = timing.next_after(middle)

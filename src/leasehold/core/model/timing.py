@@ -6,8 +6,8 @@ Clocks that are set forward or back are the hard part. `cronsim` matches times a
 wall shows them, without a zone; which real moments those are is decided here, by one rule:
 
 - An expression that names the time of day ("30 2 * * *") ticks once per day that it matches. A time
-  that is skipped ticks at the first moment after the gap, together with all that was skipped with
-  it; a time that comes twice ticks the first time.
+  that is skipped ticks at the first moment after the gap, together with all other skipped times; a
+  time that comes twice ticks the first time.
 - An expression with a star in its hour, minute or second ("*/15 * * * *", "0 * * * *") goes on by
   real time: it ticks whenever the clock shows a time that matches, so twice at a time that comes
   twice, and not at one that is skipped.
@@ -155,8 +155,8 @@ def _next_by_real_time(fields: str, zone: tzinfo, after: datetime) -> datetime |
 
 
 def _matching(fields: str, after: datetime) -> Iterator[datetime]:
-    """The times that match, after this one, on a clock that is never set forward or back."""
-    # Imported here so that nobody pays for it who has no cron expression.
+    """The matching times after this moment, on a clock that is never set forward or back."""
+    # Imported here so that only users of cron expressions pay for it.
     from cronsim import CronSim
 
     return CronSim(fields, after)

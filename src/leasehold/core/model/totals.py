@@ -1,4 +1,4 @@
-"""What is counted about queues: the same thirteen numbers for a minute, a day and for ever."""
+"""The counters of queues: the same thirteen numbers for a minute, a day and for ever."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Admission: who is let into a queue that has rules.
+"""Admission: which jobs a queue with limits accepts.
 
-One account per queue and submit. The store gives it what it counted inside its write, asks it about
+One account per queue and submit. The store gives it the counts read inside its write, asks it about
 each job, and writes the account down with the jobs: so a limit holds under any race.
 
-Only what a submit makes pending counts for `max_depth`: a job that is due later, or that waits for
-another, is let in however deep the queue is.
+Only jobs that a submit makes pending count towards `max_depth`: a delayed or blocked job is
+accepted however deep the queue is.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _CLIENT: Final = "client:"
 
 
 def client_bucket(client: str | None) -> str:
-    """The name of a client's own bucket; those that give no name share one."""
+    """The name of a client's own bucket; clients without a name share one."""
     return _CLIENT + (client or "")
 
 
@@ -60,7 +60,7 @@ def asked_for(
     known: Callable[[Draft], str | None],
     is_pending: Callable[[Draft], bool],
 ) -> Asked:
-    """What a call asks of one queue, without drafts that are answered as duplicates.
+    """The demand of one call on one queue, without drafts that are answered as duplicates.
 
     `known` says which job an idempotency key stands for. It may be one of this call that was let in
     already. It is only asked when a job is refused, so it may take its time.
@@ -94,8 +94,8 @@ class Admission:
         asked: Callable[[], Asked] | None,
         now: int,
     ) -> None:
-        """`full_at` knows the buckets; `asked` all that comes together, None where each job comes
-        for itself; `now` is in micros.
+        """`full_at` holds the buckets; `asked` is the demand of a whole batch, None where each job
+        is admitted on its own; `now` is in micros.
         """
         self._queue = queue
         self._state = state
@@ -112,10 +112,9 @@ class Admission:
         """The buckets that jobs were taken from: when each is full again, in nanoseconds."""
 
     def admit(self, draft: Draft, *, pending: bool) -> Draft:
-        """Let a job in, with the queue's defaults where it names none; or raise what is against it.
+        """Accept a job, with the queue's defaults where it names none; or raise the refusal.
 
-        `pending` says whether it adds to the depth: one that is due later, or waits for another
-        job, does not.
+        `pending` says whether the job adds to the depth: a delayed or blocked one does not.
         """
         if self._state is QueueState.DELETING:
             raise being_deleted(self._queue)
@@ -179,7 +178,7 @@ class Admission:
         self, draft: Draft, bucket: str, who: str, rate: Rate, wait: int
     ) -> RateLimitedError:
         asked = 1 if self._asked is None else sum(map(self._is_for(bucket), self._asked()))
-        # What comes together uses up nothing if it is refused.
+        # A batch that is refused uses up no tokens.
         used = self.buckets.get(bucket) if self._asked is None else None
         full_at = self._full_at(bucket) if used is None else used
         now = self._now * 1000
@@ -195,7 +194,7 @@ class Admission:
                 remaining=remaining,
                 reset_at=reset_at,
             )
-        # The jobs of this call behind this one have to fit too.
+        # The jobs of this call behind this job have to fit too.
         behind = 0 if self._asked is None else max(0, asked - self._taken[bucket] - 1)
         seconds = (wait + behind * rate.interval_nanos) / NANOS
         return RateLimitedError(

@@ -1,6 +1,6 @@
 """Which blobs belong to nothing any more.
 
-The rule is asked with what the store says *after* the blob was listed, so that whatever happened
+The rule looks at the state of the store *after* the blob was listed, so that every reference made
 before the blob was seen is known.
 """
 
@@ -53,7 +53,7 @@ def references_of(job: Job) -> set[str]:
 def own_blobs(job: Job) -> set[str]:
     """The keys of blobs that were written for this job, which no other job can name.
 
-    What was written for a schedule is shared by all its jobs.
+    All jobs of a schedule share the blobs that were written for it.
     """
     return {
         text

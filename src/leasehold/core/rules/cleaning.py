@@ -1,11 +1,11 @@
-"""A clean-up: when one begins, its phases, what each of them takes, and what is written of it.
+"""A clean-up: when it begins, its phases, the rows that each phase takes, and its record.
 
-A clean-up is a row of calls. Each looks for what is old, which holds up nobody, and takes a bounded
-part of it in one write, which looks at each job once more. The record of the clean-up is also its
-memory: in which phase it is, and where that goes on. So whoever calls next, in whichever process,
-goes on from there; and where one dies nothing is lost but its latest look.
+A clean-up is a series of calls. Each looks for old rows without the write lock, and takes a bounded
+part of them in one write, which checks each job once more. The record of the clean-up is also its
+memory: the phase, and the position in it. So the next call, from any process, goes on from there; a
+process that dies loses only its latest look.
 
-`core.rules.cleanup_store` has what a store does for it.
+`core.rules.cleanup_store` is the protocol that a store implements for it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from leasehold.env import to_micros
 
 
 class PruneRequest(NamedTuple):
-    """What one call of prune was asked for."""
+    """The request of one call of prune."""
 
     policy: RetentionPolicy
     scope: Scope
@@ -83,7 +83,7 @@ def _begin(store: CleanedStore[K], order: PruneRequest) -> PruneReport:
 
 
 def _not_now(store: CleanUpRecords, order: PruneRequest) -> PruneReport | None:
-    """When else, if a clean-up may not begin now. One that somebody asks for always may."""
+    """When the next clean-up may begin, if not now. One that a person asks for may always begin."""
     due = due_at(order.policy, store.latest(), store.now)
     if order.is_asked_for or (due is not None and due <= store.now):
         return None
@@ -192,7 +192,7 @@ def _end(write: CleanUpWrite[K], record: CleanUp, order: PruneRequest) -> PruneR
     now = write.now
     record = msgspec.structs.replace(record, ended_at=now, active_at=now)
     write.save(CleanUpProgress(record, Phase.OVER, Bookmark()))
-    # What a person asked for is audited as well.
+    # A clean-up that a person asked for is audited as well.
     if record.mode is not CleanUpMode.DAILY:
         detail = {"mode": record.mode.value, "dead": order.scope.dead}
         write.audit(order.actor, "prune", record.pruned, detail)
@@ -284,7 +284,7 @@ def _take_audits(write: CleanUpWrite[K], order: PruneRequest) -> PruneReport:
 
 
 def _take_jobs(write: CleanUpWrite[K], found: CleanUpBatch[K], order: PruneRequest) -> PruneReport:
-    """Archive and delete, in this one write."""
+    """Archive and delete, in one write."""
     # Under the rules that hold in this write: a queue may keep its jobs for longer since.
     own = write.own_retentions()
     cutoffs = {status: order.cutoffs(status, own, write.now) for status in _STATUS_OF.values()}

@@ -1,7 +1,7 @@
 """Whether everybody who depended on a job has ended, so that it may be deleted (DEP-7).
 
 There may be very many of them. So a write looks at some, and a store of tables writes down how far
-it has got: nobody looks at those again, unless one of them is replayed.
+it has got: dependents behind that mark are not visited again, unless one of them is replayed.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from leasehold.core.model.budget import DEPENDENTS_LOOKED_AT_ONCE
 
 
 class DependentsBook(Protocol):
-    """Who depended on a job, as far as nobody has looked at them; jobs are known by numbers."""
+    """The dependents of a job that were not visited yet; jobs are known by numbers."""
 
     def next(self, seq: int, limit: int) -> Sequence[tuple[int, bool]]:
         """So many of them, in order of their numbers, and whether each has ended."""
 
     def looked_up_to(self, seq: int, dependent: int) -> None:
-        """All up to this one have ended."""
+        """All dependents up to this number have ended."""
 
     def how_many(self, seqs: Sequence[int], limit: int) -> int:
         """How many all of these jobs have, counted up to the limit."""

@@ -1,8 +1,8 @@
-"""Failures by fingerprint: what a store keeps of attempts that failed, and which of it it forgets.
+"""Failures by fingerprint: the records of failed attempts, and which of them a store forgets.
 
-Written only when something fails. A store that cannot change a row on its way out may add rows and
+Written only when an attempt fails. A store that cannot update a row on its way out may add rows and
 fold them later: `Failure.then` makes one of two. Beside them, attempts are counted by the type of
-their error alone: those counts only grow, whatever fingerprints are forgotten.
+their error alone: those counts only grow, whichever fingerprints are forgotten.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ class FailureBook(Protocol):
         """Those of them that are kept."""
 
     def keep(self, failures: Sequence[Failure]) -> None:
-        """Write failures down, each in the place of what was kept of it."""
+        """Write failures down, each in the place of its earlier record."""
 
     def size(self) -> int:
         """How many are kept."""
 
     def standing(self) -> Iterable[StandingFailure]:
-        """All that are kept."""
+        """All failures that are kept."""
 
     def forget(self, fingerprints: Sequence[str]) -> None: ...
 
@@ -109,9 +109,9 @@ def _count_types(book: FailureBook, failures: Iterable[Failure], at: datetime) -
 
 
 def to_forget(failures: Iterable[StandingFailure]) -> list[str]:
-    """Which to forget when there are too many: of those that came once the oldest, then others.
+    """Which failures to forget when there are too many: the oldest that came once, then others.
 
-    So a flood of errors that are all different does not wash away those that come again and again.
+    So a flood of errors that are all different does not wash away recurring ones.
     """
     standing = sorted(failures, key=lambda each: (each.attempts > 1, each.last_at))
     surplus = max(0, len(standing) - FAILURES_MAX + FORGOTTEN_TOGETHER)

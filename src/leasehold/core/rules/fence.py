@@ -2,8 +2,8 @@
 says so.
 
 A store finds out in its own way whether a lease is still held (a guard in a statement, a look at a
-record). Who is refused, with which error and which event, is decided here; and who is not, because
-the settlement was accepted before and only its reply was lost.
+record). The refusal, its error and its event are decided here; so is the exception, a settlement
+that was accepted before and only lost its reply.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _LEADS_TO: Final[dict[type[Outcome], tuple[Event, ...]]] = {
 
 
 class StandingJob(Protocol):
-    """What a store's own row of a job tells of where it stands."""
+    """The state of a job as its own row tells it."""
 
     @property
     def status(self) -> Status: ...
@@ -75,8 +75,8 @@ class Histories(Protocol[J]):
         """Who held the job under a version that is over; None if it was never granted."""
 
     def settled_under(self, job: J, version: int) -> Settled | None:
-        """What the holder's settlement made of the job, by the attempt's record and without a time;
-        None if the lease was taken from its holder, or the record is gone.
+        """The outcome of the holder's settlement, by the attempt's record and without a time; None
+        if the lease was taken from its holder, or the record is gone.
         """
 
     def result_of(self, job: J) -> tuple[bytes, str] | None:
@@ -99,7 +99,7 @@ def is_held(job: StandingJob, version: int) -> bool:
 
 
 def lease_is_over(job_id: str, version: int, job: StandingJob | None) -> LeaseLostError:
-    """The error for whoever names a lease that is over."""
+    """The error for a caller that names a lease that is over."""
     if job is None:
         return lease_of_no_job(job_id, version)
     holder = (job.worker or "", job.lease_version) if job.status is Status.RUNNING else None
@@ -125,7 +125,7 @@ def settle_stale(histories: Histories[J], settlement: Settlement) -> Settled | L
 
 
 def _has_another_result(histories: Histories[J], job: J, version: int, outcome: Complete) -> bool:
-    """Whether what a job completed with under this version is known, and is not this."""
+    """Whether the job's result under this version is known, and differs from the given one."""
     if (job.status, job.lease_version) != (Status.COMPLETED, version):
         return False  # It was replayed: the result went with it.
     kept = histories.result_of(job)
@@ -144,7 +144,7 @@ def _has_another_result(histories: Histories[J], job: J, version: int, outcome: 
 
 
 def _content(data: bytes, codec: str) -> tuple[str, bytes]:
-    """How a result is encoded, and what tells it from others: of a blob, what it has of its data.
+    """A result's encoding and the mark that tells it from others: for a blob, its digest.
 
     Two blobs with the same data have two keys, and are still the same result.
     """
@@ -155,7 +155,7 @@ def _content(data: bytes, codec: str) -> tuple[str, bytes]:
 
 
 def refuse(histories: Histories[J], job_id: str, version: int) -> LeaseLostError:
-    """Refuse a stale holder; all that is written is that it was refused."""
+    """Refuse a stale holder; only the refusal itself is written."""
     job = histories.standing(job_id)
     if job is not None:
         worker = histories.holder_under(job, version)

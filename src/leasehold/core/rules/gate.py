@@ -1,7 +1,7 @@
 """The gate of a submit: lets drafts into the queues that have rules, one account for each queue.
 
-All of it happens in the write that stores the jobs: the store reads what its queues hold, and keeps
-what the jobs that were let in have used up. So a limit holds under any race.
+All of it happens in the write that stores the jobs: the store reads the counts of its queues, and
+keeps the tokens and places that the accepted jobs have used up. So a limit holds under any race.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ class QueueFill(NamedTuple):
 
 
 class GateBook(Protocol):
-    """What a store knows of its queues, and keeps for them, inside one write."""
+    """The state of a store's queues inside one write, to be read and kept."""
 
     @property
     def now(self) -> int: ...
 
     def rule_of(self, queue: str) -> QueueRule | None:
-        """None for a queue that nobody configured."""
+        """None for a queue that was never configured."""
 
     def fill_of(self, queue: str) -> QueueFill: ...
 
     def keep_drain(self, queue: str, drain: Drain) -> None: ...
 
     def full_at(self, queue: str, bucket: str) -> int:
-        """When a token bucket will be full, in nanoseconds; 0 for one that is."""
+        """When a token bucket will be full, in nanoseconds; 0 for a full one."""
 
     def keep_buckets(self, queue: str, buckets: Mapping[str, int]) -> None:
         """Buckets that are full by now may be forgotten: clients come and go without number."""
@@ -81,7 +81,7 @@ class Gate:
         return admission.admit(draft, pending=self._is_pending(draft))
 
     def keep(self) -> None:
-        """Keep what the jobs that were let in have used up."""
+        """Keep the tokens and places that the accepted jobs have used up."""
         self.keep_drains()
         for queue, admission in self._admissions.items():
             if admission is not None and admission.buckets:

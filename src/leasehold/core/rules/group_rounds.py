@@ -31,10 +31,10 @@ class GroupRounds:
         return None if found is None else found.after
 
     def looked(self, group: str, after: int | None, *, took: bool) -> bool:
-        """A lease has asked the keys up to this one, None if up to the last, and took jobs or none.
+        """A lease has asked the keys up to this key (None: up to the last), and took jobs or none.
 
-        Answers whether there may be more. A round without any job ends in a no, so that nobody goes
-        round for ever while all keys are full.
+        Answers whether there may be more. A round without any job ends in a no, so that no lease
+        goes round for ever while all keys are full.
         """
         last = self._open.pop(group, None)
         if last is None and after is None:

@@ -1,4 +1,4 @@
-"""What a submit asks of a store, and what it is given to add; `core.rules.submitting` decides.
+"""A submit's questions to a store, and the jobs it adds; `core.rules.submitting` decides.
 
 Every question is about all drafts of the call at once: a store behind a network answers each in one
 round trip.
@@ -44,7 +44,7 @@ class NewKey(NamedTuple):
 
 
 class NewLinks(NamedTuple):
-    """What a new job depends on, and which of that is in its way."""
+    """The dependencies of a new job, and which of them block it."""
 
     needs: tuple[str, ...]
     blocked_by: tuple[str, ...]
@@ -59,7 +59,7 @@ class Crowd(NamedTuple):
 
 
 class Intake(GateBook, Protocol):
-    """What a submit asks of a store, inside its one write."""
+    """A submit's questions to a store, inside its one write."""
 
     @property
     def has_rules(self) -> bool:
@@ -78,7 +78,7 @@ class Intake(GateBook, Protocol):
         """Those of the ids that jobs have."""
 
     def endings(self, job_ids: Collection[str]) -> Mapping[str, Status | None]:
-        """How jobs have ended, None for one that has not; without ids that no job has."""
+        """How jobs have ended, None for an unfinished job; unknown ids are left out."""
 
     def add(
         self, drafts: Sequence[Draft], links: Mapping[str, NewLinks], keys: Sequence[NewKey]
@@ -88,7 +88,7 @@ class Intake(GateBook, Protocol):
         """
 
     def tell_again(self, ended: Collection[str]) -> None:
-        """Tell those who wait for these jobs, which ended earlier, as if they had just ended."""
+        """Tell the dependents of these jobs, which ended earlier, as if they had just ended."""
 
     def statuses(self, job_ids: Collection[str]) -> Mapping[str, Status]:
         """Where these jobs stand by now."""

@@ -1,4 +1,4 @@
-"""What must always hold of the accounts of keys, seen from outside the code that keeps them."""
+"""The invariants of the accounts of keys, seen from outside the code that keeps them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class PendingJob(NamedTuple):
 
 
 class KeyFacts(NamedTuple):
-    """All that a store of tables has kept about keys."""
+    """Everything that a store of tables has kept about keys."""
 
     limits: Mapping[str, KeyLimits]
     running: Mapping[KeyInLane, int]
@@ -43,12 +43,12 @@ class KeyFacts(NamedTuple):
 
 
 def problems(facts: KeyFacts) -> Iterator[str]:
-    """Whatever would let too many jobs of a key run, or keep one from running for ever."""
+    """Every fault that would let too many jobs of a key run, or keep one from running for ever."""
     limits, found = facts.limits, dict(facts.running)
     for account, count in facts.accounts.items():
         queue, key = account.queue, account.key
         n = found.pop((queue, key, account.lane), 0)
-        # Without a limit nothing is counted: what is left of an earlier one does not matter.
+        # Without a limit nothing is counted: leftovers of an earlier limit do not matter.
         if n != count and queue in limits:
             yield f"queue {queue!r}, key {key!r}: {count} jobs are counted as running, not {n}"
     for queue, key, _ in found:

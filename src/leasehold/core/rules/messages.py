@@ -1,4 +1,4 @@
-"""What a job's history and its reasons say: the words, once for every store.
+"""The messages of a job's history and its reasons: the words, once for every store.
 
 Most events are the same few words for every job. A store keeps what those are made of, and asks for
 the words when somebody reads (`event_words`).
@@ -32,7 +32,7 @@ def undone(what: str, actor: str) -> str:
 
 
 def purged_by(actor: str) -> str:
-    """Why a job has ended that somebody purges; those that waited for it are told so."""
+    """The reason of a job that a person purges; its dependents are told it."""
     return f"purged by {actor}"
 
 
@@ -42,7 +42,7 @@ def queue_deleted(queue: str, actor: str) -> str:
 
 
 def refused_as_stale(worker: str | None, version: int, latest: int) -> str:
-    """What the history says of a holder that spoke under a lease that is over."""
+    """The history's message about a holder that spoke under a lease that is over."""
     who = "a caller" if worker is None else worker
     return f"refused: {who} spoke under lease version {version}, the latest is {latest}"
 
@@ -82,7 +82,7 @@ def event_words(
     lease_ends_at: int | None = None,
     held_micros: int | None = None,
 ) -> str:
-    """What a person is told of an event about which nothing more particular was said.
+    """The message of an event that has none of its own.
 
     `lease_ends_at` is when the lease that was granted was to end, `held_micros` how long it was
     held when it did; both where the event is about that.

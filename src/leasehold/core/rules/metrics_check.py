@@ -1,4 +1,4 @@
-"""What must always hold of the figures of a store of tables, seen from outside."""
+"""The invariants of the figures of a store of tables, seen from outside."""
 
 from __future__ import annotations
 

@@ -3,10 +3,10 @@
 Both stores bear a *seal* meanwhile (`core.model.seals`), so at any moment at most one of them takes
 writes: first the source, then neither, then the target. Under the seal nothing changes, so rows are
 copied in the order of their keys, some hundred a write, and each write keeps with its rows how far
-it has come. Whoever runs a move that was killed goes on from there; no row is written twice.
+it has come. A second run of a killed move goes on from there; no row is written twice.
 
-Every step names the seal that it expects. So of two runs at the same time only one goes on: whoever
-takes a move up puts the id of its run into both seals, and the next step of the other is refused.
+Every step names the seal that it expects. So of two runs at the same time only one goes on: a run
+that takes a move up puts its id into both seals, and the next step of the other run is refused.
 
 When all tables were copied, both stores are read again, and each table must have the same rows and
 the same checksum in both. Only then is the source's seal final, and the target takes its place: its
@@ -65,7 +65,7 @@ class Table(NamedTuple):
 
 
 class StoreCounters(msgspec.Struct, frozen=True, kw_only=True):
-    """What a store has used up, and who it is: what no row tells."""
+    """A store's counters and identity: the part that no row tells."""
 
     store_id: str
     signing_key: str | None
@@ -88,7 +88,7 @@ class RowStore(Protocol):
         """Where it is, for messages."""
 
     def store_id(self) -> str:
-        """The same for a store and for those that took its place."""
+        """The same for a store and for the stores that took its place."""
 
     def tables(self) -> list[Table]:
         """The tables that are moved, by name, as the database itself describes them."""
@@ -97,7 +97,7 @@ class RowStore(Protocol):
         """Rows of a table in the order of their keys, beginning after one."""
 
     def fitted(self, rows: list[Row]) -> list[Row]:
-        """Rows of another store as this one can hold them."""
+        """Rows of another store in the form that this store can hold."""
 
     def seal(self) -> Seal | None: ...
 
@@ -153,7 +153,7 @@ class Moved(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def movable(store: object) -> MovableStore:
-    """A store as one that can be moved; raises UnsupportedError where it cannot."""
+    """A store that can be moved; raises UnsupportedError for any other."""
     if isinstance(store, MovableStore):
         return store
     raise UnsupportedError(
@@ -173,8 +173,8 @@ def move(
 ) -> Moved:
     """Move everything, or go on with a move that was cut short.
 
-    `besides` moves what is kept beside the rows, before the target takes the source's place, and
-    answers how many blobs there are; it may be called again by who goes on.
+    `besides` moves the data kept beside the rows, before the target takes the source's place, and
+    answers how many blobs there are; a run that goes on with the move may call it again.
     """
     origin = movable(source_store)
     source, target = origin.row_store(), movable(target_store).row_store()
@@ -292,7 +292,7 @@ def _seal_source(source: RowStore, seal: Seal, running: Running) -> int:
 
 
 def _check_goes_on(source: RowStore, target: RowStore, seal: Seal) -> None:
-    """Raise unless a move was cut short that this one goes on with."""
+    """Raise unless a move was cut short that this run goes on with."""
     filled = target.seal()
     # Complete, and the target sealed: it was cut short between its last two steps.
     is_over = seal.is_complete and (filled is None or filled.move != seal.move)
@@ -368,7 +368,7 @@ def _verified(
         theirs = _sum(table.name, (target.fitted(rows) for rows in _pages(source, table)))
         ours = _sum(table.name, _pages(target, table))
         if ours != theirs:
-            # One that another run has completed meanwhile may have changed since.
+            # A target that another run has completed meanwhile may have changed since.
             check_unchanged(target.seal(), seal, target.shown)
             raise StoreError(
                 f"table {table.name!r} has {theirs.rows} rows with checksum {theirs.checksum} in "

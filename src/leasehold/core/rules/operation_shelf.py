@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class JobsToFind(NamedTuple):
-    """What a reader has to find for the next write of an operation."""
+    """A reader's search for the next write of an operation."""
 
     where: JobFilter
     limit: int
@@ -22,7 +22,7 @@ class JobsToFind(NamedTuple):
 
 
 class JobsFound(NamedTuple):
-    """What a reader found for the next write of an operation."""
+    """A reader's findings for the next write of an operation."""
 
     job_ids: Sequence[str]
     next_cursor: str | None
@@ -36,7 +36,7 @@ class OperationShelf(Protocol):
         """The store's clock, in microseconds."""
 
     def find(self, operation_id: str) -> Operation | None:
-        """An operation, which nobody else changes until this write is over."""
+        """An operation, which no other process changes until this write is over."""
 
     def add(self, operation: Operation) -> None: ...
 

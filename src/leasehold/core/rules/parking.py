@@ -2,11 +2,11 @@
 
 `core.model.key_limits` is the rule. A store keeps the pending jobs of limited keys on a *shelf*: by
 account, which is one key in one lane (a queue and a task), and by tier (`core.model.priority`). A
-lease sees those that are shown and never those that are parked, however many they are.
+lease sees shown jobs and never parked ones, however many there are.
 
 After every write, of each account and tier at least the best `free` jobs are shown. More may be,
 since a slot that is taken in one lane is taken from the others too: a lease that meets such a job
-parks it (`core.rules.leasing`), so nobody meets it twice.
+parks it (`core.rules.leasing`), so no lease meets it twice.
 
 A key that has used up its starts rests: nothing of it is shown until the moment at which the next
 may start. The store keeps that moment for keys that have jobs parked; a lease first looks again at
@@ -55,13 +55,13 @@ class ParkingShelf(Protocol[Key_contra, Account, Job]):
         """Count a pending job for its key from now on, and show it or park it."""
 
     def show(self, account: Account, tier: int, job: Job, /) -> None:
-        """Let leases see a parked job. Whoever waits for jobs is told."""
+        """Let leases see a parked job, and wake waiting workers."""
 
     def park(self, account: Account, tier: int, job: Job, /) -> None:
         """Let leases see a job no more."""
 
     def tell_of_shown(self, account: Account, /) -> None:
-        """Tell whoever waits for jobs of those that are shown, if any are."""
+        """Wake workers that wait for jobs, if any jobs are shown."""
 
     def look_again_in_time(self, account: Account, /) -> None:
         """Jobs are parked and none may run: if time alone changes that, look again then."""
@@ -106,7 +106,7 @@ def turn_away(
 
 
 def look_again(shelf: ParkingShelf[Key_contra, Account, Job], keys: Iterable[Key_contra]) -> None:
-    """Jobs of these keys have started, or may start now: show what may, or wait until it may."""
+    """Jobs of these keys have started, or may start now: show those that may, or wait for them."""
     for key in keys:
         for account in shelf.accounts_of(key):
             fill_all(shelf, account)
@@ -118,13 +118,13 @@ def freed(shelf: ParkingShelf[Key_contra, Account, Job], ended: Mapping[Key_cont
         for account in shelf.accounts_of(key):
             fill_all(shelf, account)
             if 0 < shelf.free(account) <= count:
-                # The key was full: what is shown of it could not be leased, and can be now.
+                # The key was full: its shown jobs could not be leased, and can be now.
                 shelf.tell_of_shown(account)
             shelf.close_if_unused(account)
 
 
 def fill_all(shelf: ParkingShelf[Key_contra, Account, Job], account: Account) -> None:
-    """Show what may be leased of a key in one lane."""
+    """Show the jobs of a key that may be leased in one lane."""
     if shelf.free(account):
         for tier in shelf.parked_tiers(account):
             fill(shelf, account, tier)
@@ -161,6 +161,6 @@ def _last_shown(
 def _is_behind_parked(
     shelf: ParkingShelf[Key_contra, Account, Job], account: Account, tier: int, job: Job
 ) -> bool:
-    """Whether better ones wait to be shown, where what is shown is not counted."""
+    """Whether better jobs wait to be shown, where shown jobs are not counted."""
     first = shelf.first_parked(account, tier)
     return first is not None and first < job

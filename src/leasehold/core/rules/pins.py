@@ -25,7 +25,7 @@ class PinShelf(Protocol):
     def drop(self, kind: PinKind, name: str) -> None: ...
 
     def let_workers_look(self) -> None:
-        """Raise the generation of the settings, and wake whoever works."""
+        """Raise the generation of the settings, and wake the workers."""
 
     def audit(self, actor: str, action: str, count: int, detail: dict[str, Any]) -> None: ...
 
@@ -34,7 +34,7 @@ def pin(shelf: PinShelf, kind: PinKind, name: str, text: str, actor: str) -> Pin
     """Keep a pin; the same again changes nothing."""
     check_pin(kind, name, text)
     known = {each.name: each for each in shelf.every(kind)}
-    # The workers of a version mark it without a word, after whoever has marked it with one.
+    # A deploy mark set by a call has a note; workers of a new version set theirs without one.
     if name in known and text in ("", known[name].text):
         return known[name]
     made = Pin(kind=kind, name=name, text=text, at=from_micros(shelf.now), by=actor)

@@ -1,4 +1,4 @@
-"""Limits of a queue that count jobs: how many more may run, and who may go on when one leaves.
+"""Limits of a queue that count jobs: how many more may run, and which may start when one leaves.
 
 The clauses are LIM-1, LIM-2 and LIM-5 of `core.contract.queue_rules`; `core.rules.admission` is
 LIM-1 itself.
@@ -18,7 +18,7 @@ from leasehold.core.rules.starting import StartBook, count_starts, free_starts, 
 
 
 class LimitBook(Protocol):
-    """What the limits of queues count by in a store of tables, in one write.
+    """The counts behind the limits of queues in a store of tables, in one write.
 
     A job taken back from a lost holder is not counted any more, so a crash leaks no slot.
     """
@@ -78,8 +78,8 @@ def next_starts(book: LimitBook, queues: Iterable[str]) -> list[int]:
 
 
 def made_way(book: LimitBook, moved: Mapping[int, tuple[int, int]]) -> bool:
-    """Whether an operation made way for somebody, which has moved so many pending and running jobs
-    of each lane. What it left free and took again itself is no news.
+    """Whether an operation that moved so many pending and running jobs of each lane made room for
+    others. A slot that it left free and took again itself is no news.
     """
     pending: Counter[str] = Counter()
     running: Counter[str] = Counter()
@@ -118,7 +118,7 @@ def lets_somebody_go_on(
 ) -> bool:
     """Whether a change made way for somebody: for a submit that was refused, or for a lease.
 
-    So many jobs are pending after it; the others are what it added, negative for jobs that left.
+    So many jobs are pending after it; the others are its changes, negative for jobs that left.
 
     >>> lets_somebody_go_on(QueueConfig(max_depth=5), pending=4, more_pending=-1)
     True

@@ -36,7 +36,7 @@ _ACTIONS: Final = {
 
 
 class QueueBook(Protocol[J]):
-    """What a store knows of its queues and the jobs in them, inside one write."""
+    """The state of a store's queues and their jobs, inside one write."""
 
     @property
     def now(self) -> datetime: ...
@@ -47,10 +47,10 @@ class QueueBook(Protocol[J]):
         """Whether a job was ever submitted to it, or refused."""
 
     def set_rule(self, queue: str, rule: QueueRule) -> None:
-        """Keep a rule, let pending jobs stand where it puts them, and wake whoever waits."""
+        """Keep a rule, let pending jobs stand where it puts them, and wake waiting workers."""
 
     def forget_rule(self, queue: str) -> None:
-        """Forget a rule and all that was kept for it, and wake whoever waits: retries of jobs that
+        """Forget a rule and everything kept for it, and wake waiting workers: retries of jobs that
         the rule held back may go on.
         """
 
@@ -58,7 +58,7 @@ class QueueBook(Protocol[J]):
         """How many jobs wait and how many run in a queue, by its counters."""
 
     def has_pending(self, queue: str) -> bool:
-        """Whether a pending job is found in it, whatever its counters say."""
+        """Whether a pending job is found in it, regardless of its counters."""
 
     def end_waiting(self, jobs: Sequence[J], after: Status, reason: str) -> list[J]:
         """Cancel those of the jobs that wait, or make dead letters of them; answers which."""
@@ -70,13 +70,13 @@ class QueueBook(Protocol[J]):
         """Delete ended jobs with all their records."""
 
     def erase_when_told(self, jobs: Collection[J]) -> None:
-        """Delete ended jobs once all that wait for them have been told of their ends."""
+        """Delete ended jobs once all their dependents have been told of their ends."""
 
     def audit(self, actor: str, action: str, count: int, detail: dict[str, Any]) -> None: ...
 
 
 class Buried(NamedTuple):
-    """What one write has done of a queue's deletion."""
+    """One write's part of a queue's deletion."""
 
     jobs: int
     """How many became dead letters."""
@@ -127,10 +127,10 @@ def to_purge(queue: str, where: JobFilter) -> JobFilter | None:
 def purge(
     book: QueueBook[J], queue: str, where: JobFilter, jobs: Sequence[J], actor: str, *, more: bool
 ) -> Purged:
-    """Delete those of the jobs that still wait: all are cancelled, and deleted when nobody waits
-    for them. `more` says whether others fit too.
+    """Delete the jobs that still wait: all are cancelled, and deleted when no job waits for them.
+    `more` says whether further jobs fit too.
 
-    Those that others wait for are deleted later, by `core.rules.dependencies`, which tells these
+    A job with dependents is deleted later, by `core.rules.dependencies`, which tells the dependents
     first.
     """
     purged = book.end_waiting(jobs, Status.CANCELLED, purged_by(actor))
@@ -232,6 +232,6 @@ def _known(book: QueueBook[J], queue: str, *, deleting: bool = False) -> QueueRu
 
 
 def said(what: msgspec.Struct) -> dict[str, Any]:
-    """What a filter or a config says, for an audit record: without all that it leaves open."""
+    """A filter or a config for an audit record: without the fields that it leaves open."""
     plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(what))
     return {name: value for name, value in plain.items() if value is not None}

@@ -3,11 +3,11 @@
 A lease does it before it looks, and so does the sweep, so many jobs in one write. Guard: a job is
 moved by the place at which it was found in the same write.
 
-A queue's limit per key may be set, changed or taken away while jobs are pending and running. What
-runs is counted at once, in the write that changes the limit, so the next lease obeys it. The
-pending jobs are dealt with by a *pass* over each lane: until it has come to them, leases meet them,
-and park those that may not run. What is parked comes first, or a job that is shown meanwhile would
-be passed over: account after account, then the lane itself, then its accounts once more.
+A queue's limit per key may be set, changed or taken away while jobs are pending and running.
+Running jobs are counted at once, in the write that changes the limit, so the next lease obeys it.
+Pending jobs are dealt with by a *pass* over each lane: until it has come to them, leases meet them,
+and park the excess. Parked jobs come first, or a job that is shown meanwhile would be passed over:
+account after account, then the lane itself, then its accounts once more.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Pass(NamedTuple):
 
 
 class Write(Protocol):
-    """What the write under way knows."""
+    """The state of the write under way."""
 
     now: int
     next_crossing: int | None
@@ -170,7 +170,7 @@ def _let_go(book: PassBook, jobs: Sequence[Standing]) -> list[Standing]:
 
 
 def _take_in(book: PassBook, jobs: Sequence[Standing]) -> None:
-    """Count jobs for their keys that came before the limit, and park who is too many."""
+    """Count jobs for their keys that came before the limit, and park those beyond it."""
     for job in jobs:
         # To park one may have moved another, which is told here where it stands now.
         now = book.find(job.seq) if job.lane > 0 else None
@@ -179,7 +179,7 @@ def _take_in(book: PassBook, jobs: Sequence[Standing]) -> None:
 
 
 def _looked_through(book: PassBook, lane: int, *, only_looking: bool) -> None:
-    """The last job of a lane was looked at: show what may run, and forget what is not needed.
+    """The last job of a lane was visited: show the jobs that may run, and drop spare accounts.
 
     Accounts are followed by the next one of their lane, in the order of keys. After the last whose
     jobs were placed anew comes the lane itself, and after that its accounts are looked at again.

@@ -1,8 +1,8 @@
-"""What a job's end does to the jobs that wait for it, decided once for every store.
+"""How a job's end affects the jobs that wait for it, decided once for every store.
 
-Whoever ends a job need not know of this: its store notes that it ended while others waited for it,
-and `resolve` deals with those, in the same write. One write deals with so many of them; what has
-ended and still blocks others is kept until a later write goes on with it.
+The code that ends a job need not know of this: its store notes that the job ended while others
+waited for it, and `resolve` deals with the dependents, in the same write. One write deals with so
+many of them; an ended job that still blocks others is kept until a later write goes on with it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Ended(NamedTuple, Generic[J]):
 
 
 class Dependent(NamedTuple, Generic[J]):
-    """A job that waits for one that has ended."""
+    """A dependent of a job that has ended."""
 
     job: J
     policy: DependencyPolicy
@@ -45,8 +45,8 @@ class Links(Protocol[J]):
     def now(self) -> int: ...
 
     def next_ended(self) -> Ended[J] | None:
-        """Some job that has ended while others waited for it. One that was replayed meanwhile has
-        not ended any more: those it blocks go on waiting for it.
+        """Some job that has ended while others waited for it. A job that was replayed meanwhile is
+        unfinished again: the jobs it blocks go on waiting for it.
         """
 
     def take_dependents(self, ended: Ended[J], limit: int) -> Sequence[Dependent[J]]:
@@ -59,7 +59,7 @@ class Links(Protocol[J]):
         """Let dependents be pending, or scheduled until they are due."""
 
     def all_told(self, ended: Ended[J]) -> None:
-        """Nobody waits for it any more: its priority is its own again, and if it is purged, it is
+        """No job waits for it any more: its priority is its own again, and if it is purged, it is
         deleted.
         """
 

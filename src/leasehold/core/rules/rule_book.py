@@ -56,8 +56,8 @@ class RuleBook(dict[str, QueueRule]):
         """The queues in which somebody counts how fast jobs come, in all or from each client."""
 
     def are_light(self, queues: Iterable[str]) -> bool:
-        """Whether jobs of these queues are leased whatever others do, and let in unless they come
-        too fast.
+        """Whether jobs of these queues are leased regardless of other jobs, and accepted unless
+        they come too fast.
         """
         return all(queue not in self or queue in self._light for queue in queues)
 

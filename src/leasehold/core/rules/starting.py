@@ -1,4 +1,4 @@
-"""Start rates at work: what a lease may start of a queue, and what its starts use up.
+"""Start rates at work: how many jobs of a queue a lease may start, and the tokens that it uses up.
 
 `core.model.start_rate` is the rule. What keys may start is a part of their limits
 (`core.model.key_limits`); their jobs wait on the shelf of `core.rules.parking`.
@@ -29,7 +29,7 @@ class StartBook(Protocol):
     def now(self) -> int: ...
 
     def full_at(self, queue: str, bucket: str) -> int:
-        """When a bucket will be full, in nanoseconds; 0 for one that is."""
+        """When a bucket will be full, in nanoseconds; 0 for a full one."""
 
     def keep_buckets(self, queue: str, buckets: Mapping[str, int]) -> None:
         """Buckets that are full by now may be forgotten: keys come and go without number."""

@@ -78,7 +78,7 @@ def end_session(shelf: TokenShelf, name: str, session: str) -> None:
 
 
 def is_over(ended: Sequence[str], session: str) -> bool:
-    """Whether a session is over, given what is kept of those that were ended."""
+    """Whether a session is over, given the record of ended sessions."""
     return session in ended or (len(ended) >= ENDED_SESSIONS_KEPT and session < ended[0])
 
 

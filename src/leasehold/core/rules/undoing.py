@@ -1,7 +1,7 @@
-"""Taking an order back, job by job: what an undo makes of each, as long as nobody changed it since.
+"""Taking an order back, job by job, as long as the job was not changed since.
 
-A replayed job is a dead letter, or cancelled, again; a cancelled one is pending or blocked again; a
-priority is what it was. Jobs that were leased or changed in the meantime refuse.
+A replayed job is a dead letter, or cancelled, again; a cancelled job is pending or blocked again; a
+priority is restored. Jobs that were leased or changed in the meantime refuse.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Before(msgspec.Struct, frozen=True, array_like=True):
 
 
 class OperationPart(msgspec.Struct, frozen=True):
-    """What one write of an operation has changed."""
+    """The changes of one write of an operation."""
 
     at: datetime
     jobs: list[Before]
@@ -54,7 +54,7 @@ class OperationPart(msgspec.Struct, frozen=True):
 def undo(
     desk: OrderDesk[H], order: Order, part: OperationPart, actor: str, operation: str
 ) -> Ordered:
-    """Take an order back from these jobs; those that are not as it left them refuse."""
+    """Take an order back from these jobs; a job that was changed since refuses."""
     befores = {before.id: before for before in part.jobs}
 
     def verb(handle: H, job: Job) -> None:
@@ -76,7 +76,7 @@ def undo(
 
 def _in_order(desk: OrderDesk[Any], order: Order, job_ids: Sequence[str]) -> list[str]:
     """Dependencies first where jobs come back; last where they end, or their ends would reach
-    those that depend on them before it is their turn.
+    their dependents before it is their turn.
     """
     ordered = [job_ids[place] for place in desk.replay_order(job_ids)]
     return ordered[::-1] if isinstance(order, ReplayAll) else ordered

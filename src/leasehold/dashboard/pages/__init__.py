@@ -1,1 +1,1 @@
-"""One module per page: what it shows, from the store's own reads."""
+"""One module per page: its contents, from the store's own reads."""

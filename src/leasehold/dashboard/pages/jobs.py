@@ -152,7 +152,7 @@ def _tags(job: Job) -> str:
 
 
 def _completions(desk: Desk) -> list[str]:
-    """What may be typed next: the qualifiers, and values where there are few."""
+    """Completions of a search: the qualifiers, and values where there are few."""
     tasks = {name for each in desk.queue.workers() for name in each.tasks if "*" not in name}
     values = {
         "status": [status.value for status in Status],

@@ -38,7 +38,7 @@ def letters(desk: Desk, visit: Visit) -> FilledPage:
 
 
 def filter_of(visit: Visit) -> JobFilter:
-    """Those that were asked for."""
+    """The chosen dead letters."""
     queue, task = visit.text("queue"), visit.text("task")
     return JobFilter(
         statuses=(Status.DEAD,),

@@ -59,7 +59,7 @@ def queues(desk: Desk, visit: Visit) -> FilledPage:
     rows = [
         _row(info, level, serving[info.name], lately[info.name])
         for info, level in ordered
-        # One that came after they were measured is shown the next time.
+        # A queue that came after the measurement is shown the next time.
         if info.name in lately
     ]
     return FilledPage(

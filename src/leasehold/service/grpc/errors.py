@@ -56,7 +56,7 @@ class Refusal(NamedTuple):
 
 
 def refusal_of(error: CodedError) -> Refusal:
-    """What is told of an error."""
+    """The details of an error."""
     status = status_of(error)
     if status == 503:
         logger.warning("a call was refused: %s", error)

@@ -16,7 +16,7 @@ from leasehold.service.json_in import decode_json
 
 
 def parsed(name: str, body: bytes) -> Any:
-    """The message in a request's body; raises InvalidRequestError for what is none."""
+    """The message in a request's body; raises InvalidRequestError for any other bytes."""
     try:
         return message_class(name).FromString(body)
     except (DecodeError, ValueError) as error:
@@ -24,7 +24,7 @@ def parsed(name: str, body: bytes) -> Any:
 
 
 def value_of(name: str, message: Any) -> dict[str, Any]:
-    """What a message says, as JSON would; raises InvalidRequestError."""
+    """A message as JSON data; raises InvalidRequestError."""
     shape = messages()[name]
     if shape.tag is not None:
         which = message.WhichOneof(shape.tag)
@@ -77,7 +77,7 @@ def _moment(stamp: Any) -> datetime:
 
 
 def message_of(name: str, value: dict[str, Any]) -> Any:
-    """The message that says what a JSON object does."""
+    """The message with the contents of a JSON object."""
     message = message_class(name)()
     _fill(name, value, message)
     return message

@@ -33,7 +33,7 @@ _DAY_MICROS: Final = round(DAY_SECONDS * 1e6)
 
 
 class Summary(NamedTuple):
-    """What is taken of a record. Made into an ArchivedJob only when somebody looks, since jobs are
+    """The fields taken from a record. Made into an ArchivedJob only when it is read, since jobs are
     archived by the million.
     """
 
@@ -101,7 +101,7 @@ class JobArchive:
             self._drop_first()
 
     def drop_old(self, first_day: int, limit: int) -> int:
-        """Drop days before this one, up to so many rows; answers how many there were."""
+        """Drop days before this day, up to so many rows; answers how many there were."""
         dropped = 0
         while dropped < limit and self.oldest_day is not None and self.oldest_day < first_day:
             self._drop_first()
@@ -124,7 +124,7 @@ class JobArchive:
         *,
         slowest_first: bool,
     ) -> ArchivePage:
-        """Those that fit, in order. The cursor is the place of the last one shown."""
+        """The jobs that fit, in order. The cursor is the place of the last one shown."""
         check_page(limit)
         check_filter(where)
         before = None if cursor is None else ArchivePlace.at(cursor)

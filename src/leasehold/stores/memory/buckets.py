@@ -1,4 +1,4 @@
-"""Token buckets: of who submits too fast, and of what has started."""
+"""Token buckets: for clients that submit too fast, and for starts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Buckets:
         return len(self._full_at)
 
     def full_at(self, bucket: str) -> int:
-        """0 for one that is full."""
+        """0 for a full bucket."""
         return self._full_at.get(bucket, 0)
 
     def keep(self, buckets: Mapping[str, int], now: int) -> None:

@@ -1,7 +1,7 @@
-"""Jobs that depend on others: submitting and replaying them, and what an end does to those behind.
+"""Jobs that depend on others: submitting and replaying them, and the effect of an end on them.
 
-Whoever ends a job need not know of this: `State.step` notes which of the ended ones block others,
-and `resolve` deals with those, so many under one hold of the lock.
+The code that ends a job need not know of this: `State.step` notes which of the ended jobs block
+others, and `resolve` deals with those, so many under one hold of the lock.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def resolve(state: State) -> None:
 
 
 def erase(state: State, record: Record) -> None:
-    """Delete an ended job with all its records; nobody waits for it."""
+    """Delete an ended job without dependents, with all its records."""
     forget(state, record)
     free_key(state, record)
 
@@ -116,7 +116,7 @@ def replay_order(state: State, job_ids: Sequence[str]) -> list[int]:
 
 
 def needed_by(state: State, record: Record) -> str | None:
-    """An unfinished job that depends on this one."""
+    """An unfinished job that depends on this job."""
     if record.seq in state.links.unfinished:
         for dependent in _dependents(state, record):
             if not dependent.status.is_terminal:
@@ -128,7 +128,7 @@ def needed_by(state: State, record: Record) -> str | None:
 
 
 def graph(state: State, job_ids: Sequence[str]) -> Graph:
-    """These jobs and all that are linked with them."""
+    """These jobs and all jobs linked with them."""
     linked: dict[str, Record] = {}
     open_ends = [record for record in map(state.records.get, job_ids) if record is not None]
     while open_ends:
@@ -170,7 +170,7 @@ def _dependents(state: State, record: Record) -> Iterator[Record]:
 
 
 def problems(state: State, record: Record) -> Iterator[str]:
-    """Whatever would leave a job blocked for ever, or run it too early."""
+    """Every fault that would leave a job blocked for ever, or run it too early."""
     blocked_by = record.blocked_by or set()
     if (record.status is Status.BLOCKED) != bool(blocked_by):
         yield f"job {record.id} is {record.status} and waits for {sorted(blocked_by)}"

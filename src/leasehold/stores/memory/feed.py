@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Feed:
-    """Changes, numbered; the number of the latest is the cursor of whoever has seen all."""
+    """Changes, numbered; the number of the latest is the cursor of a follower that has seen all."""
 
     def __init__(self, number: int) -> None:
         self.kept: deque[Change] = deque(maxlen=CHANGES_KEPT)
@@ -61,7 +61,7 @@ def changes(state: State, cursor: str | None, limit: int) -> Changes:
 
 
 def end_if_unfollowed(state: State) -> None:
-    """Keep no more changes once nobody has asked for them for long."""
+    """Keep no more changes once the feed was not followed for long."""
     feed = state.feed
     if feed is not None and state.now - feed.followed_at > FOLLOWED_SECONDS * 1e6:
         state.feed_ended_at = feed.number

@@ -1,7 +1,7 @@
 """Ended jobs, the first to end first, so that the old ones are found without looking at others.
 
-Queues with a retention of their own stand on a shelf of their own: what they keep for longer is not
-in the way of the rest.
+Queues with a retention of their own stand on a shelf of their own: jobs that they keep for longer
+are not in the way of the rest.
 """
 
 from __future__ import annotations

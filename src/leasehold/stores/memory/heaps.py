@@ -1,8 +1,8 @@
 """The order in which jobs are served: heaps whose dead entries are left behind and swept up later.
 
-Taking a job out of the middle of a heap is slow, so nobody does: the job forgets its entry, and an
-entry that its job has forgotten is dead. It is dropped when it comes to the top, or when the heaps
-of its queue are rebuilt.
+Taking a job out of the middle of a heap is slow, so it is not done: the job forgets its entry, and
+an entry that its job has forgotten is dead. It is dropped when it comes to the top, or when the
+heaps of its queue are rebuilt.
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ class LazyHeap:
     def in_order(self) -> Iterator[Record]:
         """The jobs that are alive, the best first, each left where it stands.
 
-        Below an entry of a heap nothing is better than it: only what stands right below those that
-        were told can be next.
+        Below an entry of a heap nothing is better than it: only entries right below the told ones
+        can be next.
         """
         entries = self.entries
         nearest = [(entries[0], 0)] if entries else []
@@ -118,7 +118,7 @@ class LazyHeap:
             self.count.dead -= dropped
 
     def close(self) -> None:
-        """Give up the heap: what it held does not count any more, whoever still looks into it."""
+        """Give up the heap: its entries do not count any more, even to an open look into it."""
         self.count.size -= len(self.entries)
         self.count.dead -= len(self.entries) - self.live
         self.entries = []
@@ -208,6 +208,6 @@ def _add_head(heads: list[tuple[float, int, int, Stream]], stream: Stream, now: 
 
 
 def order_of(record: Record, scoring: Scoring, now: int) -> tuple[float, int, int]:
-    """What a ready job is compared by: effective priority, since when it waits, number."""
+    """The sort key of a ready job: effective priority, since when it waits, number."""
     since = record.turn if scoring.is_plain else record.available_at
     return -score(record.tier, record.turn, now, scoring), since, record.seq

@@ -1,4 +1,4 @@
-"""The fence, and what a holder says behind it while it runs a job: renew, progress, log."""
+"""The fence, and a holder's messages behind it while it runs a job: renew, progress, log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must always hold in the memory store, looked at from outside the code that keeps it."""
+"""The invariants of the memory store, looked at from outside the code that keeps it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The exchange: settle what was run, and lease what comes next."""
+"""The exchange: settle finished attempts, and lease the next jobs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from leasehold.stores.memory.state import State
 def exchange(
     state: State, settlements: Sequence[Settlement], request: LeaseRequest | None
 ) -> Exchange:
-    """Settle what was run, then lease what comes next."""
+    """Settle finished attempts, then lease the next jobs."""
     # Worked out first: a lease time that is not a number must fail before anything is settled.
     generation = state.settings.generation
     lease_micros = 0
@@ -31,7 +31,7 @@ def exchange(
         return Exchange(settled, [], settings_generation=generation, at=now)
     if request.consumer is not None:
         note_consumer(state, request)
-    # First, since what was settled and what is due may make others available.
+    # First, since settlements and due jobs may make others available.
     if state.links.ended:
         dependents.resolve(state)
     if state.next_tick is not None:
@@ -42,7 +42,7 @@ def exchange(
     tick_at = moment(state.next_tick)
     if len(leases) >= request.limit:
         return Exchange(settled, leases, None, tick_at, generation, now)
-    # Whoever waited for a job that came too late may be available when this call is over.
+    # Dependents of a job that came too late may be available when this call is over.
     go_on = cut_short or bool(state.links.ended)
     moments = [state.now] if go_on else next_due(state, queues)
     moments += [] if state.next_tick is None else [state.next_tick]

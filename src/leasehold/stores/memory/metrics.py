@@ -1,4 +1,4 @@
-"""Metrics: reading what the queues keep, without a look at any job. The rules: rules.metrics."""
+"""Metrics: reading the queues' figures, without a look at any job. The rules: rules.metrics."""
 
 from __future__ import annotations
 

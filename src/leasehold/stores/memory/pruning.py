@@ -102,7 +102,7 @@ class Keeper:
         return _found(old, after, limit)
 
     def find_results(self, after: Bookmark, limit: int) -> CleanUpBatch[Record]:
-        # Taken off the heap at once: what is found here is dropped under the same lock.
+        # Taken off the heap at once: jobs found here are dropped under the same lock.
         ends = self._state.result_ends
         over: list[Record] = []
         while ends and ends[0][0] <= self._state.now and len(over) < limit:
@@ -127,8 +127,8 @@ class Keeper:
         return found
 
     def has_rest(self, scope: Scope) -> bool:
-        # Whoever asks for a clean-up gets one of the heaps too; else they are rebuilt when they
-        # need it. Keys that have expired are dropped by every submit.
+        # A clean-up on request cleans the heaps too; else they are rebuilt when they need it.
+        # Keys that have expired are dropped by every submit.
         return scope.mode is not CleanUpMode.DAILY and self._unhealthy() is not None
 
     def _unhealthy(self) -> Lanes | None:

@@ -159,13 +159,13 @@ def being_deleted_now(state: State) -> list[str]:
 
 
 def infos(state: State) -> list[QueueInfo]:
-    """What is known of every queue, by name."""
+    """The information about every queue, by name."""
     found = (_info(state, name) for name in sorted(state.queues))
     return [info for info in found if not info.is_gone]
 
 
 def info(state: State, queue: str) -> QueueInfo | None:
-    """What is known of a queue; None if nobody ever heard of it."""
+    """The information about a queue; None for an unknown one."""
     found = _info(state, queue) if queue in state.queues else None
     return None if found is None or found.is_gone else found
 

@@ -22,8 +22,8 @@ from leasehold.stores.memory.state import State
 
 
 def expired(state: State) -> list[str]:
-    """The jobs whose lease expired, those that ended first first. Few run at a time, so all are
-    looked at.
+    """The jobs whose lease expired, the first expired first. Few run at a time, so all are looked
+    at.
 
     Workers on this store live in its own process: none can be proved dead while it is there to ask.
     """

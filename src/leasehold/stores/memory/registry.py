@@ -16,7 +16,7 @@ from leasehold.stores.memory.state import State
 
 
 def enter(state: State, info: WorkerInfo, number: int | None) -> int:
-    """Enter a worker, under a new number or this one; answers the number by which it ends."""
+    """Enter a worker, under a new number or this number; answers the number by which it ends."""
     now = from_micros(state.now)
     state.workers[info.id] = msgspec.structs.replace(info, started_at=now, heartbeat_at=now)
     state.note_change("worker", info.id)
@@ -41,7 +41,7 @@ def leave(state: State, worker: str) -> None:
 
 
 def note_consumer(state: State, request: LeaseRequest) -> None:
-    """Enter whoever leases as a consumer, or note that it still is one, or is one no more."""
+    """Enter the leasing worker as a consumer, or note that it still is one, or is one no more."""
     consumer = request.consumer
     assert consumer is not None
     known = state.workers.get(request.worker)
@@ -74,7 +74,7 @@ def note_consumer(state: State, request: LeaseRequest) -> None:
 
 
 def workers(state: State) -> list[WorkerInfo]:
-    """Those that are in the registry, with what they hold."""
+    """The workers in the registry, with their leases."""
     held: dict[str | None, list[Record]] = {}
     for record in state.running.values():
         held.setdefault(record.worker, []).append(record)
@@ -106,8 +106,8 @@ def _current_jobs(records: list[Record]) -> tuple[CurrentJob, ...]:
 
 
 def forget_silent(state: State) -> None:
-    """Forget the consumers that are gone, and remote workers that are for long: one that was only
-    cut off is found where it was.
+    """Forget the consumers that are gone, and remote workers that have been for long: a worker that
+    was only cut off finds its entry again.
     """
     long_ago = from_micros(state.now - WORKER_SILENT_MICROS_MAX)
     for worker in state.workers.keys() - {info.id for info in workers(state)}:

@@ -1,4 +1,4 @@
-"""Schedules: kept beside the jobs, fired by whoever leases. The rules: core.rules.scheduling."""
+"""Schedules: kept beside the jobs, fired by leases. The rules: core.rules.scheduling."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class ScheduleShelf:
 
 
 def fire_due(state: State) -> int:
-    """Fire what is due; answers how many jobs that submitted. Every lease comes by here."""
+    """Fire due schedules; answers how many jobs that submitted. Every lease comes by here."""
     if state.next_tick is None or state.next_tick > state.now:
         return 0
     shelf = ScheduleShelf(state)

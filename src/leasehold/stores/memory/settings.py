@@ -1,4 +1,4 @@
-"""Settings of a memory store; what a change means is in rules.settings_in_force."""
+"""Settings of a memory store; rules.settings_in_force decides about changes."""
 
 from __future__ import annotations
 
@@ -33,6 +33,6 @@ def carry_out(state: State, change: SettingChange | None, actor: str) -> StoredS
         state.note_action(actor, change.action, change.detail, 0)
         state.note_change("setting", change.name)
         state.retention_changed()
-        # Whoever works should look at them.
+        # Workers should look at them.
         state.wake()
     return settings(state)

@@ -1,4 +1,4 @@
-"""The ends of attempts: what was decided of a running job is written to its record."""
+"""The ends of attempts: a decision about a running job is written to its record."""
 
 from __future__ import annotations
 

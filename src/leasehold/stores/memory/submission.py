@@ -1,4 +1,4 @@
-"""Submit: what is known of drafts, and how jobs are added; `core.rules.submitting` decides."""
+"""Submit: facts about drafts, and the adding of jobs; `core.rules.submitting` decides."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The clauses of the contract that this store does not keep as they are written, and what it does.
+"""The clauses of the contract that this store does not keep to the letter, and its own behaviour.
 
-What it cannot do at all raises UnsupportedError where it is asked for.
+An ability that it lacks raises UnsupportedError.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NOT_KEPT: Final = {
 
 
 class WithoutLocalVerbs:
-    """What a store on this machine can do (`core.contract.local_store`), and this one cannot."""
+    """The abilities of a store on this machine (`core.contract.local_store`) that it lacks."""
 
     def repair_clock(self, *, actor: str) -> ClockRepair:  # noqa: ARG002  # as above
         raise _unsupported("the repair of a clock")

@@ -52,7 +52,7 @@ def parse(url: str) -> Address:
         _ = urlsplit(address.url).port
         address.open().close()
     except (ValueError, TypeError, redis.RedisError):
-        # What they say may hold parts of the password.
+        # Their message may hold parts of the password.
         raise UnsupportedError(
             f"redis={address.shown}: not a URL that redis-py understands; encode special "
             "characters of the password and of parameters (%40 for @)"

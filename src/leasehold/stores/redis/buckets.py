@@ -1,9 +1,8 @@
 """Token buckets in Redis, for enqueue rates: `core.model.rate` in a script, atomic over there.
 
 A bucket is one number, the time at which it would be full, as everywhere. It expires a minute later
-by the clock of Redis, which needs not agree with the store's to the second.
-Whatever else is found under its name, or a time that cannot be, is taken for a full bucket: at most
-one burst too many comes of it.
+by the clock of Redis, which needs not agree with the store's to the second. Any other value under
+its name, or an impossible time, is taken for a full bucket: at most one burst too many comes of it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""News between processes by pub/sub: sent by one thread, one message for all that came meanwhile,
-and heard by another.
+"""News between processes by pub/sub: sent by one thread, one message for all news meanwhile, and
+heard by another.
 
-They are hints: whoever cannot hear for a while is told to look twice a second, and once more when
-it hears again.
+They are hints: a process that cannot hear for a while is told to look twice a second, and once more
+when it hears again.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class News:
         self._is_listening.wait(2 * TIMEOUT_SECONDS)
 
     def _listen(self) -> None:
-        """Listen until closed; whoever cannot hear has missed something."""
+        """Listen until closed; a process that cannot hear has missed something."""
         is_told = False
         while not self._closed.is_set():
             if self._link.is_up:
@@ -128,7 +128,7 @@ class News:
                         self._hear(news)
 
     def close(self) -> None:
-        """Send what is to be sent, and stop both threads."""
+        """Send the last news, and stop both threads."""
         with self._mutex:
             self._closed.set()
             threads = [each for each in (self._speaker, self._ears) if each is not None]

@@ -1,1 +1,1 @@
-"""What the stores on tables (SQLite, PostgreSQL) have in common: each of them hands in the rest."""
+"""The common part of the stores on tables (SQLite, PostgreSQL): each of them hands in the rest."""

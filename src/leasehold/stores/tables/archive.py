@@ -73,7 +73,7 @@ class ArchiveOrder(NamedTuple):
     clauses: tuple[Clause, ...] = ()
 
     def below(self, place: Sequence[int]) -> Clause:
-        """Holds for what comes after a place."""
+        """Holds for rows after a place."""
         marks = ", ".join("{}" for _ in self.columns)
         return f"({', '.join(self.columns)}) < ({marks})", tuple(place)
 
@@ -84,7 +84,7 @@ _SLOWEST: Final = ArchiveOrder(("run_micros", "day", "seq"), (("run_micros >= 0"
 
 
 class TableArchive(ABC):
-    """Reads the archive. What a database cannot compare is compared here, page by page."""
+    """Reads the archive. Conditions that a database cannot compare are compared here."""
 
     dialect: ClassVar[Dialect]
     compared_at_once: ClassVar[int] = 500
@@ -104,7 +104,7 @@ class TableArchive(ABC):
         *,
         slowest_first: bool,
     ) -> ArchivePage:
-        """Archived jobs that fit, those archived last, or those that ran longest, first."""
+        """Archived jobs that fit, the last archived, or the longest running, first."""
         check_page(limit)
         check_filter(where)
         order = _SLOWEST if slowest_first else _LATEST
@@ -147,7 +147,7 @@ class TableArchive(ABC):
             seen = tuple(getattr(last, column) for column in order.columns)
 
     def further_clauses(self, where: JobFilter) -> list[Clause]:  # noqa: ARG002  # none here
-        """What the database says of texts and metadata."""
+        """The database's part of the conditions on texts and metadata."""
         return []
 
     def compares(self, where: JobFilter) -> bool:  # noqa: ARG002  # nothing here

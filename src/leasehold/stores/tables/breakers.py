@@ -15,7 +15,7 @@ KEEP: Final = """
 
 def failed(step: TableStep, lane: int, rule: Breaker) -> None:
     """Count one more failure in a row, and hold the lane back when they are too many."""
-    step.flush()  # What was completed before closes the breaker first.
+    step.flush()  # Earlier completions close the breaker first.
     row = step.execute(LOAD, (lane,)).fetchone()
     keep(step, lane, BreakerState(*row).failed(rule, step.now))
 

@@ -1,7 +1,7 @@
-"""The jobs that wait for one that has ended; `core.rules.resolving` decides.
+"""The dependents of an ended job; `core.rules.resolving` decides.
 
-Whoever ends jobs says so by `step.jobs_ended`, and dependents are dealt with in the same write.
-Guard: the row in `blocker` is deleted, so each end counts once.
+The code that ends jobs says so by `step.jobs_ended`, and dependents are dealt with in the same
+write. Guard: the row in `blocker` is deleted, so each end counts once.
 
 One write deals with so many; a job that still blocks others then has a row in `resolving`, written
 with its end, and the next write goes on from there, whichever process does it.
@@ -62,7 +62,7 @@ class Blocked(NamedTuple):
 
 
 class TableLinks(ABC):
-    """See `leasehold.core.rules.resolving.Links`; what has ended goes by its number."""
+    """See `leasehold.core.rules.resolving.Links`; an ended job is known by its number."""
 
     histories: ClassVar[type[TableHistories]]
     bases: ClassVar[type[TableBases]]
@@ -180,7 +180,7 @@ class TableLinks(ABC):
     def resolve(cls, step: TableStep) -> None:
         """Deal with dependents of jobs that have ended, in this write or an earlier one.
 
-        Called after every operation: where nobody waits, it looks at a few flags and is done.
+        Called after every operation: without dependents, it looks at a few flags and is done.
         """
         if step.ended or step.some_unresolved:
             links = cls(step)

@@ -1,4 +1,4 @@
-"""Finding what a clean-up takes next: by a reader, which holds up nobody."""
+"""Finding the rows that a clean-up takes next: by a reader, which blocks no writer."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class TableLook(ABC):
     """What core.rules.cleaning asks of a reader; a store has the walks along its own indexes.
 
     Every walk answers with where it goes on (a moment, a job number), with the end of the job,
-    which is NULL for one that is not wanted, and with its queue where queues differ.
+    which is NULL for an unwanted one, and with its queue where queues differ.
     """
 
     stats: ClassVar[str]

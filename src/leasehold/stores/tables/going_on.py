@@ -1,4 +1,4 @@
-"""What a write has left to further ones, because it was too much for one."""
+"""The rest of a write, because it was too much for one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ logger = logging.getLogger("leasehold.store")
 
 
 class WritesGoOn(ABC):
-    """Goes on with what was too much for one write; others write in between."""
+    """Goes on with the rest of a write; others write in between."""
 
     _links: type[TableLinks]
     _passes: Callable[[Any], TablePasses]
@@ -36,7 +36,7 @@ class WritesGoOn(ABC):
                 self._unresolved = False
                 self._run(self._links.resolve)
         except StoreError as error:
-            # What the caller asked for is durable; the next exchange or sweep goes on with this.
+            # The caller's own request is durable; the next exchange or sweep goes on with this.
             logger.warning("some dependents will be dealt with later: %s", error)
 
     def rebalance_the_rest(self) -> None:
@@ -45,5 +45,5 @@ class WritesGoOn(ABC):
             while self._run(lambda step: rebalancing.rebalance(self._passes(step))):
                 pass
         except StoreError as error:
-            # What the caller asked for is durable; the next lease or sweep goes on with this.
+            # The caller's own request is durable; the next lease or sweep goes on with this.
             logger.warning("some jobs will be placed anew later: %s", error)

@@ -1,4 +1,4 @@
-"""Reading graphs of jobs, and what must hold for their dependencies."""
+"""Reading graphs of jobs, and the invariants of their dependencies."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ _NEVER_TOLD: Final = (
 
 
 def graph_of(db: SqlConnection, linked: str, job_ids: Any) -> Graph:
-    """Jobs and all that are linked with them; `linked` finds their numbers from a list of ids."""
+    """Jobs and all jobs linked with them; `linked` finds their numbers from a list of ids."""
     rows = db.execute(linked + _NODES, (job_ids,)).fetchall()
     links = db.execute(linked + _LINKS, (job_ids,)).fetchall()
     return graph_of_rows(rows, links)
 
 
 def problems(db: SqlConnection) -> Iterator[str]:
-    """Whatever would leave a job blocked for ever, or run it too early."""
+    """Every fault that would leave a job blocked for ever, or run it too early."""
     for (job_id,) in db.execute(_WAITS_FOR_NOBODY):
         yield f"job {job_id} is blocked, but waits for nobody"
     for (job_id,) in db.execute(_WAITS_FOR_EVER):

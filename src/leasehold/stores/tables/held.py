@@ -20,7 +20,7 @@ SET_ALLOWANCE: Final = "UPDATE job SET allowance = $1 WHERE seq = $2"
 
 
 class Suspects(NamedTuple):
-    """What a reader found for a sweep; each write looks at its part once more."""
+    """A reader's findings for a sweep; each write looks at its part once more."""
 
     dead: frozenset[Life]
     """Lives that were proved to be over before their jobs were looked for."""
@@ -86,5 +86,5 @@ class TableHoldings(TableHistories):
 
 
 def held_of(row: Any) -> tuple[HeldRow, HeldJob] | None:
-    """What a row tells of a running job."""
+    """A running job, by its row."""
     return None if row is None else (HeldRow(*row[:4]), HeldJob(*row[3:]))

@@ -17,7 +17,7 @@ class JobReading(Protocol):
         """A snapshot of one job."""
 
     def position(self, db: Any, job_id: str, now: int, /) -> int | None:
-        """How many pending jobs of its queue are served before this one."""
+        """How many pending jobs of its queue are served before it."""
 
     def peek(self, db: Any, queue: str, limit: int, now: int, /) -> list[Job]:
         """The pending jobs of a queue that are served first."""

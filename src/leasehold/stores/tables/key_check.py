@@ -1,4 +1,4 @@
-"""What is kept about keys, for `core.rules.key_check` to look at."""
+"""The rows about keys, for `core.rules.key_check` to look at."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PENDING: Final = """
         LEFT JOIN place ON place.seq = job.seq
 """
 _RESTING: Final = "SELECT queue, key FROM resting"
-# When the last write happened (on PostgreSQL, one that was alone): what is shown was right then.
+# When the last write happened (on PostgreSQL, one that was alone): shown jobs were right then.
 _CLOCK: Final = "SELECT clock FROM store_state"
 _UNSETTLED: Final = """
     SELECT queue FROM rescoring JOIN lane ON lane.id = rescoring.lane
@@ -34,7 +34,7 @@ _UNSETTLED: Final = """
 
 
 def problems(db: SqlConnection, queues: type[TableQueues]) -> Iterator[str]:
-    """Whatever would let too many jobs of a key run, or keep one from running for ever."""
+    """Every fault that would let too many jobs of a key run, or keep one from ever running."""
 
     def rows(statement: str) -> list[Any]:
         return db.execute(statement).fetchall()

@@ -33,7 +33,7 @@ def _sums(names: tuple[str, ...]) -> str:
 
 
 def stats(db: SqlConnection, statement: str, queue: str | None) -> Stats:
-    """What a statement of `stats_from` finds."""
+    """The columns of a statement of `stats_from`."""
     row = db.execute(statement, (queue,)).fetchone()
     counts = dict(zip(Status, row, strict=False))
     totals = dict(zip(COUNTED, row[len(Status) :], strict=True))

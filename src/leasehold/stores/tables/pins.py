@@ -1,4 +1,4 @@
-"""Pins; `core.rules.pins` decides. Guard of a change: what is there is read inside the write."""
+"""Pins; `core.rules.pins` decides. Guard of a change: the old pin is read inside the write."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _pin: Final = msgspec.json.Decoder(Pin)
 
 
 def pins(db: SqlConnection, kind: PinKind) -> list[Pin]:
-    """Those of a kind, the oldest first; one that cannot be read is passed over."""
+    """The pins of a kind, the oldest first; an unreadable one is passed over."""
     found: list[Pin] = []
     rows: Any = db.execute(EVERY, (kind,))
     for (document,) in rows:

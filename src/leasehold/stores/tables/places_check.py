@@ -1,4 +1,4 @@
-"""What must hold for where jobs stand and how they are counted; the problems, as sentences."""
+"""The invariants of jobs' places and counts; the problems, as sentences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a clean-up is given: a look at the store, and a way to write."""
+"""A clean-up's access to the store: a look, and a way to write."""
 
 from __future__ import annotations
 

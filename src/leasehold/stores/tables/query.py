@@ -1,7 +1,7 @@
-"""Reading what goes with jobs: each column says what it is to hold.
+"""Reading the records of jobs: each column says what it is to hold.
 
-A database that keeps whatever it is given needs to be told, so that damage in one row does not hide
-the others; another one reads the columns as they are.
+A database that keeps any value in any column needs to be told, so that damage in one row does not
+hide the others; another one reads the columns as they are.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NO_LIMIT: Final = 2**63 - 1
 
 
 class Kind(Enum):
-    """What a column holds; those that may be NULL say so."""
+    """The type of a column; those that may be NULL say so."""
 
     WHOLE = "integer"
     WHOLE_OR_NULL = "integer or null"
@@ -52,7 +52,7 @@ class Reader(Protocol):
 
 
 class PlainReader:
-    """For a database in which a column holds what it was made for."""
+    """For a database in which a column holds only its own type."""
 
     def __init__(self, db: SqlConnection) -> None:
         self.db = db

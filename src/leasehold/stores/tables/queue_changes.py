@@ -1,4 +1,4 @@
-"""What is done to a queue in more than one write: its changes, a purge, its end."""
+"""Changes to a queue that take more than one write: its rules, a purge, its end."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class QueueChanges:
         with self._database.read() as db:
             unfinished = db.execute(SOME_RESCORING).fetchone() is not None
         if unfinished:
-            # What an earlier change began is finished first: it leaves less for this one to do.
+            # An earlier change is finished first: it leaves less for this one to do.
             self._database.rebalance_the_rest()
         info = self._database.write(operation)
         self._database.rebalance_the_rest()

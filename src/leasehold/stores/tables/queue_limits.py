@@ -11,7 +11,7 @@ from leasehold.stores.tables.step import TableStep
 
 RUNNING: Final = "SELECT CAST(coalesce(sum(running), 0) AS bigint) FROM lane WHERE queue = $1"
 PENDING: Final = "SELECT CAST(coalesce(sum(pending), 0) AS bigint) FROM lane WHERE queue = $1"
-# SQLite takes what is no number for greater than all numbers: it is left out.
+# SQLite takes a value that is no number for greater than all numbers: it is left out.
 NEXT_REST: Final = f"SELECT min(until) FROM resting WHERE queue = $1 AND until <= {MOMENT_MAX}"  # noqa: S608  # our own number
 
 
@@ -41,7 +41,7 @@ class Limits:
 
 
 def tell_who_may_go_on(step: TableStep) -> None:
-    """After an operation: wake whoever may go on because of the places that it left free."""
+    """After an operation: wake workers that may go on because of the places that it left free."""
     if step.newly_shown:
         step.newly_shown.clear()
         step.hints.ready = True

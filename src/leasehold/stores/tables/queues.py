@@ -1,4 +1,4 @@
-"""What is known of queues, for who only looks."""
+"""The information about queues, for reads."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ RUNNING_OF_KEY: Final = """
     SELECT count(*) FROM running CROSS JOIN job CROSS JOIN lane
     WHERE job.seq = running.seq AND lane.id = job.lane AND lane.queue = $1 AND limit_key = $2
 """
-# For a reader, which holds up nobody: `waiting` is looked through as a whole.
+# For a reader, which blocks no writer: `waiting` is looked through as a whole.
 WAITING_IN_QUEUE: Final = """
     SELECT seq FROM ready WHERE ready.lane IN (SELECT id FROM lane WHERE queue = $1
         UNION ALL SELECT -id FROM key_lane WHERE queue = $1)
@@ -64,7 +64,7 @@ class TableQueues:
         return self.start_book(self._db, self._now)
 
     def infos(self, queue: str | None = None) -> list[QueueInfo]:
-        """What is known of one queue, if anything, or of all of them, by name."""
+        """The information about one queue, if there is any, or about all of them, by name."""
         rules = self.rules
         counts: dict[str, dict[Status, int]] = {}
         since: dict[str, datetime] = {}
@@ -94,7 +94,7 @@ class TableQueues:
         return [info for info in found if not info.is_gone]
 
     def info(self, queue: str) -> QueueInfo | None:
-        """What is known of one queue."""
+        """The information about one queue."""
         return next(iter(self.infos(queue)), None)
 
     def key_info(self, queue: str, key: str) -> KeyInfo:

@@ -25,7 +25,7 @@ def lowest_read(
 ) -> int | None:
     """The number below which a search does not look, so that it reads about so many jobs.
 
-    None where all may be read: few are left, an index leads to those that fit, or few can fit.
+    None where all may be read: few are left, an index leads to the fitting ones, or few can fit.
     `jobs_of` counts the jobs in the queues, of the tasks and in the statuses of a filter.
     """
     if read_max is None or not must_be_read(where) or _few_can_fit(db, where, jobs_of):

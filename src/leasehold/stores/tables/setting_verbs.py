@@ -24,7 +24,7 @@ def keep(step: TableStep, name: str, value: SettingValue, actor: str) -> StoredS
 
 
 def forget(step: TableStep, name: str, actor: str) -> StoredSettings:
-    """Unset one; answers those that are left."""
+    """Unset one; answers the remaining settings."""
     return _carry_out(step, setting_to_unset(step.settings.values, name), actor)
 
 
@@ -36,6 +36,6 @@ def _carry_out(step: TableStep, change: SettingChange | None, actor: str) -> Sto
             step.execute(KEEP, (change.name, msgspec.json.encode(change.value).decode()))
         step.audit(actor, change.action, 0, change.detail)
         step.settings_changed()
-        # Whoever works should look at them.
+        # Workers should look at them.
         step.hints.ready = True
     return step.settings.stored({}, stops(step.db))

@@ -1,4 +1,4 @@
-"""What statements are executed on, whatever the database.
+"""The connection that statements are executed on, for any database.
 
 A statement in this folder is the same text for every database. Its placeholders are numbered ($1)
 in the order in which they first appear: PostgreSQL goes by the number, SQLite takes $1 for a name
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 
 
 class SqlCursor(Protocol):
-    """What a statement gave."""
+    """The result of a statement."""
 
     def __iter__(self) -> Iterator[Any]: ...
     def fetchone(self) -> Any: ...

@@ -24,4 +24,4 @@ class TableStore(
     PinVerbs,
     KeepingVerbs,
 ):
-    """What a store says with its own classes and modules, it hands in as attributes."""
+    """A store hands in its own classes and modules as attributes."""

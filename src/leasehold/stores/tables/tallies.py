@@ -1,4 +1,4 @@
-"""What is counted beside the lanes: the failures by fingerprint, and what each worker did.
+"""Counts beside the lanes: the failures by fingerprint, and the work of each worker.
 
 Guard: written in the operation that ends or begins the attempts, and rolled back with it. A row
 that cannot be read is as good as none: no job waits for it to be mended.

@@ -30,7 +30,7 @@ _token: Final = msgspec.json.Decoder(Token)
 
 
 class _Sessions(msgspec.Struct):
-    """What a token's document holds besides the token, for nobody but the store."""
+    """The parts of a token's document besides the token, for the store alone."""
 
     ended_sessions: tuple[str, ...] = ()
 
@@ -64,7 +64,7 @@ class TokenReader:
         return token if token is not None and token.is_good_at(from_micros(now)) else None
 
     def ended_sessions(self, name: str) -> Sequence[str]:
-        """The sessions of a token that were ended; none of one that is not there."""
+        """The ended sessions of a token; none for a missing token."""
         rows = self._db.execute(self.by_name, (name,)).fetchall() if is_text(name) else []
         try:
             return _sessions.decode(self.text("its document", rows[0][0])).ended_sessions
@@ -104,7 +104,7 @@ class TokenReader:
                 yield repr(shown), error
 
     def _only(self, rows: list[Any]) -> Token | None:
-        """The token in the row; who cannot be read is nobody."""
+        """The token in the row; an unreadable one is no token."""
         try:
             return self._token_of(rows[0][0]) if rows else None
         except UNREADABLE:

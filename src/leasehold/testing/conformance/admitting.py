@@ -1,4 +1,4 @@
-"""LIM-1, LIM-4: how many jobs of a queue may wait, and what a refused submit leaves behind."""
+"""LIM-1, LIM-4: how many jobs of a queue may wait, and that a refused submit leaves no trace."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class AdmittingClauses(ConformanceBase):
         # A chain makes one job pending, so it is refused for now, however long it is.
         error = refused(store, *chain(5, prefix="more"))
         assert error.retry_after_seconds is not None
-        # One that has to wait for a job of the full queue is let in.
+        # A job that has to wait for a job of the full queue is accepted.
         submit(store, draft("behind", depends_on=("second",)))
         settle(store, lease_one(store), Complete())
         assert store.stats("default").counts[Status.PENDING] == 3, "unblocking was refused"
@@ -108,7 +108,7 @@ class AdmittingClauses(ConformanceBase):
         same = draft("same", idempotency_key="key")
         with pytest.raises(QueueFullError):
             store.submit([same, draft("next", depends_on=("same",))])
-        # What ends at once, because of what it depends on, is never pending.
+        # A job that ends at once, because of its dependency, is never pending.
         (answer,) = submit(store, draft("next", depends_on=("failed",)))
         assert answer.status is Status.CANCELLED
         assert store.stats("default").counts[Status.PENDING] == 1
@@ -176,7 +176,7 @@ class AdmittingClauses(ConformanceBase):
         error = refused(store, draft("extra"), draft("another"))
         assert error.retry_after_seconds == pytest.approx(4.0, rel=0.1)
 
-    # -- what is refused ---------------------------------------------------------------------
+    # -- refusals ----------------------------------------------------------------------------
 
     def test_lim_4_refusals_are_counted(self, store: Store) -> None:
         limit(store, max_depth=2)

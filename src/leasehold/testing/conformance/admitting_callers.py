@@ -162,7 +162,7 @@ class AdmittingCallersClauses(ConformanceBase):
             store.end_session("ci", f"{2 * number:05d}")
         last = 2 * (ENDED_SESSIONS_KEPT + 1)
         over = [store.is_session_over("ci", f"{number:05d}") for number in range(last + 2)]
-        # What lies between those that are kept goes on; what began before them does not.
+        # Sessions between the kept ones go on; those that began before them do not.
         assert over == [number < 5 or number % 2 == 0 for number in range(last + 2)]
 
     def test_tok_7_a_submit_for_the_holder_of_a_token(self, store: Store) -> None:

@@ -1,4 +1,4 @@
-"""Clauses about the archive by end and run time: what is found, and in which order."""
+"""Clauses about the archive by end and run time: the jobs found, and their order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RET-12, RET-13: what the archive remembers of a deleted job, and searching it."""
+"""RET-12, RET-13: the archive's record of a deleted job, and searching it."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ class ArchivingClauses(ConformanceBase):
 
 
 def lease_and_complete_all(store: Store, queues: tuple[str, ...]) -> list[Job]:
-    """Complete whatever is there; answers with the jobs."""
+    """Complete all pending jobs; answers with the jobs."""
     leases = lease_all(store, queues=queues)
     store.exchange([Settlement(each.job_id, each.version, Complete()) for each in leases])
     return [get(store, lease.job_id) for lease in leases]

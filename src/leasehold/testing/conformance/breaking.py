@@ -104,7 +104,7 @@ class BreakingClauses(ConformanceBase):
         settle(store, lease_one(store), Release())
         assert leased(store) == []
         clock.advance(PAUSE_SECONDS)
-        # What was handed back is available only since then.
+        # A job that was handed back is available only since then.
         assert leased(store) == ["mail-3"]
 
     def test_brk_3_a_completed_probe_ends_the_hold(self, store: Store, clock: ManualClock) -> None:

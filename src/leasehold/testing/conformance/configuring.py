@@ -38,13 +38,13 @@ def put(store: Store, **values: SettingValue) -> None:
 
 
 def end_all(store: Store, *queues: str) -> None:
-    """Complete what is pending in these queues."""
+    """Complete the pending jobs of these queues."""
     leases = lease_all(store, queues=queues)
     store.exchange([Settlement(each.job_id, each.version, Complete()) for each in leases])
 
 
 def plain(**options: Any) -> Any:
-    """A draft that leaves open what a setting may fill in."""
+    """A draft without the fields that a setting may fill in."""
     return draft(**{"retry": None, **options})
 
 

@@ -216,7 +216,7 @@ class ConsumingClauses(ConformanceBase):
         clock.advance(SILENT_SECONDS + 1)
         store.renew("anna", [Renewal("job", lease.version, 600)])
         assert registered(store)["anna"].heartbeat_at == store.now()
-        # What is settled in the same write is not held any more.
+        # A job settled in the same write is not held any more.
         store.exchange([Settlement("job", lease.version, Complete())], FAREWELL)
         assert get(store).status is Status.COMPLETED
         assert store.workers() == []

@@ -1,4 +1,4 @@
-"""Clauses about totals: of what fits a filter, and of what a worker holds."""
+"""Clauses about totals: of the jobs that fit a filter, and of a worker's leases."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class CountingClauses(ConformanceBase):
         where = JobFilter(limit_key="acme")
         assert counted.count(where, counted_max=4) == Count(4)
         assert counted.count(where, counted_max=3) == Count(3, is_exact=False)
-        # What the counters know is exact at any number.
+        # A total from the counters is exact at any number.
         assert counted.count(JobFilter(queues=("mail",)), counted_max=1) == Count(4)
         for bad in (0, 10_001):
             with pytest.raises(InvalidJobError, match="from 1 to 10,000"):

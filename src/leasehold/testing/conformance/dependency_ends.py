@@ -81,7 +81,7 @@ class DependencyEndsClauses(ConformanceBase):
             assert answer.next_due_at == store.now()
             found = [lease.job_id for lease in store.exchange(request=request).leases]
         assert found == ["freed"]
-        # A late job that nobody waits for is no reason to look again.
+        # A late job without dependents is no reason to look again.
         submit(store, draft("alone", start_within_seconds=1))
         clock.advance(5)
         assert store.exchange(request=request).next_due_at is None
@@ -154,7 +154,7 @@ class DependencyEndsClauses(ConformanceBase):
         names = [f"b{number}" for number in range(count)]
         submit(store, draft("a"), *(after(name, "a") for name in names), after("end", *names))
         lease = lease_one(store)
-        # Without a request to lease, a call finishes what it began.
+        # Without a request to lease, a call finishes its fan-out.
         settle(store, lease, Complete() if end == "completed" else Cancel("enough"))
         assert store.check() == []
         counts = store.stats().counts
@@ -221,7 +221,7 @@ class DependencyEndsClauses(ConformanceBase):
         run(store, "c", Complete())
         job_of(store.discard(["a"], actor="me"))
         assert get(store, "b").depends_on == ("a",)
-        # A new job under the old id is not the one that was meant.
+        # A new job under the old id is not the dependency.
         submit(store, draft("a"))
         job_of(store.replay(["b"], reset_attempts=False, actor="me"))
         assert status(store, "b") == ["pending"]
@@ -235,11 +235,11 @@ class DependencyEndsClauses(ConformanceBase):
         assert status(store, "b") == ["pending"]
 
     def test_dep_6_replayed_before_all_were_told(self, store: Store) -> None:
-        """Those that were not told of its bad end go on waiting for the good one."""
+        """Dependents that were not told of its bad end go on waiting for the good one."""
         count = 2 * DEPENDENTS_AT_ONCE
         submit(store, draft("a"), *(after(f"b{number}", "a") for number in range(count)))
         lease = lease_one(store)
-        # Whoever asks for leases leaves the rest of a fan-out to the next write.
+        # A call that asks for leases leaves the rest of a fan-out to the next write.
         nothing = LeaseRequest(worker="worker", queues=("empty",))
         store.exchange([Settlement("a", lease.version, Cancel("enough"))], nothing)
         job_of(store.replay(["a"], reset_attempts=False, actor="me"))

@@ -50,7 +50,7 @@ def status(store: Store, *job_ids: str) -> list[str]:
 
 
 def run(store: Store, job_id: str, outcome: Outcome) -> None:
-    """Lease this job, whatever others there are, and settle it."""
+    """Lease this job, before any others, and settle it."""
     leases = {lease.job_id: lease for lease in lease_all(store)}
     back = [Settlement(lease.job_id, lease.version, Cancel("")) for lease in leases.values()]
     assert job_id in leases, f"{job_id} should have been available, not {list(leases)}"
@@ -214,7 +214,7 @@ class DependingClauses(ConformanceBase):
         assert "was refused" in str(answers[4])
         assert store.stats().submitted == 3
         assert status(store, "a", "b") == ["pending", "blocked"]
-        # Whatever was refused has left nothing behind: it can be submitted again.
+        # A refused draft has left nothing behind: it can be submitted again.
         submit(store, after("last", "late"), after("late", "a"))
         assert status(store, "last", "late") == ["blocked", "blocked"]
 

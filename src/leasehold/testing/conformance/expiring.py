@@ -42,7 +42,7 @@ class ExpiringClauses(ConformanceBase):
         assert (again.id, again.status, again.is_duplicate) == ("job", Status.COMPLETED, True)
         with pytest.raises(IdempotencyConflictError):
             store.submit([draft("other", idempotency_key="key", payload=b"[7]")])
-        # It answers for its own job, whoever has the id now.
+        # It answers for its own job, even if another job has the id now.
         submit(store, draft("job"))
         [again] = submit(store, draft("again", idempotency_key="key"))
         assert (again.id, again.status, again.is_duplicate) == ("job", Status.COMPLETED, True)
@@ -139,7 +139,7 @@ class ExpiringClauses(ConformanceBase):
         policy = RetentionPolicy(history_events_max=3)
         clean(store, policy)
         assert [len(store.history(name)) for name in names] == [0, 0, 3]
-        # What was dropped counts no more: there is room for as much again.
+        # Dropped jobs count no more: there is room for as many again.
         submit(store, draft("fourth"))
         complete(store, "fourth")
         clean(store, RetentionPolicy(history_events_max=6))

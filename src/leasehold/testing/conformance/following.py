@@ -141,7 +141,7 @@ class FollowingClauses(ConformanceBase):
         assert [each.name for each in told(store, cursor)] == ["late"]
 
     def test_chg_2_an_empty_page_is_the_last(self, store: Store, start: str) -> None:
-        """Steps of a job that was deleted may be left out: whoever reads on misses nothing."""
+        """Steps of a deleted job may be left out: a follower that reads on misses nothing."""
         submit(store, draft("gone"))
         store.cancel(["gone"], reason="", actor="me")
         store.discard(["gone"], actor="me")

@@ -1,4 +1,4 @@
-"""INH: a job is as urgent as the most urgent of those that wait for it."""
+"""INH: a job is as urgent as its most urgent dependent."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def inherited(store: Store, *job_ids: str) -> list[int | None]:
 
 
 def expected_bases(own: dict[str, int], links: Links, waiting: set[str]) -> dict[str, int]:
-    """The oracle: let every waiting job raise what it waits for until nothing changes."""
+    """The oracle: let every waiting job raise its dependencies until nothing changes."""
     bases = dict(own)
     changed = True
     while changed:

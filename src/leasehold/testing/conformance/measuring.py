@@ -45,7 +45,7 @@ def live(store: Store, clock: ManualClock, job_id: str, *, wait: float = 0, run:
 
 
 def totals_of(store: Store, queue: str | None = None) -> dict[str, int]:
-    """What a queue counted in all the minutes that are kept."""
+    """The counts of a queue in all kept minutes."""
     points = store.series(queue, minutes=MINUTES_KEPT)
     return {name: sum(getattr(point, name) for point in points) for name in COUNTED}
 
@@ -186,7 +186,7 @@ class MeasuringClauses(ConformanceBase):
             submit(store, draft(f"later-{number}"))
         points = store.series(minutes=MINUTES_KEPT)
         assert sum(point.submitted for point in points) == 4
-        # What is forgotten was added to its day, and the depth that it left is still known.
+        # A forgotten minute was added to its day, and the depth that it left is still known.
         assert points[0].pending == 1
         assert sum(day.submitted for day in store.daily(days=5)) == 5
 

@@ -1,4 +1,4 @@
-"""STA-5 to STA-7: start rates and jobs leased ahead, changes of rates, and what is told of them."""
+"""STA-5 to STA-7: start rates and jobs leased ahead, changes of rates, and their description."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class PacingClauses(ConformanceBase):
         fill(store, 3, "last", priority=10)
         queues = ("default", "paced")
         leases = lease_all(store, limit=9, free_slots=2, queues=queues)
-        # One more was leased ahead; then it is the turn of those that need a free slot.
+        # One more was leased ahead; then it is the turn of jobs that need a free slot.
         assert [lease.job_id for lease in leases] == ["first-0", "first-1", "first-2"]
         assert lease_all(store, limit=5, free_slots=0, queues=queues) == []
         leases = lease_all(store, limit=5, free_slots=2, queues=queues)

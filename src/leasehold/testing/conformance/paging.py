@@ -144,5 +144,5 @@ class PagingClauses(ConformanceBase):
         after = store.log_page("job", limit=5, cursor=first.next_cursor)
         assert [line.text for line in after.lines] == [*map(str, range(5))]
         assert after.missed == 1
-        # Whoever begins anew is told, too, that there was more.
+        # A reader that begins anew is told, too, that there was more.
         assert store.log_page("job", limit=1).missed == 3

@@ -29,7 +29,7 @@ from leasehold.testing.conformance.waking import Ears
 
 
 class ParkingClauses(ConformanceBase):
-    # -- the best of those that may run --------------------------------------------------------
+    # -- the best of the runnable jobs ---------------------------------------------------------
 
     def test_key_3_the_best_of_a_key_comes_first(self, store: Store) -> None:
         limit_keys(store, 1)
@@ -98,7 +98,7 @@ class ParkingClauses(ConformanceBase):
             rounds += 1
             if len(found.leases) < 70 and found.next_due_at != found.at:
                 break
-        # All were found, and nobody goes round for ever once all the keys are full.
+        # All were found, and no lease goes round for ever once all the keys are full.
         assert sorted(leased) == sorted(f"mine-{key}" for key in keys)
         assert rounds <= 10
         assert lease_all(store, parent_id="mine") == []
@@ -251,7 +251,7 @@ class ParkingClauses(ConformanceBase):
         forget()
 
     def test_key_6_also_if_the_other_job_was_seen_before(self, store: Store) -> None:
-        """Nobody has asked for it since its key was full, so nobody has set it aside."""
+        """No lease has met it since its key was full, so it is not parked."""
         limit_keys(store, 1)
         submit(store, draft("one", limit_key="a", task="one", priority=80))
         submit(store, draft("two", limit_key="a", task="two"))

@@ -1,4 +1,4 @@
-"""QUE-7, QUE-8, QUE-11, QUE-12: queues are purged and deleted, and whoever waits is told."""
+"""QUE-7, QUE-8, QUE-11, QUE-12: queues are purged and deleted, and dependents are told."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ FILTERS: list[dict[str, Any]] = [
 class ReadingClauses(ConformanceBase):
     @pytest.fixture
     def varied(self, store: Store) -> Store:
-        """A store with jobs that differ in all that a filter can ask for."""
+        """A store with jobs that differ in every field of a filter."""
         kill(store, "dead", payload=b'{"args":["bye"]}', idempotency_key="key")
         submit(
             store,
@@ -213,7 +213,7 @@ class ReadingClauses(ConformanceBase):
             cursor = page.next_cursor
             if cursor is None:
                 break
-            # A job that comes in between does not disturb who is reading.
+            # A job that comes in between does not disturb the reader.
             submit(store, draft(f"new-{cursor}"))
         assert found == [f"job-{number}" for number in range(6, 0, -1)]
         assert sizes == [2, 2, 2]

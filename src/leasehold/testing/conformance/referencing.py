@@ -45,7 +45,7 @@ def reference(
 
 
 class ReferencingClauses(ConformanceBase):
-    """What a store must do for blobs, which it does not know."""
+    """A store's duties to blobs, which it does not know."""
 
     def test_blo_1_a_store_that_lasts_has_an_id(
         self, make_store: MakeStore, store: Store, env: Env

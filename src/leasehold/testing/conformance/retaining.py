@@ -41,7 +41,7 @@ EMERGENCY = Scope(emergency=True)
 
 
 def complete(store: Store, *names: str, result: bytes | None = b"1") -> None:
-    """Lease everything and complete what has these names."""
+    """Lease everything and complete the jobs of these names."""
     leases = [lease for lease in lease_all(store) if lease.job_id in names]
     assert len(leases) == len(names)
     store.exchange([Settlement(each.job_id, each.version, Complete(result)) for each in leases])
@@ -247,5 +247,5 @@ class RetainingClauses(ConformanceBase):
         assert archived(store) == set(names)
         last, first = store.cleanups()
         assert (first.ended_at, first.pruned, last.pruned) == (None, 2, 3)
-        # One that is over has nothing more to say.
+        # A clean-up that is over has nothing more to say.
         assert store.prune(SHORT, run=last.run, actor="me") == PruneReport(run=last.run)

@@ -116,7 +116,7 @@ class RetainingByQueueClauses(ConformanceBase):
     def test_ret_1_a_report_has_each_job_that_its_call_removed(
         self, store: Store, clock: ManualClock
     ) -> None:
-        # A store that forgets by itself leaves this one to the clean-up, too.
+        # A store that forgets by itself leaves this job to the clean-up, too.
         keep(store, "mail", completed_seconds=10)
         submit(store, draft("one", queue="mail"))
         end_all(store, "mail")

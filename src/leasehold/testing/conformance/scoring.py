@@ -1,4 +1,4 @@
-"""SCO: who is served first when waiting, retries and deadlines count."""
+"""SCO: the order of service when waiting, retries and deadlines count."""
 
 from __future__ import annotations
 

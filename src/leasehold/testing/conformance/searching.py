@@ -1,4 +1,4 @@
-"""Clauses about searches that leave out what is heavy, and that do not read everything."""
+"""Clauses about searches that leave out heavy fields, and that do not read everything."""
 
 from __future__ import annotations
 

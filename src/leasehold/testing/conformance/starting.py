@@ -152,7 +152,7 @@ class StartingClauses(ConformanceBase):
         started = [lease.job_id for lease in run(store, clock, seconds=2)]
         assert started == ["a-0", "b-0", "c-0", "a-1", "b-1", "c-1"]
 
-    # -- what a start is -----------------------------------------------------------------------
+    # -- the meaning of a start ----------------------------------------------------------------
 
     def test_sta_3_what_is_handed_back_has_used_up_its_start(
         self, store: Store, clock: ManualClock
@@ -189,7 +189,7 @@ class StartingClauses(ConformanceBase):
         pace(store, starts_per_second=0.5)
         pace(store, "keyed", key_starts_per_second=0.25)
         fill(store, 1)
-        assert look(store).next_due_at is None  # Nobody waits.
+        assert look(store).next_due_at is None  # No job waits.
         fill(store, 1, "second")
         assert seconds_until(store, look(store).next_due_at) == 2
         fill(store, 2, "a", queue="keyed", limit_key="a")

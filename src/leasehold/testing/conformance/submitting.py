@@ -78,7 +78,7 @@ class SubmittingClauses(ConformanceBase):
         statuses = [answer.status for answer in answers]
         assert statuses == [Status.PENDING] * 3 + [Status.SCHEDULED] * 2
         assert get(store, "later").run_at == get(store, "delayed").run_at == now + timedelta(0, 1)
-        # A job is due at the earliest when it is submitted, whatever it asked for.
+        # A job is due at the earliest when it is submitted, whatever its draft says.
         assert get(store, "past").run_at == get(store, "now").run_at == now
 
     def test_sub_2_depends_on_blocks_or_is_refused(self, store: Store) -> None:

@@ -1,4 +1,4 @@
-"""FAI, HIS-3: what a job remembers of its failures, and the words of its history."""
+"""FAI, HIS-3: a job's record of its failures, and the words of its history."""
 
 from __future__ import annotations
 

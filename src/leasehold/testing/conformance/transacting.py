@@ -247,5 +247,5 @@ class TransactingClauses(ConformanceBase):
 
 
 def rows(connection: Connection) -> list[int]:
-    """What the application has in its table."""
+    """The rows of the application's table."""
     return [n for (n,) in connection.execute(ROWS)]

@@ -45,7 +45,7 @@ class TransactingAttemptsClauses(ConformanceBase):
             store.open_transaction(stale.job_id, stale.version)
         with pytest.raises(LeaseLostError):
             store.open_transaction("nobody", 1)
-        # Whoever was refused has left the way free.
+        # A refused caller has left the way free.
         submit(store, draft("next"))
 
     def test_txn_6_nobody_takes_a_job_away_while_its_transaction_is_open(
@@ -134,6 +134,6 @@ def completion(lease: Lease) -> Settlement:
 
 
 def taken_back(store: LocalStore, lease: Lease) -> Lease:
-    """The lease of whoever gets the job after it was taken from its holder."""
+    """The lease of the next holder, after the job was taken from the first."""
     store.recover_one(lease.job_id, lease.version, reset_attempts=False, reason="test")
     return lease_one(store, worker="other")

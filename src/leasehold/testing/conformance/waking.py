@@ -1,4 +1,4 @@
-"""Listeners: who is woken, and that they may call the store while they are."""
+"""Listeners: which are woken, and that they may call the store while they are."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class WakingClauses(ConformanceBase):
         end()
 
     def test_listeners_hear_of_delayed_jobs_too(self, store: Store) -> None:
-        # Whoever waits for the next due job must know that an earlier one came in.
+        # A worker that waits for the next due job must know that an earlier one came in.
         ears = Ears(store)
         store.subscribe(ears)
         submit(store, draft(delay_seconds=5))

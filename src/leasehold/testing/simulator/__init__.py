@@ -4,10 +4,10 @@
 >>> simulate(Scenario(seed=1, steps=50), MemoryStore).violation is None
 True
 
-faults.py    what may go wrong              world.py     who acts when, in virtual time
-channel.py   where faults strike calls      calllog.py   what was asked, done and heard
+faults.py    the possible faults            world.py     the actors' turns, in virtual time
+channel.py   where faults strike calls      calllog.py   requests, effects and replies
 producers.py holders.py workers.py operators.py          the actors
-model.py     what should be                 judge_*.py   whether it is
+model.py     the expected state             judge_*.py   comparisons with it
 runner.py    one seed, one run              shrinking.py the smallest run that still fails
 replaying.py the same trace on another store
 """

@@ -91,7 +91,7 @@ class Checker:
         awake = applied.reading.awake / 1e6
         if self._moved_leases:
             model.jumped = timedelta(0)
-        # What a call that only looks has seen, the next one that writes makes up for.
+        # The observations of a call that only looks are made up for by the next writing call.
         jumped = applied.at - model.now - timedelta(seconds=awake - model.awake)
         model.jumped += max(jumped, timedelta(0))
         self._moved_leases = applied.method in ("renew", "recover") or _wrote(applied)
@@ -103,7 +103,7 @@ class Checker:
 
 
 def _wrote(applied: Applied) -> bool:
-    """Whether the call certainly changed something: what is dated by it, nothing may precede."""
+    """Whether the call certainly changed something: nothing may precede an event dated by it."""
     answer = applied.answer
     if isinstance(answer, Exchange):
         return bool(answer.leases) or any(isinstance(each, Settled) for each in answer.settled)

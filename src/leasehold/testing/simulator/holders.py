@@ -1,7 +1,7 @@
 """Careless holders: somebody's own worker, built on the public classes, that does not let go.
 
-It settles twice, renews what it lost and reports under leases of long ago. The store must refuse
-all of that, and say so.
+It settles twice, renews lost leases and reports under leases of long ago. The store must refuse all
+of that, and say so.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def holder(name: str) -> Process:
 
 
 class StubbornHolder:
-    """Leases, works, settles; and remembers what it should have forgotten."""
+    """Leases, works, settles; and remembers leases that it should have forgotten."""
 
     def __init__(self, world: World, process: Process) -> None:
         self._world = world
@@ -59,7 +59,7 @@ class StubbornHolder:
         return self._world.swarm.lease_seconds / 3
 
     def step(self) -> float:
-        # Told, or left in the dark: it goes on with what it believes.
+        # Told, or left in the dark: it goes on with its belief.
         with suppress(StoreError, LeaseLostError):
             self._act()
         return self._random.uniform(0.05, self._world.swarm.run_seconds_max)

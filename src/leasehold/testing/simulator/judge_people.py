@@ -170,7 +170,7 @@ def judge_get(model: Model, answer: Job | None, job_id: str) -> None:
 
 
 def judge_job(model: Model, job: ModelJob, answer: Job) -> None:
-    """Whether a snapshot is what the job should be."""
+    """Whether a snapshot is the expected job."""
     if answer.status is not job.status and answer.status in job.possible(model.now):
         if answer.status is Status.CANCELLED:
             model.reveal_late(job)

@@ -58,7 +58,7 @@ def judge_settlement(
 
 
 def _is_alike(settlement: Settlement, job: ModelJob, said: Outcome, answered: Settled) -> bool:
-    """Whether an outcome may have led where one that was said before has led."""
+    """Whether an outcome may have led to the same end as an earlier one."""
     outcome = settlement.outcome
     if isinstance(outcome, Complete) and isinstance(said, Complete):
         is_kept = (job.status, job.version) == (Status.COMPLETED, settlement.version)
@@ -83,7 +83,7 @@ def _judge_repeated(
 def _verdict(
     job: ModelJob, outcome: Outcome, now: datetime
 ) -> tuple[Event, Status, int, datetime | None, datetime]:
-    """What an outcome must lead to: event, status, attempts, and the bounds of the next run."""
+    """The end that an outcome must lead to: event, status, attempts, and bounds of the next run."""
     spent, handed_back = job.attempts, job.attempts - 1
     if isinstance(outcome, Complete):
         return Event.COMPLETED, Status.COMPLETED, spent, None, now

@@ -23,7 +23,7 @@ FREE: Final = frozenset({"updated_at", "next_due_at"})
 
 
 class Trace(msgspec.Struct):
-    """What a store answered to a log of calls, and what it says in the end."""
+    """A store's answers to a log of calls, and its state in the end."""
 
     answers: list[tuple[str, Any]]
     """The call in words, and the answer."""
@@ -66,7 +66,7 @@ def _apply(store: Store, clock: ManualClock, applied: Applied) -> tuple[str, Any
 
 
 def _foretellable(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The same call without what a store may do when it likes.
+    """The same call without the effects that a store may have when it likes.
 
     That is jitter, cancelling jobs that start too late, and promoting due jobs of queues that were
     not asked for: so there is one queue only.
@@ -91,7 +91,7 @@ def _foretellable_draft(draft: Draft) -> Draft:
 
 
 def _comparable(answer: Any) -> Any:
-    """Plain data, errors with their words, without what a store may work out in its own way."""
+    """Plain data, errors with their words, without values that differ between stores."""
     if isinstance(answer, LeaseholdError):
         return f"{type(answer).__name__}: {answer}"
     if isinstance(answer, SweepReport):

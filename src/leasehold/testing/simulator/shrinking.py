@@ -16,7 +16,7 @@ RUNS_MAX = 200
 
 
 class Shrinker:
-    """Leaves out what is not needed to fail: steps, processes, kinds of fault, single faults."""
+    """Leaves out everything not needed to fail: steps, processes, kinds of fault, single faults."""
 
     def __init__(self, make_store: MakeStore, failing: Scenario, *, runs: int = RUNS_MAX) -> None:
         self._make_store = make_store
@@ -28,7 +28,7 @@ class Shrinker:
         self._promise = self.report.violation.promise
 
     def shrink(self) -> RunReport:
-        """The report of the smallest failing run found; `scenario` says what it was."""
+        """The report of the smallest failing run found; `scenario` describes it."""
         self._cut_steps()
         self._leave_out(self.report.processes, self._without_processes)
         self._leave_out(list(Fault), self._without_faults)

@@ -5,14 +5,14 @@
 True
 
 The simulator (`leasehold.testing.simulator`) runs the production worker against a store; this
-package draws every verb itself, so that it reaches what no worker asks for.
+package draws every verb itself, so that it reaches calls that no worker makes.
 
 swarm.py      which features and faults a seed has
-verbs/        what programs and people ask: one function per verb
+verbs/        the calls of programs and people: one function per verb
 running.py    one seed, one run               subjects.py   the stores, opened and restarted
-observing.py  all that a store shows          comparing.py  that all stores show the same
-rules/        what must hold: one judge per clause
-book.py       what is remembered meanwhile    coverage.py   what was met, how often
+observing.py  everything a store shows        comparing.py  that all stores show the same
+rules/        the invariants: one judge per clause
+book.py       the memory of a run             coverage.py   events met, how often
 shrinking.py  the smallest run that still fails
 """
 

@@ -1,4 +1,4 @@
-"""The book: what the simulated programs and the judges remember, beside what the store shows."""
+"""The book: the memory of the simulated programs and the judges, beside the store's state."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class LeasePromise:
 
 @dataclass(slots=True)
 class Answered:
-    """A request under an id of its own, and what it was answered."""
+    """A request under an id of its own, and its answer."""
 
     asked: Call
     answer: Any
@@ -75,7 +75,7 @@ class KnownPlan:
 
 @dataclass(slots=True)
 class KnownOperation:
-    """An operation, and what it was done to."""
+    """An operation, and the jobs it was done to."""
 
     last: Operation
     """As it was told last."""
@@ -88,7 +88,7 @@ class KnownOperation:
 
 @dataclass(slots=True)
 class Untold:
-    """What the change feed has yet to tell."""
+    """The changes that the feed has yet to tell."""
 
     events: dict[str, list[tuple[int, Event]]] = field(default_factory=lambda: defaultdict(list))
     """By job, the numbers and names of its events."""
@@ -97,7 +97,7 @@ class Untold:
 
 @dataclass(slots=True)
 class Book:
-    """All that is remembered of one run."""
+    """The memory of one run."""
 
     # What programs know.
     last_number: int = 0
@@ -173,7 +173,7 @@ class Book:
         return self.digests[-1]
 
     def as_repeated(self, asked: Call, now: datetime) -> Call:
-        """A call as it is; or, if it was carried out before under its id, one that repeats it."""
+        """A call unchanged; or, if it was carried out before under its id, one that repeats it."""
         first = None if asked.request_id is None else self.requests.get(asked.request_id)
         if first is None or first.at + REPLIES_KEPT < now:
             return asked

@@ -1,4 +1,4 @@
-"""Calls: what a simulated program asks of a store, as data that can be sent to any store, twice."""
+"""Calls: a simulated program's requests, as data that can be sent to any store, twice."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ class Call:
 
 
 class Repeated(msgspec.Struct, frozen=True):
-    """What was answered to a request that had been carried out before."""
+    """The answer to a request that had been carried out before."""
 
     answer: Any
 
 
 class Followed(msgspec.Struct, frozen=True):
-    """All that the change feed had to tell since it was read last."""
+    """All changes that the feed told since it was read last."""
 
     changes: list[Change]
     cursor: str
@@ -60,13 +60,13 @@ class Followed(msgspec.Struct, frozen=True):
 
 
 class Described(msgspec.Struct, frozen=True):
-    """What a store says that it is."""
+    """A store's own description."""
 
     description: Mapping[str, Any]
 
 
 def brief(value: Any) -> str:
-    """A value for people: records without what is as it is by default."""
+    """A value for people: records without fields that have their default."""
     if isinstance(value, msgspec.Struct):
         said = [
             f"{field.name}={brief(getattr(value, field.name))}"
@@ -88,7 +88,7 @@ def call(method: str, **arguments: Any) -> Call:
 
 
 def carry_out(store: Store, asked: Call) -> Any:
-    """What the store answers; an error that it raises on purpose is an answer too."""
+    """The store's answer; an error that it raises on purpose is an answer too."""
     try:
         if asked.method == SUBMIT_WITHIN:
             return _submit_within(store, **asked.arguments)
@@ -110,8 +110,8 @@ def carry_out(store: Store, asked: Call) -> Any:
         return error
 
 
-# A store without transactions of the application's own does in one call what is committed, and
-# nothing of what is rolled back: the answers and the jobs must be the same.
+# A store without transactions of the application's own does the committed part in one call, and
+# nothing of the rolled-back part: the answers and the jobs must be the same.
 
 
 def _submit_within(store: Store, *, drafts: Any, partial: bool, commit: bool) -> Any:

@@ -46,7 +46,7 @@ ERRORS: Final = (
 
 @dataclass(slots=True)
 class Coverage:
-    """What was met, how often."""
+    """The events met, and how often."""
 
     verbs: Counter[str] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)

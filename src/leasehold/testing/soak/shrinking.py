@@ -11,10 +11,10 @@ RUNS_MAX = 300
 
 
 def shrink(failing: Report, stage: Stage, *, runs: int = RUNS_MAX) -> Report:
-    """The report of the smallest failing run found; its scenario says what was left out.
+    """The report of the smallest failing run found; its scenario names the omissions.
 
     Every step draws from a generator of its own, so leaving one out changes the others only through
-    what it did.
+    its effects.
     """
     if failing.broken is None:
         raise ValueError(f"seed {failing.scenario.seed} keeps every rule: nothing to shrink")

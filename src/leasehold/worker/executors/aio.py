@@ -90,7 +90,7 @@ class AsyncExecutor:
         self._thread.join(CLOSE_SECONDS_MAX)
 
     def _call(self, callback: Callable[[], None]) -> None:
-        # A loop that was closed is about to be replaced, which sees to all that waits.
+        # A closed loop is about to be replaced, and its replacement sees to every waiting run.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(callback)
 
@@ -104,7 +104,7 @@ class AsyncExecutor:
             if self._over or self._closing:
                 break
             self._replace_loop()
-        # What is left was asked to end and did not.
+        # The remaining tasks were asked to end and did not.
         self._fail_what_runs()
         guarded(lambda: loop.run_until_complete(loop.shutdown_asyncgens()), None)
         guarded(loop.close, None)

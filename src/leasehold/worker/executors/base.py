@@ -10,8 +10,8 @@ from leasehold.worker.run import Run
 class Executor(Protocol):
     """Runs code in one particular way.
 
-    Whatever happens to the code, `run.finish(outcome)` is called exactly once per started run, when
-    the code is no longer running, from any thread.
+    In every case `run.finish(outcome)` is called exactly once per started run, when the code is no
+    longer running, from any thread.
     """
 
     def start(self, run: Run) -> None:
@@ -27,4 +27,4 @@ class Executor(Protocol):
         """Withdraw every run whose code has not begun; they count as never started."""
 
     def close(self) -> None:
-        """Stop all that still runs, as far as this executor can, and free everything."""
+        """Stop everything that still runs, as far as this executor can, and free its resources."""

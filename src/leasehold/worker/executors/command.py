@@ -1,11 +1,11 @@
 """Shell commands: programs run for jobs of the built-in task `command`.
 
 A job of that task names any program, so a worker runs them only if it was told to
-(`allow_commands`); this executor does what it is given. `commandline` says what a payload looks
-like, `nursery` how the programs are started and why they never outlive the worker.
+(`allow_commands`); this executor runs every job it is given. `commandline` defines the payload,
+`nursery` how the programs are started and why they never outlive the worker.
 
-When a command has ended, whatever it left running in its process group is killed: a forgotten
-background process would hold the worker's lock, and the worker could not be proved dead.
+When a command has ended, every process left in its process group is killed: a forgotten background
+process would hold the worker's lock, and the worker could not be proved dead.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from leasehold.worker.executors.slots import Slot, SlotExecutor
 from leasehold.worker.large import with_payload
 from leasehold.worker.run import Run
 
-# What may be better next time: no memory, no process or descriptor left, a file being replaced.
+# Errors that may be gone next time: no memory, no process or descriptor, a file being replaced.
 _PASSING = {errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ETXTBSY}
 
 

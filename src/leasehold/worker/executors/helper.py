@@ -32,7 +32,7 @@ class HelperProcess:
         self._dead = False
         self._pidfd: int | None = None
         if hasattr(os, "pidfd_open"):
-            # The connection alone does not tell: what the process has forked may keep it open.
+            # The connection alone does not tell: a process forked from it may keep it open.
             self._pidfd = os.pidfd_open(process.pid)
             asyncio.get_running_loop().add_reader(self._pidfd, self._on_death)
 
@@ -69,7 +69,7 @@ class HelperProcess:
             # With a socket at hand this waits for nothing but the event loop's next round.
             reader, writer = await asyncio.open_unix_connection(sock=ours)
         except BaseException:
-            # The executor was closed in that moment, and nobody else knows of the process yet.
+            # The executor was closed in that moment, and knows nothing of the process yet.
             kill_group(process.pid)
             process.wait()
             ours.close()
@@ -86,7 +86,7 @@ class HelperProcess:
         return self._process.pid
 
     def kill(self) -> None:
-        """Kill it and all that it has started in its process group."""
+        """Kill it and every process of its process group."""
         # Once it is reaped, its number may belong to somebody else.
         if self._process.returncode is None:
             kill_group(self._process.pid)
@@ -107,7 +107,7 @@ class HelperProcess:
         self._dead = True
         self._forget_pidfd()
         self.kill()
-        # Its last words are still read; but what has left its group may never hang up.
+        # Its last words are still read; but a process that left its group may never hang up.
         asyncio.get_running_loop().call_later(_LINGER_SECONDS, self.writer.transport.abort)
 
     def _forget_pidfd(self) -> None:

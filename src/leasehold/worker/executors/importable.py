@@ -45,7 +45,7 @@ def locate(task: TaskDefinition) -> tuple[str, str]:
 
 
 def load(name: str, module: str, qualname: str, pickle_key: bytes | None) -> TaskDefinition:
-    """The task under this name, imported here; raises whatever its module raises."""
+    """The task under this name, imported here; errors of its module are passed on."""
     found: Any = attrgetter(qualname)(importlib.import_module(module))
     definition = getattr(found, "definition", None)
     if isinstance(definition, TaskDefinition):

@@ -27,7 +27,7 @@ class LargeViaWorker:
         kind, message = kept.error.type, kept.error.message
         if kind == PayloadTooLargeError.__name__:
             raise PayloadTooLargeError(message)
-        # Whatever else it is may be over by the next attempt.
+        # Any other error may be over by the next attempt.
         raise BlobUnavailableError(
             message if kind == BlobUnavailableError.__name__ else f"{kind}: {message}"
         )

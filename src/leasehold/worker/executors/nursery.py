@@ -2,9 +2,9 @@
 
 Only a single-threaded process can safely act between fork and exec, where a command's life has to
 be tied to its parent's; the worker has many threads, so it asks this process. Each command leads a
-session, and so a process group, of its own. Whatever is left of that group is killed when the
-command has ended, and every group is killed when the worker is gone, which shows as the end of
-their connection, or as a new parent of the nursery (what the worker has forked may keep the
+session, and so a process group, of its own. The rest of that group is killed when the command has
+ended, and every group is killed when the worker is gone, which shows as the end of their
+connection, or as a new parent of the nursery (a process forked from the worker may keep the
 connection open). Should the nursery itself be killed, its commands die with it.
 
 It is run as a plain script without site packages, so that it starts quickly: standard library only.
@@ -187,7 +187,7 @@ def _refusal(number: int, error: Exception, *, about: str) -> dict[str, Any]:
 def _ended(command: subprocess.Popen[bytes]) -> int | None:
     """The exit status of a command that has ended, with its whole group killed; else None."""
     if hasattr(os, "waitid"):
-        # Only a look: while the leader is not reaped, nobody else can get the group's number.
+        # Only a look: while the leader is not reaped, the group's number cannot be used again.
         flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
         if os.waitid(os.P_PID, command.pid, flags) is None:
             return None
@@ -199,7 +199,7 @@ def _ended(command: subprocess.Popen[bytes]) -> int | None:
 
 def _private_file(path: str) -> IO[bytes]:
     folder = os.path.dirname(path)
-    # One by one, as the mode is only for the last of those that are made.
+    # One by one, as the mode is only for the last directory that is made.
     for needed in (os.path.dirname(folder), folder):
         os.makedirs(needed, mode=0o700, exist_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
@@ -209,7 +209,7 @@ def _private_file(path: str) -> IO[bytes]:
 def _stdin_of(text: str | None) -> IO[bytes]:
     if text is None:
         return open(os.devnull, "rb")
-    # A nameless file rather than a pipe: nobody has to stand by and feed it.
+    # A nameless file rather than a pipe: no thread has to stand by and feed it.
     import tempfile
 
     file = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it.

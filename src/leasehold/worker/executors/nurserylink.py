@@ -76,7 +76,7 @@ class CommandTicket:
         self._replies.put_nowait(reply)
 
     async def reply(self) -> Reply:
-        """What is heard next: perhaps Started, and then one of the others."""
+        """The next message: perhaps Started, and then one of the others."""
         return await self._replies.get()
 
 
@@ -178,7 +178,7 @@ class NurseryLink:
             logger.exception("the helper process that runs commands talks nonsense; it is replaced")
         status = await process.end()
         for ticket in list(self._tickets.values()):
-            # The kernel kills a command together with the nursery, but not what it has started.
+            # The kernel kills a command together with the nursery, but not its own children.
             if ticket.pid is not None:
                 kill_group(ticket.pid)
             text = f"the helper process that runs commands died ({describe_status(status)})"

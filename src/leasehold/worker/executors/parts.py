@@ -25,14 +25,14 @@ def parts_of(about: LeaseKey, data: bytes) -> Iterator[Piece]:
 
 
 def without_payload(lease: Lease) -> tuple[Lease, bytes]:
-    """The lease for a frame, and what goes ahead of it."""
+    """The lease for a frame, and the parts that go ahead of it."""
     if len(lease.payload) <= PAYLOAD_BYTES_MAX:
         return lease, b""
     return msgspec.structs.replace(lease, payload=b""), lease.payload
 
 
 class Parts:
-    """What came ahead of the next message."""
+    """The parts that came ahead of the next message."""
 
     def __init__(self) -> None:
         self._received: list[bytes] = []

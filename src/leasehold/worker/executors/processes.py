@@ -2,10 +2,10 @@
 
 A pool of interpreters, each running one job at a time, one after the other. They are started,
 never forked, each in a process group of its own; they hold the worker's lock and die with the
-worker. What they cannot do: reach anything that lives only in the worker's memory.
+worker. They cannot reach anything that lives only in the worker's memory.
 
 A subprocess that a task starts by itself dies with its child when that is killed or crashes. If the
-worker is killed, the kernel kills its children, but nobody is left to kill what those have started.
+worker is killed, the kernel kills its children, but their own subprocesses live on.
 """
 
 from __future__ import annotations
@@ -88,11 +88,11 @@ class ProcessExecutor(SlotExecutor):
 
 
 def _answer(run: Run) -> bytes:
-    """What the job's dependencies returned, as a frame for its child; never raises."""
+    """The results of the job's dependencies, as a frame for its child; never raises."""
     about = LeaseKey.of(run.lease)
     try:
         return to_frame(DependencyAnswer(about, run.context.fetch_dependency_results()))
-    except BaseException as error:  # noqa: BLE001 - whatever it is, the task is told.
+    except BaseException as error:  # noqa: BLE001 - the task is told of any error.
         return to_frame(DependencyAnswer(about, [], describe_error(error)))
 
 
@@ -103,12 +103,12 @@ def _keep(run: Run, data: bytes, codec: str) -> bytes:
     try:
         assert large is not None, "without blobs no child takes a result for large"
         return to_frame(KeptResult(about, *large.keep_result(run.lease, data, codec)))
-    except BaseException as error:  # noqa: BLE001 - whatever it is, the task has failed by it.
+    except BaseException as error:  # noqa: BLE001 - any error fails the task.
         return to_frame(KeptResult(about, b"", codec, describe_error(error)))
 
 
 def _do_favour(run: Run, favour: Favour) -> bytes:
-    """What the task's own transaction asks for, done here; never raises."""
+    """The request of the task's own transaction, carried out here; never raises."""
     about = LeaseKey.of(run.lease)
     backing = run.context.backing
     try:
@@ -120,7 +120,7 @@ def _do_favour(run: Run, favour: Favour) -> bytes:
         else:
             backing.gave_up(run.lease)
         return to_frame(Leave(about, granted=True))
-    except BaseException as error:  # noqa: BLE001 - whatever it is, the task is told.
+    except BaseException as error:  # noqa: BLE001 - the task is told of any error.
         return to_frame(Leave(about, granted=False, error=describe_error(error)))
 
 
@@ -249,7 +249,7 @@ class _ProcessSlot(Slot):
         self._is_worn = True
 
     def _refuse(self, message: FromChild, run: Run, child: ChildProcess) -> None:
-        """It is not about the job that runs: from what an earlier one has left behind, say."""
+        """It is not about the running job: left behind by an earlier one, say."""
         if not self._is_worn:  # Once: a thread that was left behind may go on speaking.
             logger.warning(
                 "job %s: its process sent a message about another attempt (%s), which is refused; "

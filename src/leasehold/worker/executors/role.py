@@ -1,7 +1,7 @@
 """Whether this process is a child that runs tasks for a worker in another process.
 
-A child imports the modules in which tasks are defined, and with them whatever those modules do when
-they are imported: a queue made there must not start workers of its own inside the child.
+A child imports the modules in which tasks are defined, and runs their top-level code: a queue made
+there must not start workers of its own inside the child.
 """
 
 from __future__ import annotations

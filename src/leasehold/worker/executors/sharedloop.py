@@ -1,9 +1,9 @@
 """The event loop that async tasks share: theirs to use, not theirs to end.
 
 Any task on it may exit, stop it, or fork. An exit or a stop ends `run_forever`, and the loop simply
-goes on where it was: asyncio keeps what is still to be done. Only a loop that is closed or broken
-is given up. In a forked copy it never turns again: the copy would run the steps of other jobs, and
-change what the parent's own selector waits for, which the two share.
+goes on where it was: asyncio keeps its pending steps. Only a loop that is closed or broken is given
+up. In a forked copy it never turns again: the copy would run the steps of other jobs, and change
+the parent's selector, which the two share.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ class SharedLoop(asyncio.SelectorEventLoop):
                 logger.error("the event loop of async tasks %s; it goes on", how)
 
     def reset(self) -> None:
-        """Undo what one task may have set for all: how tasks are made, and how errors are told."""
+        """Undo one task's settings for all: how tasks are made, and how errors are told."""
         if self.get_task_factory() is not None:
             self.set_task_factory(None)
         if self.get_exception_handler() is not None:
             self.set_exception_handler(None)
 
     def forget_what_is_due(self) -> None:
-        """Said in a forked copy: run no step any more, not even those that are due already."""
+        """Called in a forked copy: run no step any more, not even those that are due already."""
         # asyncio takes as many steps from here as it has counted before; it finds none.
         due = getattr(self, "_ready", None)
         if due is not None:

@@ -1,4 +1,4 @@
-"""Slots: what the two executors with processes of their own have in common.
+"""Slots: the common part of the two executors with processes of their own.
 
 Runs wait in line for one of a fixed number of slots. All slots of an executor are coroutines on one
 event loop in one thread: a hundred children need no hundred threads, and, as the kernel ties a
@@ -32,7 +32,7 @@ class Slot(ABC):
 
     @abstractmethod
     async def prepare(self, candidate: Run, /) -> Fail | None:
-        """Make ready to execute; if that cannot be done, what the candidate is to fail with.
+        """Make ready to execute; if that cannot be done, the outcome that the candidate fails with.
 
         The candidate stands first in line, but another run may come to be executed instead.
         """
@@ -47,7 +47,7 @@ class Slot(ABC):
 
     @abstractmethod
     async def close(self) -> None:
-        """Kill whatever still runs here. `prepare` may follow; closing twice is harmless."""
+        """Kill every process that still runs. `prepare` may follow; closing twice is harmless."""
 
 
 class SlotExecutor:
@@ -110,7 +110,7 @@ class SlotExecutor:
             thread.join()
 
     def _tell(self, loop: asyncio.AbstractEventLoop, callback: Callable[[], object]) -> None:
-        # A loop that has just died takes no word; its thread sees to all that waits, in `_bury`.
+        # A loop that has just died takes no message; its thread sees to waiting runs, in `_bury`.
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(callback)
 
@@ -141,7 +141,7 @@ class SlotExecutor:
             self._bury()
 
     def _bury(self) -> None:
-        """Let nothing wait for a thread that has ended; what has not begun gets another one."""
+        """Let nothing wait for a thread that has ended; runs that have not begun get another."""
         with self._lock:
             broken = list(self._busy)
             self._busy.clear()
@@ -184,7 +184,7 @@ class SlotExecutor:
             return self._waiting[0] if self._waiting else None
 
     def _take(self, wanted: Run | None) -> Run | None:
-        """The run that is to go on now: this one, or whichever is first; None if it is gone."""
+        """The run to go on with: this run, or whichever is first; None if it is gone."""
         with self._lock:
             if wanted is None:
                 return self._waiting.popleft() if self._waiting else None

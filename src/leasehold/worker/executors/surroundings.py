@@ -1,4 +1,4 @@
-"""What a task may change for the whole process and forget to change back, in a child process.
+"""Changes that a task may make to the whole process and forget to undo, in a child process.
 
 One child runs many jobs. Where a task has left another folder, mask, environment, search path,
 locale, signal handler or timer behind, the next job would find it, and an alarm that is still set
@@ -29,7 +29,7 @@ _ENVIRONMENT: Final[dict[bytes, bytes]] = os.environ._data  # type: ignore[attr-
 class Surroundings:
     """How the process was when this was made, in the main thread.
 
-    What an import may change for good reason is looked at again by `note`, before each job.
+    Settings that an import may change for good reason are noted again by `note`, before each job.
     """
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class Surroundings:
         self._locale = locale.setlocale(locale.LC_ALL)
 
     def restore(self) -> None:
-        """Put back what was changed; never raises."""
+        """Undo the changes; never raises."""
         for step in (
             self._restore_recursion,
             self._restore_imports,
@@ -79,7 +79,7 @@ class Surroundings:
         if sys.path != entries:
             sys.path[:] = entries
         sys.modules, modules = self._modules
-        # What the task has imported stays; what it has removed comes back.
+        # Modules that the task has imported stay; modules that it has removed come back.
         if missing := modules.keys() - sys.modules.keys():
             sys.modules.update({name: modules[name] for name in missing})
 

@@ -13,7 +13,7 @@ from leasehold.stores.memory.locked import LockedState
 
 
 class SettingVerbs(LockedState):
-    """What is set in the store."""
+    """The stored settings."""
 
     def settings(self) -> StoredSettings:
         return self._look(settings.settings)
@@ -34,7 +34,7 @@ class SettingVerbs(LockedState):
 
 
 class TokenVerbs(LockedState):
-    """Who may come in from other machines."""
+    """Access from other machines."""
 
     def create_token(self, draft: TokenDraft, digest: str, *, actor: str) -> Token:
         return self._run(tokens.create, draft, digest, actor)

@@ -1,4 +1,4 @@
-"""Changing queues, and finishing what the deletion of one began."""
+"""Changing queues, and finishing a deletion that was cut short."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class BuryingVerbs(LockedState):
-    """What those who delete queues share with sweeps, which go on where they were cut short."""
+    """The common part of deletions and of sweeps, which go on where one was cut short."""
 
     def _change_queue(
         self,

@@ -1,4 +1,4 @@
-"""What holders of leases do, and what is taken back from those that are lost."""
+"""The verbs of holders of leases, and taking jobs back from lost ones."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ class HoldingVerbs(BuryingVerbs):
         is_remote: bool = False,
         is_entered: bool = False,
     ) -> _Registration:
-        # Nobody's death is proved here: a remote one is only told apart in another way.
+        # No death is proved here: a remote worker is only told apart in another way.
         number = remote_life(info).number if is_remote else None
         if number is None or not is_entered:
             number = self._run(registry.enter, info, number)

@@ -19,7 +19,7 @@ from leasehold.stores.memory.locked import LockedState
 
 
 class KeepingVerbs(LockedState):
-    """What is kept of jobs that are gone."""
+    """The records of deleted jobs."""
 
     def prune(
         self,

@@ -39,7 +39,7 @@ class QueueVerbs(BuryingVerbs):
         return info
 
     def _place_anew(self, queue: str) -> None:
-        """What counts in a queue has changed: others do what they do while jobs are placed anew."""
+        """A queue's parameters have changed: other calls go on while jobs are placed anew."""
         while self._run(queues.place_anew, queue):
             pass
 

@@ -68,7 +68,7 @@ class JobArchive(TableArchive):
 
 
 def add(db: SqlConnection, seqs: Sequence[int], day: int, now: int) -> None:
-    """Copy ended jobs into the archive; their results are cut to what can be shown as text."""
+    """Copy ended jobs into the archive; their results are cut to the part shown as text."""
     rows = [list(row) for row in db.execute(ARCHIVE, (list(seqs), day, now))]
     for row in rows:
         if row[_RESULT] is not None:

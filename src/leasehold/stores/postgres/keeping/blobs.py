@@ -1,8 +1,7 @@
-"""Large payloads and results in the database itself: whoever reaches the store reaches them.
+"""Large payloads and results in the database itself: a process with the store has them, too.
 
 It is where a PostgreSQL store keeps them unless it is told otherwise. A blob is written in a
-transaction of its own, in parts: no rule concerns it, so it waits for nobody's turn and holds up
-none.
+transaction of its own, in parts: no rule concerns it, so it waits for no turn and blocks none.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from leasehold.stores.postgres.server.connection import unnested
 from leasehold.stores.postgres.writing.step import Step
 from leasehold.stores.tables.parking import TableKeyShelf, account_of, some_parked
 
-# Only what is not counted yet: a job is taken in once.
+# Only jobs that are not counted yet: a job is taken in once.
 KEY_OF_UNCOUNTED: Final = """
     SELECT job.seq, lane.queue, limit_key, job.lane
     FROM job JOIN lane ON lane.id = job.lane LEFT JOIN place ON place.seq = job.seq
@@ -76,7 +76,7 @@ class KeyShelf(TableKeyShelf):
 
 
 def counted(step: Step, seq: int) -> Counted | None:
-    """What a pending job counts for, if it does."""
+    """The account of a pending job, if it has one."""
     return counted_among(step, (seq,)).get(seq)
 
 

@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class NoDeaths:
-    """Workers hold their locks on the primary: a replica proves nobody dead."""
+    """Workers hold their locks on the primary: a replica proves no death."""
 
     def workers(self, db: SqlConnection) -> set[str]:  # noqa: ARG002  # whatever it shows
         return set()

@@ -22,5 +22,5 @@ class StoreClock:
         self.is_the_servers = isinstance(env.clock, SystemClock)
 
     def time(self, floor: int, server: int) -> int:
-        """The time now, given what is stored and what the server's clock shows."""
+        """The time now, given the stored time and the reading of the server's clock."""
         return max(floor, server if self.is_the_servers else self._clock.time_micros())

@@ -1,4 +1,4 @@
-"""What the server or the way to it says when it refuses, as errors of our own.
+"""Refusals of the server or of the way to it, as errors of our own.
 
 Serialization failures and deadlocks never get here: `writing.database` tries those writes again.
 """
@@ -36,7 +36,7 @@ NO_SUCH_VALUE: Final = (
 
 
 def is_lost(error: psycopg.OperationalError) -> bool:
-    """Whether the connection is gone, and with it what was not committed."""
+    """Whether the connection is gone, and with it every uncommitted write."""
     # The server says why it ends a connection, or it ends without a word.
     return error.sqlstate is None or isinstance(
         error,
@@ -50,7 +50,7 @@ def is_lost(error: psycopg.OperationalError) -> bool:
 
 
 def translate(error: Exception, address: Address) -> Exception:
-    """The error that a caller of the store is told; one that is our own already stays as it is."""
+    """The error that a caller of the store is told; one of our own is passed on unchanged."""
     where = address.shown
     if isinstance(error, UnicodeEncodeError):
         return InvalidJobError(f"text that is no UTF-8 cannot be stored: {error.reason}")

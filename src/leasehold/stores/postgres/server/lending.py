@@ -72,7 +72,7 @@ class Lending:
             return self._pool
 
     def _drop(self, pool: Pool) -> None:
-        """Let whoever needs a connection next open another pool."""
+        """Let the next borrower open another pool."""
         with self._mutex:
             if self._pool is pool:
                 self._pool = None

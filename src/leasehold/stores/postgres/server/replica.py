@@ -1,4 +1,4 @@
-"""A replica of the server, for who only looks: what it shows may be some moments old.
+"""A replica of the server, for reads: its state may be some moments old.
 
 While it cannot be reached, the primary answers in its place.
 """
@@ -54,7 +54,7 @@ class Replica:
             pool = self._open_pool()
             if pool is not None:
                 raw = pool.getconn()
-                # A server that has gone silent since would keep whoever asks it waiting for long.
+                # A server that has gone silent since would keep its callers waiting for long.
                 raw.patience_seconds = PATIENCE_SECONDS
                 raw.execute(b"SELECT 1")
         except (psycopg.OperationalError, PoolTimeout) as error:
@@ -81,7 +81,7 @@ class Replica:
             return None
         with self._mutex:
             if self._pool is None:
-                # By itself first: a pool would go on trying for long where nobody listens.
+                # By itself first: a pool would go on trying for long where no server listens.
                 with open_connection(self.address, application_name="leasehold replica") as raw:
                     self._check(raw)
                 self._pool = open_pool(self.address)

@@ -1,1 +1,1 @@
-"""Submits: who is let in, what depends on what, and what an end does to those behind."""
+"""Submits: admission, dependencies, and the effect of an end on dependents."""

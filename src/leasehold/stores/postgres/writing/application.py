@@ -59,7 +59,7 @@ class ApplicationConnection(RawConnection):
 
     @classmethod
     def open(cls, address: Address) -> Self:
-        """One that finds the application's own tables, and waits no longer than the store does."""
+        """A connection that finds the application's tables, and waits no longer than the store."""
         raw = cls.connect(
             address.conninfo,
             autocommit=True,
@@ -158,7 +158,7 @@ def within(
                 if not tries.give_way():
                     raise
             except TRY_AGAIN as error:
-                # Another one has what this transaction waits for, and waits for what it has.
+                # Two transactions wait for each other's locks.
                 raise StoreBusyError(
                     f"{database.address.shown}: this transaction and another one wait for each "
                     "other; roll it back, and do all of it again"
@@ -180,7 +180,7 @@ def _check_open_transaction(raw: psycopg.Connection[Row]) -> None:
 
 @contextmanager
 def _as_the_store(database: Database, db: BorrowedConnection) -> Iterator[None]:
-    """Let statements find the store's tables, and set back what was set."""
+    """Let statements find the store's tables, and restore the settings."""
     address = database.address
     timeout = f"{round(address.lock_timeout_seconds * 1000)}ms"
     before: Any = db.execute(ENTER, (address.schema, timeout)).fetchone()
@@ -193,7 +193,7 @@ def _as_the_store(database: Database, db: BorrowedConnection) -> Iterator[None]:
 
 @contextmanager
 def _part(db: BorrowedConnection) -> Iterator[None]:
-    """Undo what is done inside if it raises."""
+    """Undo the writes inside if it raises."""
     db.execute("SAVEPOINT leasehold")
     try:
         with db.pipelined():

@@ -1,6 +1,6 @@
 """Tokens of enqueue rates that one write has taken elsewhere, from an accelerator.
 
-Those that no stored job has used are put back when the write is over, all of them if it failed or
+Tokens that no stored job has used are put back when the write is over, all of them if it failed or
 its connection was lost. An application that rolls back its own transaction has lost its tokens;
 they come again by themselves.
 """
@@ -30,7 +30,7 @@ class _Loan:
 
 
 class Loans:
-    """What one try of a write owes; used as a block, at whose end it is settled."""
+    """The debts of one try of a write; used as a block, at whose end they are settled."""
 
     __slots__ = ("_accelerator", "_are_kept", "_loans")
 
@@ -46,7 +46,7 @@ class Loans:
 
     def take(self, bucket: Bucket, rate: Rate, jobs: int, least: int, now: int) -> int | None:
         """Take tokens for so many jobs, or for `least` or more; when the bucket would have been
-        full before, in nanoseconds. None if nobody else counts.
+        full before, in nanoseconds. None if Redis does not count.
         """
         if bucket not in self._loans:
             if self._accelerator is None:

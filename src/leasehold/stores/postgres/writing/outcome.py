@@ -65,6 +65,6 @@ class Outcome(Generic[T]):
 
 def _look_up(address: Address, transaction: str) -> str | None:
     with open_connection(address, application_name="leasehold look-up") as raw:
-        raw.patience_seconds = CONNECT_TIMEOUT_SECONDS  # This waits for nobody.
+        raw.patience_seconds = CONNECT_TIMEOUT_SECONDS  # This waits for no lock.
         row: Any = SqlConnection(raw).execute(LOOK_UP, (transaction,)).fetchone()
         return row[0]  # type: ignore[no-any-return]  # a word

@@ -1,7 +1,7 @@
 """The application's own connection, however it is wrapped: the psycopg connection beneath it.
 
-One that is awaited is used by statements that are not: in another thread, over the same session of
-the server, while its lock keeps everybody else from it (`lend`).
+A connection that is awaited is used by statements that are not: in another thread, over the same
+session of the server, while its lock keeps all others from it (`lend`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Blocking(psycopg.Connection[Row]):
         session = awaited.pgconn
         handlers = session.notice_handler, session.notify_handler
         super().__init__(session)
-        # What the server tells of its own accord is still for the owner.
+        # Notices of the server are still for the owner.
         session.notice_handler, session.notify_handler = handlers
         # Both would give their prepared statements the same names.
         self.prepare_threshold = None

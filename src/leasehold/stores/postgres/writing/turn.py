@@ -2,13 +2,13 @@
 
 It is an advisory lock that ends with its transaction. A client that is stopped, or whose machine is
 cut off from the network in the midst of a write, would keep it without end: between two statements
-of a pipeline no timeout of the server counts. So whoever has waited for its turn as long as it may
-looks who has it, and ends those of the store's own connections that have waited for their client
-for half that time. Their writes are undone, and done again by themselves if their client goes on.
-An application's own transaction is never ended: whoever waits is told of it.
+of a pipeline no timeout of the server counts. So a write that has waited for its turn as long as it
+may looks for the holders, and ends those of the store's own connections that have waited for their
+client for half that time. Their writes are undone, and done again by themselves if their client
+goes on. An application's own transaction is never ended: waiting callers are told of it.
 
-Nobody who comes later is let in before a write that waits to be alone, or it would wait for ever.
-So where the turn is kept for long, such a write gives way now and then (`Patience`): else one open
+No later write is let in before a write that waits to be alone, or it would wait for ever. So where
+the turn is kept for long, such a write gives way now and then (`Patience`): else one open
 transaction and one write that waits for it would keep all others from renewing their leases.
 """
 
@@ -26,14 +26,14 @@ from leasehold.stores.postgres.server.connection import SqlConnection, name_of
 logger = logging.getLogger("leasehold.store")
 
 ALONE: Final = "SELECT pg_advisory_xact_lock($1)"
-# In this order: what comes first is done before the lock is waited for.
+# In this order: the first part is done before the lock is waited for.
 ALONE_WITHIN: Final = """
     SELECT set_config('lock_timeout', $2, true), pg_advisory_xact_lock($1),
            set_config('lock_timeout', $3, true)
 """
 SHARED: Final = "SELECT pg_advisory_xact_lock_shared($1)"
 KEY: Final = "SELECT hashtextextended('leasehold turn ' || $1, 0)"
-# Of those who share a turn the one that has it for longest comes first.
+# Of the holders that share a turn, the longest comes first.
 HOLDERS: Final = """
     SELECT lock.pid, application_name, coalesce(host(client_addr), 'this machine'),
            xact_start, extract(epoch FROM clock_timestamp() - xact_start)::float8,
@@ -120,14 +120,14 @@ class Turn:
             db.execute(ALONE if alone else SHARED, (self.key,))
 
     def holders(self, db: SqlConnection) -> list[Holder]:
-        """Who has it at this moment."""
+        """The holders at this moment."""
         frozen_seconds = self._address.lock_timeout_seconds / 2
         return [Holder(*row) for row in db.execute(HOLDERS, (self.key, frozen_seconds))]
 
     def free(self, db: SqlConnection) -> None:
-        """End those that hold it without doing anything; raises StoreBusyError if there are none.
+        """End idle holders; raises StoreBusyError if there are none.
 
-        Said by who has waited for it in vain.
+        Called after a wait in vain.
         """
         holders = self.holders(db)
         own = name_of(self._address)

@@ -1,1 +1,1 @@
-"""The files on the disk: who may open, lock, inherit and replace them, and who is woken by them."""
+"""The files on the disk: opening, locking, inheriting and replacing them, and waking by them."""

@@ -1,4 +1,4 @@
-"""The store's files: where they are, who may read them, what is checked before SQLite sees them.
+"""The store's files: where they are, their modes, and the checks before SQLite sees them.
 
 Beside `jobs.db` (and SQLite's own -wal and -shm) there is one folder, `jobs.db-run`:
 
@@ -137,7 +137,7 @@ class StoreFiles:
         return not (self.log.exists() and self.log_index.exists())
 
     def changed_at(self) -> int:
-        """When the kernel last saw the database change; nobody can set this time."""
+        """When the kernel last saw the database change; this time cannot be set."""
         with suppress(FileNotFoundError):
             return self.database.stat().st_ctime_ns
         return 0
@@ -181,7 +181,7 @@ def create_private(path: Path) -> None:
 
 
 def locked_file_id(fd: int) -> FileId:
-    """Which file a descriptor leads to, whatever stands at its path by now."""
+    """Which file a descriptor leads to, even if another stands at its path by now."""
     status = os.fstat(fd)
     return status.st_dev, status.st_ino
 

@@ -1,8 +1,8 @@
 """Proof of death: every worker holds a lock that the kernel frees when its whole tree is gone.
 
-The worker's children inherit the lock's descriptor, so a free lock proves that nobody is left who
-could still be working on its jobs. Where a stray child lives on, the lock stays taken and the jobs
-wait for their leases: when in doubt, nobody is robbed.
+The worker's children inherit the lock's descriptor, so a free lock proves that no process is left
+that could still be working on its jobs. Where a stray child lives on, the lock stays taken and the
+jobs wait for their leases: when in doubt, no worker is robbed.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ class LockedLife:
     def __init__(self, folder: Path, life: Life, leave: Callable[[], None]) -> None:
         self._path = folder / lock_name(life)
         self._leave = leave
-        # Locked before it gets its name, so that nobody ever sees it there with its lock free.
+        # Locked before it gets its name, so that it is never seen there with its lock free.
         hidden = folder.parent / self._path.name
         self._fd: int | None = os.open(hidden, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             os.write(self._fd, f"{life.number} {life.worker}".encode())
             fcntl.flock(self._fd, fcntl.LOCK_EX)
-            # Somebody may have deleted it. That proves nobody's death: jobs wait for their leases.
+            # Somebody may have deleted it. That proves no death: jobs wait for their leases.
             folder.mkdir(mode=0o700, exist_ok=True)
             hidden.rename(self._path)
         except BaseException:
@@ -80,7 +80,7 @@ class Deaths:
                     path.unlink()
 
     def _lock_files(self) -> list[Path]:
-        # A folder that somebody has deleted proves nobody's death; the next write notices it.
+        # A folder that somebody has deleted proves no death; the next write notices it.
         with contextlib.suppress(FileNotFoundError):
             return list(self._folder.iterdir())
         return []

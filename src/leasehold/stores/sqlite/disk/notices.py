@@ -2,11 +2,11 @@
 
 To look at six paths takes ten times as long as to ask whether there is any news of them, and a
 write asks before each commit. The kernel (Linux, by inotify) notes such news in the very call that
-deletes or moves a file: whoever asks afterwards is told. It does not tell of a folder further up
-that is moved, or of a disk that is mounted over: so whoever asks looks now and then as well.
+deletes or moves a file, and tells the next caller. It does not tell of a folder further up that is
+moved, or of a disk that is mounted over: so a caller looks now and then as well.
 
-The kernel takes some 15 ms to close what it tells the news by, but no time to use it again for
-other files: so a few are kept when they are not needed any more.
+The kernel takes some 15 ms to close such a descriptor, but no time to use it again for other files:
+so a few are kept when they are not needed any more.
 """
 
 from __future__ import annotations
@@ -99,8 +99,8 @@ def _take_spare() -> int:
 
 
 def _tells_news(fd: int) -> bool:
-    """Whether this is still the descriptor that it was: code of the application that closes what it
-    does not know gives the number to somebody else.
+    """Whether this is still the descriptor that it was: code of the application that closes unknown
+    descriptors gives the number to another file.
     """
     try:
         return os.readlink(f"/proc/self/fd/{fd}") == "anon_inode:inotify"

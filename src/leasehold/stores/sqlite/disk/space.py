@@ -76,9 +76,9 @@ def release(db: apsw.Connection, pages: int) -> None:
 
 
 def checkpoint(db: apsw.Connection) -> None:
-    """Move what is committed from the write-ahead log to the database, hindering nobody.
+    """Move commits from the write-ahead log to the database, blocking no writer.
 
-    Called where nobody waits, so that less of it falls to those who commit.
+    Called where no caller waits, so that less of it falls to commits.
     """
     # Busy: somebody else is at it already.
     with suppress(apsw.BusyError):

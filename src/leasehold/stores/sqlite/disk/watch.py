@@ -1,10 +1,10 @@
 """Noticing that the file under an open store is not the one that stands at its path any more.
 
 Deleted (`rm`), replaced (`mv` over it) or moved away with its folder, an open file goes on taking
-commits that nobody will ever read. So before each commit a write asks the kernel for news of its
-files (`notices.py`), and looks at their paths if there is any, if it cannot be asked, or if the
-last look was a second ago; a read looks once a second. What was lost once stays lost, even if the
-file is moved back: what others wrote meanwhile is unknown here. Opening the store again is for the
+commits that will never be read. So before each commit a write asks the kernel for news of its files
+(`notices.py`), and looks at their paths if there is any, if it cannot be asked, or if the last look
+was a second ago; a read looks once a second. A lost store stays lost, even if the file is moved
+back: the writes of others meanwhile are unknown here. Opening the store again is for the
 application to decide.
 
 The same holds for SQLite's log and its index, without which the database is neither whole nor safe:
@@ -16,7 +16,7 @@ nobody has begun another one. If somebody has, nothing is copied any more, not e
 could put old pages over new ones.
 
 A file that was made, deleted and made again may get the same inode, but not while it is open here.
-Closing the connections of a lost file harms nobody: SQLite deletes the write-ahead log by its name,
+Closing the connections of a lost file does no harm: SQLite deletes the write-ahead log by its name,
 which may be another file's by then, but looks whether the database has moved before it does.
 """
 

@@ -36,7 +36,7 @@ ARCHIVE: Final = f"""
         SELECT max(version) FROM attempt
         WHERE attempt.seq = job.seq AND attempt.error_type IS NOT NULL)
 """  # noqa: S608  # our own numbers
-# A day that is none would be dropped last, or never: it is left to whoever looks at `check`.
+# A day that is none would be dropped last, or never: it is left to a person who reads `check`.
 OLDEST: Final = "SELECT day FROM archive WHERE typeof(day) = 'integer' ORDER BY day LIMIT 1"
 _ERROR_TEXT: Final = "coalesce(CAST(error_type || ': ' || error_message AS BLOB), '')"
 _HAS_TAG: Final = """
@@ -48,7 +48,7 @@ _HAS_TAG: Final = """
 
 
 class JobArchive(TableArchive):
-    """Whatever is asked for, SQLite compares it."""
+    """SQLite compares every condition."""
 
     dialect = SQLITE
 

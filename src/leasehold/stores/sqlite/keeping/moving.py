@@ -55,12 +55,12 @@ AUDIT: Final = """
 
 
 class Rows:
-    """Used by one process, while nobody else writes."""
+    """Used by one process, while no other writes."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self.shown = os.path.abspath(database.files.database)
-        # What is known of an older copy is acted on before its versions are asked for.
+        # An older copy is dealt with before its versions are asked for.
         database.open_to_write()
 
     def store_id(self) -> str:

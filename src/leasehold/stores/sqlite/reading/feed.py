@@ -38,7 +38,7 @@ class Feed(TableFeed):
         row: Any = db.execute(_BOUNDS).fetchone()
         oldest, latest, followed_at = row
         if followed_at is not None:
-            # What is no moment is taken for one long ago: the next look writes it anew.
+            # A value that is no moment is taken for one long ago: the next look writes it anew.
             followed_at = int(followed_at) if followed_at.isdigit() else 0
         return Bounds(latest if oldest is None else oldest - 1, latest, followed_at)
 

@@ -19,7 +19,7 @@ from leasehold.env import to_micros
 from leasehold.stores.sqlite.schema.rows import whole
 from leasehold.stores.tables.reach import FEW
 
-# As bytes, as a payload is: what is no UTF-8 could not even be given to a function as text.
+# As bytes, as a payload is: text that is no UTF-8 could not even be given to a function.
 _ERROR_TEXT: Final = """
     coalesce((SELECT CAST(error_type || ': ' || error_message AS BLOB) FROM attempt
      WHERE attempt.seq = job.seq AND error_type IS NOT NULL ORDER BY version DESC LIMIT 1), '')
@@ -109,7 +109,7 @@ def _of_the_job(where: JobFilter) -> list[Clause]:
         clauses.append(("job.parent_id IS NOT NULL", ()))
     for key, value in (where.metadata or {}).items():
         if isinstance(value, str):
-            # What is not even in the text need not be read as JSON, as most are not.
+            # A name that is not even in the text need not be read as JSON, as most are not.
             clauses.append(("instr(job.metadata, ?)", (_json(value),)))
         clauses.append((_HAS_TAG, (_json({key: value}),)))
     return clauses
@@ -168,7 +168,7 @@ def _met(statuses: Sequence[Status]) -> Clause:
             either.append(f"waiting.status = {code}")
     clause = f"({' OR '.join(either)})"
     if all(status.is_terminal for status in statuses):
-        # A backlog that is newer than all that has ended is passed over at once.
+        # A backlog that is newer than all ended jobs is passed over at once.
         clause += " AND job.seq <= (SELECT max(seq) FROM finished)"
     return clause, ()
 

@@ -1,1 +1,1 @@
-"""What is kept: the tables, their migrations, and the ways from a row to a thing and back."""
+"""The tables, their migrations, and the ways from a row to a value and back."""

@@ -40,7 +40,7 @@ def submit(
 def submit_after(
     database: Database, check: Callable[[Step], None], drafts: Sequence[Draft]
 ) -> list[Submitted | LeaseholdError]:
-    """Submit them in a write that looks first whether it may; raises what the check does."""
+    """Submit them in a write that checks its right first; raises the error of the check."""
 
     def write(operation: Callable[[Step], Stored]) -> Stored:
         def checked(step: Step) -> Stored:

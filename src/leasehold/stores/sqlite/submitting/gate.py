@@ -1,4 +1,4 @@
-"""What the gate of a submit reads of queues, and keeps for them; `core.rules.gate` decides.
+"""The state of queues that the gate of a submit reads and keeps; `core.rules.gate` decides.
 
 Guard: depth and buckets are read, and written down, in the write that stores the jobs, so no other
 process comes in between.
@@ -79,7 +79,7 @@ class GateBook(StartBook):
         self.step.write_counters()
         pending, ended = self._row(FILLED, queue)
         drain = self._row(DRAIN, queue)
-        # None before the first look; and what is damaged is measured anew.
+        # None before the first look; and a damaged sample is measured anew.
         is_known = all(type(each) is int for each in drain)
         return QueueFill(pending, ended, Drain(*drain) if is_known else None)
 

@@ -31,8 +31,8 @@ MOVE_WORKERS: Final = "UPDATE worker SET heartbeat_at = min(heartbeat_at + ?1, ?
 class StoreClock:
     """What time it is, for all who write and look from this process.
 
-    Every write stores its time, so all processes agree about what was written. What was only looked
-    at is remembered by this process alone: looking writes nothing.
+    Every write stores its time, so all processes agree about writes. A mere look is remembered by
+    this process alone: looking writes nothing.
     """
 
     def __init__(self, env: Env) -> None:
@@ -51,7 +51,7 @@ class StoreClock:
             return self._latest
 
     def _read(self, db: apsw.Connection) -> tuple[int, ClockBasis]:
-        """What is stored; a damaged one must not be shown, nor remembered."""
+        """The stored time; a damaged one must not be shown, nor remembered."""
         try:
             row: Any = db.execute(READ_CLOCK).fetchone()
             is_sound = (type(row[0]) is int and 0 <= row[0] <= MOMENT_MAX) and (
@@ -81,7 +81,7 @@ class StoreClock:
 
 
 def open_clock(db: apsw.Connection, env: Env) -> None:
-    """Note what the clocks show when a store is first opened after a start of the machine."""
+    """Note the readings of the clocks when a store is first opened after a start of the machine."""
     with transaction(db):
         row: Any = db.execute(READ_CLOCK).fetchone()
         basis, reading = ClockBasis(*row[1:]), env.clock.reading()

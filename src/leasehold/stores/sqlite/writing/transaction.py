@@ -51,7 +51,7 @@ def begin(db: apsw.Connection | apsw.Cursor) -> None:
 
 @contextmanager
 def transaction(db: apsw.Connection) -> Iterator[None]:
-    """Commit what is done inside, or nothing of it. Call it under the store's file lock."""
+    """Commit the writes inside, or none of them. Call it under the store's file lock."""
     try:
         begin(db)
         yield

@@ -1,9 +1,9 @@
-"""An application's turn to write, and a note of who has taken it.
+"""An application's turn to write, and a note of its holder.
 
-All who write take the file lock first, and keep it while they wait for SQLite's own write lock: so
-only one process at a time waits for that, and nobody is starved. The store's writer keeps the file
+All writers take the file lock first, and keep it while they wait for SQLite's own write lock: so
+only one process at a time waits for that, and none is starved. The store's writer keeps the file
 lock until its commit. An application's transaction lets go of it as soon as it has begun: it may
-take its time, and whoever is next waits for it with patience, and not for ever.
+take its time, and the next writer waits for it with patience, and not for ever.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from leasehold.stores.sqlite.disk.lock import LOCK_TIMEOUT_SECONDS, WriteLock
 
 
 class ApplicationTurn:
-    """What the transactions of all of a store's application connections begin with."""
+    """The beginning of every transaction of a store's application connections."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class ApplicationTurn:
         self.lock_timeout_seconds = lock_timeout_seconds
         self.before_commit = before_commit
         """Raises where nothing may be committed any more."""
-        # The file lock is held by the process; among its threads this one decides.
+        # The file lock is held by the process; among its threads this lock decides.
         self._mutex = threading.Lock()
         self._lock: WriteLock | None = None
         self._closed = False
@@ -110,8 +110,8 @@ def for_its_owner_only(path: str, flags: int) -> int:
 
 
 def who_writes(files: StoreFiles) -> list[dict[str, Any]]:
-    """Who keeps others from writing at this moment: an open transaction first, for whoever holds
-    the lock may wait for it. Takes no lock, and so can tell while somebody holds it.
+    """The holder that keeps others from writing at this moment: an open transaction first, since
+    the holder of the lock may wait for it. Takes no lock, and so can tell while it is held.
     """
     found = []
     transaction = open_transaction_of(files.database)

@@ -1,4 +1,4 @@
-"""What holders of leases say, and what is taken back from them."""
+"""The verbs of holders of leases, and taking jobs back from lost ones."""
 
 from __future__ import annotations
 

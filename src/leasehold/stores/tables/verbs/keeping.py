@@ -1,4 +1,4 @@
-"""What is kept of jobs that are gone: the records of clean-ups, and the archive."""
+"""The records of deleted jobs: those of clean-ups, and the archive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must hold, whatever is asked: one small judge per rule, from the clauses of the contract.
+"""The invariants of every run: one small judge per rule, from the clauses of the contract.
 
 The judges share no decision with the stores or the core, only their data types: they look at all
 jobs before and after a call, and say plainly what a clause means for them.

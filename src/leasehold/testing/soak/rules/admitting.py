@@ -98,7 +98,7 @@ def who_has_no_good_token_submits_nothing(step: JudgedCall) -> int:
 
 
 def _same(step: JudgedCall, answer: object, token: Token) -> bool:
-    """Whether a token is what it was; its times are others once the clock was set back."""
+    """Whether a token is unchanged; its times are others once the clock was set back."""
     return answer == token or (
         step.book.clock_repaired and isinstance(answer, Token) and answer.name == token.name
     )

@@ -1,4 +1,4 @@
-"""Rules of clean-ups: only what is old enough goes, and it is archived."""
+"""Rules of clean-ups: only jobs that are old enough go, and they are archived."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def dead_letters_stay_unless_somebody_says_so(step: JudgedCall) -> int:
 
 @rule("RET-10")
 def a_clean_up_that_is_over_has_left_nothing(step: JudgedCall) -> int:
-    # One that takes its time may miss what grows old meanwhile.
+    # A long clean-up may miss jobs that grow old meanwhile.
     whole = step.method == CLEAN_UP and step.call.get("policy") is not None
     if not whole or not cleans_up(step) or step.answer.run is None:
         return 0

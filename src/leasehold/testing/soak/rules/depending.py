@@ -1,4 +1,4 @@
-"""Rules of dependencies: nobody waits in vain, or goes first; who waits lends its priority."""
+"""Rules of dependencies: no job waits in vain, or goes first; dependents lend their priority."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from leasehold.testing.soak.rules.ordering import ENDED_BADLY
 
 
 def _is_satisfied(dependency: Job | None, waiting: Job) -> bool:
-    """Whether this is in nobody's way any more: completed, gone, or its bad end is ignored."""
+    """Whether this dependency blocks nothing: completed, gone, or its bad end is ignored."""
     if dependency is None or dependency.status is Status.COMPLETED:
         return True
     return dependency.status in ENDED_BADLY and waiting.on_dependency_failure == "ignore"

@@ -1,4 +1,4 @@
-"""Rules of figures: counts are a recount, and totals grow by what has happened."""
+"""Rules of figures: counts are a recount, and totals grow by the events of a call."""
 
 from __future__ import annotations
 

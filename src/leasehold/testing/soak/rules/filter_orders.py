@@ -1,4 +1,4 @@
-"""Rules of orders by filter: each job that fits gets what it would get by its id."""
+"""Rules of orders by filter: each job that fits is treated as by its id."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules of leases: who may be leased, in which order, under which version, for how long."""
+"""Rules of leases: which jobs, in which order, under which version, for how long."""
 
 from __future__ import annotations
 
@@ -81,13 +81,13 @@ def _rests(name: tuple[str, str | None], rate: float, step: JudgedCall) -> bool:
     last = last_start(name, rate, step)
     if last is None or not last.moments:
         return False
-    # What was used up under a higher rate still counts, and under a lower one it may not.
+    # Tokens used under a higher rate still count, and under a lower one they may not.
     return step.now < last.moments[-1] + timedelta(seconds=1 / min(rate, last.rate)) + ROUNDING
 
 
 @rule("LEA-1")
 def the_best_are_leased(step: JudgedCall) -> int:
-    """Who is at least as good in everything and came first is served first."""
+    """A job that is at least as good in everything and came first is served first."""
     request = step.call.get("request")
     left = [
         job

@@ -1,4 +1,4 @@
-"""Rules of operations: what was announced is done or told, and nothing else; an undo restores."""
+"""Rules of operations: the announced plan is done or told, and nothing else; an undo restores."""
 
 from __future__ import annotations
 
@@ -159,9 +159,9 @@ def _same(one: Operation, other: Operation) -> bool:
 
 
 def _is_as_announced(step: JudgedCall, known: KnownOperation, done: list[str]) -> None:
-    """Who got the order was in the plan, and has taken it; nobody else was given it."""
+    """A job that got the order was in the plan, and has taken it; no other got it."""
     order = known.last.order
-    # What happened in the very moment of the plan cannot be told from what was before it.
+    # An event in the very moment of the plan cannot be told from an earlier one.
     strangers = [
         step.before.jobs[job_id]
         for job_id in done
@@ -190,7 +190,7 @@ def _is_as_announced(step: JudgedCall, known: KnownOperation, done: list[str]) -
 
 
 def _is_restored(step: JudgedCall, target: KnownOperation, done: list[str]) -> None:
-    """Who was taken back is what it was before the operation that is undone."""
+    """A restored job is as it was before the operation that is undone."""
     order = target.last.order
     strangers = set(done) - target.changed.keys()
     assert not strangers, f"{strangers} had never got the order"
@@ -209,7 +209,7 @@ def _is_restored(step: JudgedCall, target: KnownOperation, done: list[str]) -> N
 
 
 def _nobody_was_passed_over(step: JudgedCall, known: KnownOperation) -> None:
-    """A job that nobody has touched got what was announced, or is among those who refused."""
+    """An untouched job was treated as announced, or is among those that refused."""
     if known.undoes is None:
         left = [
             job_id

@@ -51,7 +51,7 @@ def what_is_not_pinned_is_not_taken_away(step: JudgedCall) -> int:
 
 @rule("PIN-4")
 def a_stop_is_told_by_the_settings(step: JudgedCall) -> int:
-    """Judged last: what is pinned by now was noted by the others."""
+    """Judged last: the other rules have noted the present pins."""
     stops = {name: pin.text for (kind, name), pin in step.book.pins.items() if kind == "stop"}
     assert step.after.settings.stops == stops, f"{stops} were asked to: {step.after.settings}"
     return len(stops)

@@ -53,7 +53,7 @@ def a_queue_takes_no_more_than_it_holds(step: JudgedCall) -> int:
     if not is_submit(step):
         return 0
     met = 0
-    # Who is freed by the end of another job of the call is not refused.
+    # A job that is freed by the end of another job of the call is not refused.
     freed = {event.job_id for event in step.happened(Event.UNBLOCKED)}
     made = {job.queue for job in step.new if job.status is Status.PENDING and job.id not in freed}
     for queue in made:
@@ -106,7 +106,7 @@ def _check_bucket(key: tuple[str, str, str], bucket: Bucket) -> None:
 
 
 def _let_in(step: JudgedCall) -> Iterator[Draft]:
-    """Every new job as a draft, whoever submitted it."""
+    """Every new job as a draft, from any submitter."""
     if is_submit(step):
         yield from accepted(step)
         return

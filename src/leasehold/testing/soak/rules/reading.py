@@ -1,4 +1,4 @@
-"""Rules of reads: they say what a look at every job says."""
+"""Rules of reads: they agree with a look at every job."""
 
 from __future__ import annotations
 

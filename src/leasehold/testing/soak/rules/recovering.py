@@ -1,4 +1,4 @@
-"""Rules of recovery: what is taken back from whom, and that a turned clock ends no lease."""
+"""Rules of recovery: which jobs are taken back, and that a turned clock ends no lease."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules of requests that are sent again: nothing happens, and the answer is that of the first."""
+"""Rules of repeated requests: nothing happens, and the answer is that of the first."""
 
 from __future__ import annotations
 

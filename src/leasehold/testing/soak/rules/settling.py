@@ -39,7 +39,7 @@ def settlements_of(step: JudgedCall) -> list[tuple[Settlement, Settled | LeaseLo
 
 
 def accepted(step: JudgedCall) -> list[tuple[Settlement, Settled]]:
-    """Those that counted, with their answers: the first of each holder."""
+    """The settlements that counted, with their answers: the first of each holder."""
     found: dict[tuple[str, int], tuple[Settlement, Settled]] = {}
     for settlement, answer in settlements_of(step):
         key = (settlement.job_id, settlement.version)
@@ -141,7 +141,7 @@ def a_stale_holder_is_refused(step: JudgedCall) -> int:
 
 
 def _may_be_repeated(step: JudgedCall, settlement: Settlement) -> bool:
-    """Whether the holder said the same before; what is like it is left to the other rule."""
+    """Whether the holder said the same before; similar words are left to the other rule."""
     before = step.book.settled.get((settlement.job_id, settlement.version))
     if before is None:
         return False
@@ -181,7 +181,7 @@ def a_repeated_settlement_is_answered_as_the_first_time(step: JudgedCall) -> int
             check_refusal(step, settlement.job_id, answer)
             continue
         if _may_have_lost_its_result(step, settlement):
-            continue  # It was compared if the result is still there, which nobody can see.
+            continue  # It was compared if the result is still there, which cannot be seen.
         _, first = step.book.settled[key]
         assert isinstance(answer, Settled), f"{settlement} was {first}, and now {answer!r}"
         again = msgspec.structs.replace(answer, run_at=first.run_at)

@@ -1,4 +1,4 @@
-"""Tokens: who may call over a network."""
+"""Tokens: the rights of callers over a network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clean-ups: begun, gone on with, given up; and what the archive says."""
+"""Clean-ups: begun, gone on with, given up; and reads of the archive."""
 
 from __future__ import annotations
 

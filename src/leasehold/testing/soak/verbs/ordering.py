@@ -20,7 +20,7 @@ def cancel(scene: Scene) -> Call:
 
 @verb("cancel many", 2, Feature.PEOPLE)
 def cancel_many(scene: Scene) -> Call:
-    """All that fit a filter; a program finds them first, and some have moved on meanwhile."""
+    """All jobs that fit a filter; a program finds them first, and some have moved on meanwhile."""
     ids = _fitting(scene, job_filter(scene))
     return call("cancel", job_ids=ids, reason="all of these", actor=ACTOR)
 
@@ -51,7 +51,7 @@ def reprioritize(scene: Scene) -> Call:
 
 @verb("order by filter", 4, Feature.PEOPLE)
 def order(scene: Scene) -> Call:
-    """All that fit, found by the store itself."""
+    """All jobs that fit, found by the store itself."""
     wanted = scene.random.choice(
         (
             CancelAll("all of these"),

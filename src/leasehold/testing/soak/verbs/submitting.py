@@ -77,7 +77,7 @@ def draft(scene: Scene) -> Draft:
 
 
 def _extras(scene: Scene) -> dict[str, Any]:
-    """What a job has because of the run's features."""
+    """The fields of a job by the run's features."""
     random, extras = scene.random, dict[str, Any]()
     luck = random.random()
     if luck < 0.2:
@@ -110,7 +110,7 @@ def _deadlines(scene: Scene) -> dict[str, Any]:
 
 
 def _dependencies(scene: Scene) -> dict[str, Any]:
-    """Mostly jobs that have not ended; now and then one that has, or never was."""
+    """Mostly unfinished jobs; now and then one that has ended, or never was."""
     random = scene.random
     known = [each for each, job in scene.seen.jobs.items() if not job.is_terminal]
     if not known or scene.luck(0.2):
@@ -137,7 +137,7 @@ def _waiting(scene: Scene, made: Draft, needs: tuple[str, ...]) -> Draft:
 
 
 def _bad(scene: Scene) -> Draft:
-    """What no store takes."""
+    """A draft that no store takes."""
     made = Draft(id=scene.book.new_id(), task="work")
     wrong: list[dict[str, Any]] = [
         {"priority": 101},
