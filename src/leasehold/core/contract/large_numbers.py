@@ -35,14 +35,27 @@ def decoder(kind: Any) -> msgspec.msgpack.Decoder[Any]:
     return msgspec.msgpack.Decoder(kind, ext_hook=_number)
 
 
-def _without_large(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {_without_large(key): _without_large(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_without_large(each) for each in value]
+def _without_large(plain: Any) -> Any:
+    """The same with large numbers as extensions. Not by recursion: parts may be nested deeply."""
+    whole = [plain]
+    left: list[Any] = [whole]
+    while left:
+        part = left.pop()
+        if isinstance(part, dict):
+            entries = [(_as_sent(key), _as_sent(value)) for key, value in part.items()]
+            part.clear()
+            part.update(entries)
+            left += [value for _, value in entries if isinstance(value, dict | list)]
+        else:
+            part[:] = map(_as_sent, part)
+            left += [value for value in part if isinstance(value, dict | list)]
+    return whole[0]
+
+
+def _as_sent(value: Any) -> Any:
     if isinstance(value, int) and not _FIRST <= value <= _LAST:
         return msgspec.msgpack.Ext(_LARGE, b"%d" % value)
-    return value
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _number(code: int, data: memoryview) -> int:

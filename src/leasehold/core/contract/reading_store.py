@@ -1,4 +1,4 @@
-"""Looking at jobs and what goes with them; nothing here changes anything."""
+"""Looking at jobs and their records; nothing here changes anything."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from leasehold.core.model.graph import Graph
-from leasehold.core.model.job import Attempt, HistoryEvent, Job
+from leasehold.core.model.history import Attempt, HistoryEvent
+from leasehold.core.model.job import Job
 from leasehold.core.model.joblog import JobLog
 from leasehold.core.model.records import AuditRecord, Stats
 from leasehold.core.model.search import COUNTED_MAX, Count, HeavyField, JobFilter, Page
@@ -25,7 +26,7 @@ class ReadingStore(Protocol):
         """
 
     def position(self, job_id: str) -> int | None:
-        """How many pending jobs of its queue are served before this one; None if it is not pending.
+        """How many pending jobs of its queue are served before it; None if it is not pending.
 
         - POS-1  0 is the next to be leased. Counting takes time with the position, not with the
                  queue: it is for people who ask, not for loops.
@@ -41,10 +42,10 @@ class ReadingStore(Protocol):
         """
 
     def graph(self, job_ids: Sequence[str]) -> Graph:
-        """These jobs and all that are linked with them by dependencies, directly or not.
+        """These jobs and all jobs linked with them by dependencies, directly or not.
 
-        - DEP-8  Every node says what it depends on and, if a dependency's end has ended it, which.
-                 Jobs that do not exist (any more) are passed over.
+        - DEP-8  Every node names its dependencies and, if a dependency's end has ended it, which.
+                 Jobs that do not exist, or were deleted, are passed over.
         """
 
     def search(
@@ -58,14 +59,15 @@ class ReadingStore(Protocol):
     ) -> Page:
         """Jobs that fit, the last submitted first, page by page.
 
-        - SEA-1  Text is found in any case, in whatever script: "MÜNCHEN" by "münchen", "straße" by
+        - SEA-1  Text is found in any case, in any script: "MÜNCHEN" by "münchen", "straße" by
                  "STRASSE", and the other way round.
-        - SEA-2  What it is to go `without` is neither fetched nor carried: payloads and results are
-                 empty and of the codec LEFT_OUT, metadata is None. Filters count all the same.
-        - SEA-4  What no page gave as its cursor is refused with InvalidJobError.
+        - SEA-2  Fields that it is to go `without` are neither fetched nor carried: payloads and
+                 results are empty and of the codec LEFT_OUT, metadata is None. Filters count all
+                 the same.
+        - SEA-4  A cursor that no page gave is refused with InvalidJobError.
         - SEA-5  With `read_max`, it reads about so many jobs where nothing but a look at each tells
                  whether it fits: then a page may have fewer jobs than `limit`, or none, and a
-                 cursor with which to read on. All pages together have what they have without it.
+                 cursor with which to read on. All pages together have the same jobs as without it.
         """
 
     def count(
@@ -104,7 +106,7 @@ class ReadingStore(Protocol):
         """
 
     def log(self, job_id: str) -> JobLog:
-        """What the job's tasks logged; empty for a job that is not there."""
+        """The log lines of the job's tasks; empty for a job that is not there."""
 
     def stats(self, queue: str | None = None) -> Stats:
         """Counts and totals, from maintained counters: the jobs are never scanned."""

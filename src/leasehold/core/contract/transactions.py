@@ -31,8 +31,8 @@ class Cursor(Protocol):
 class Connection(Protocol):
     """The application's own connection to the store's database.
 
-    What is named here is what every such connection can do; with SQLite it is an `apsw.Connection`
-    and can do all that one can.
+    The methods here are those that every such connection has; with SQLite it is an
+    `apsw.Connection` with all its methods.
     """
 
     def __enter__(self) -> Self:
@@ -82,7 +82,7 @@ class SQLAlchemyConnection(Protocol):
 
 
 OwnConnection: TypeAlias = Connection | SQLiteConnection | PsycopgConnection | SQLAlchemyConnection
-"""What a job can be submitted with; a store takes those that lead to it."""
+"""The connections a job can be submitted with; a store takes those that lead to it."""
 
 
 class JobTransaction(Protocol):
@@ -122,8 +122,8 @@ class TransactionStore(Protocol):
         """Whether this connection leads to this very store."""
 
     def lend(self, connection: OwnConnection) -> AbstractAsyncContextManager[None] | None:
-        """Of a connection that is itself awaited: let nobody but this store use it inside the
-        block, from whatever thread. None of any other connection.
+        """For a connection that is itself awaited: let only this store use it inside the block,
+        from any thread. None for any other connection.
         """
 
     def submit_within(
@@ -131,23 +131,23 @@ class TransactionStore(Protocol):
     ) -> list[Submitted | LeaseholdError]:
         """Store new jobs in the application's open transaction; all clauses of `submit` hold.
 
-        - TXN-2  They are there when it commits, and listeners are woken then; until then nobody
-                 else sees them, and after a rollback, also of a part, nothing is left of them.
+        - TXN-2  They are there when it commits, and listeners are woken then; until then no other
+                 connection sees them, and after a rollback, also of a part, nothing is left.
         - TXN-3  An error in a draft undoes this call alone: the transaction goes on without it.
         - TXN-4  A connection that is not of this store, or without an open transaction, or that
                  cannot write, raises TransactionError, and nothing is changed.
-        - TXN-5  Who has a transaction open and writes to the store beside it would wait for itself:
-                 TransactionError, at once.
+        - TXN-5  A caller with an open transaction that writes to the store beside it would wait for
+                 itself: TransactionError, at once.
         """
 
     def open_transaction(self, job_id: str, version: int) -> JobTransaction:
         """Open a transaction for a running job, which commits together with its completion.
 
         - TXN-6  Fenced like a settlement, when it begins and again when it completes: a stale
-                 holder gets LeaseLostError and nothing is kept. While it is open nobody can take
-                 the job away, since that is a write too.
-        - TXN-7  It completes as a whole: the job is completed, as any other, if and only if what
-                 was written in it is kept. Nobody but `complete` can commit it.
+                 holder gets LeaseLostError and nothing is kept. While it is open the job cannot be
+                 taken away, since that is a write too.
+        - TXN-7  It completes as a whole: the job is completed, as any other, if and only if the
+                 writes made in it are kept. Only `complete` can commit it.
         """
 
     def address(self) -> str | None:

@@ -40,12 +40,17 @@ from leasehold.errors import (
 )
 
 MEDIA_TYPE: Final = "application/vnd.leasehold.store+msgpack"
-"""Of a request and of an answer; what is refused is problem+json, as everywhere."""
+"""Of a request and of an answer; a refusal is problem+json, as everywhere."""
 SERVER_ONLY: Final = frozenset({"signing_key", "submit_as"})
-"""What is for the server itself (`core.contract.token_store`)."""
+"""Calls for the server itself (`core.contract.token_store`)."""
 _NO_CALLS: Final = frozenset({"close", "register_worker", "subscribe"})
-"""What a remote store makes of other calls."""
+"""Calls that a remote store derives from other calls."""
 
+STREAMED: Final = frozenset({"exchange_once", "hints", "submit_once", "renew", "get", "stats"})
+"""Verbs that are called over and over: over gRPC, calls of one follow each other on a stream.
+
+All are harmless if repeated: a stream that ends does not say what was carried out.
+"""
 
 ErrorData = tuple[str, str, dict[str, Any]]
 """An error among the answers: its code, its message, and what else it carries."""
@@ -61,11 +66,11 @@ class ExchangeData(msgspec.Struct, frozen=True):
     settings_generation: int
     at: datetime | None
     secrets: list[str]
-    """One per lease: whoever speaks under it shows its secret."""
+    """One per lease: a call under the lease shows its secret."""
 
 
 class HintsSince(msgspec.Struct, frozen=True):
-    """What a listener is told of, since a cursor."""
+    """The hints for a listener since a cursor."""
 
     cursor: str
     is_ready: bool = False
@@ -86,7 +91,7 @@ class Verb(NamedTuple):
 _STORE_CHECKS: Final = frozenset(
     {"window_seconds", "minutes", "days", "metrics", "since", "until", "value"}
 )
-"""Arguments of which every store says itself, in its own words, what they may be (MET-4, STT-2)."""
+"""Arguments that every store checks itself, in its own words (MET-4, STT-2)."""
 
 
 def _crossing(kind: Any) -> Any:
@@ -169,7 +174,7 @@ _NONSENSE: Final[tuple[tuple[type, type[LeaseholdError]], ...]] = (
 
 
 def nonsense(verb: str) -> type[LeaseholdError]:
-    """The error for arguments that are not what the contract says, as the verb would raise it.
+    """The error for arguments that break the contract, as the verb would raise it.
 
     >>> nonsense("update_queue").__name__, nonsense("submit").__name__
     ('InvalidQueueError', 'InvalidJobError')
@@ -178,7 +183,7 @@ def nonsense(verb: str) -> type[LeaseholdError]:
 
 
 def encode(value: Any) -> bytes:
-    """Arguments or an answer as they cross; TypeError or ValueError for what is no data."""
+    """Arguments or an answer as they cross; TypeError or ValueError for values that are no data."""
     return encode_message(value, _as_data)
 
 

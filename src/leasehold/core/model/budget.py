@@ -2,7 +2,7 @@
 
 While one process writes, all others wait. So no write goes through as many rows as there happen to
 be: it takes up to its budget, writes down how far it has got (or leaves rows that say so by
-themselves), and another write goes on. Others write in between. What a caller names itself, the
+themselves), and another write goes on. Others write in between. A list that the caller gives, the
 drafts of a submit or the ids of a cancel, is its own budget.
 """
 
@@ -30,8 +30,8 @@ PASSED_OVER_AT_ONCE: Final = 500
 """Jobs that one lease, or one write of a sweep, takes out instead of leasing them: they came too
 late, or cannot be read. The exchange's `next_due_at` is then now, and the next one goes on."""
 LATE_AT_ONCE: Final = 1000
-"""Jobs that one sweep cancels because nobody started them in time; leases and the next sweep go on,
-so that whoever sweeps before a lease, without a worker around, is not kept for long."""
+"""Jobs that one sweep cancels because they were not started in time; leases and the next sweep go
+on, so that a sweep before a lease, without a worker around, does not take long."""
 LATE_LOOKED_AT_ONCE: Final = 10_000
 """Notes of when a job must have begun that one sweep of the memory store goes through: most are of
 jobs that did begin. The next sweep goes on."""
@@ -45,8 +45,8 @@ DEPENDENTS_LOOKED_AT_ONCE: Final = 5000
 """Dependents of jobs that are to be deleted: all must have ended. A discard goes on with further
 writes, and a clean-up leaves the jobs that are beyond to the next one."""
 INHERITED_AT_ONCE: Final = 500
-"""Jobs compared with one that waits for them and whose priority has changed; the call, any exchange
-or any sweep goes on."""
+"""Dependencies compared with a dependent whose priority has changed; the call, any exchange or any
+sweep goes on."""
 SCHEDULES_AT_ONCE: Final = 100
 """Schedules that are fired; the next look goes on."""
 SCHEDULED_JOBS_AT_ONCE: Final = 2000
@@ -55,6 +55,9 @@ PURGE_AT_ONCE: Final = 1000
 """Jobs that one purge deletes; the caller goes on."""
 FORGOTTEN_AT_ONCE: Final = 1000
 """Minutes, days and token buckets that are over; a later write goes on."""
+MENDED_AT_ONCE: Final = 1000
+"""Damaged records that are deleted, and rows by which damaged state is reckoned anew; the repair
+goes on with further writes."""
 
 
 def batched(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:

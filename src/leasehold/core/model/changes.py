@@ -9,7 +9,7 @@ import msgspec
 from leasehold.core.model.status import Event, Status
 
 CHANGES_KEPT: Final = 100_000
-"""The latest ones; whoever is further behind is told of a gap."""
+"""The latest changes; a follower that is further behind is told of a gap."""
 FOLLOWED_SECONDS: Final = 3600.0
 """Changes are kept for followers only: once there was none for so long, nothing is paid."""
 
@@ -17,13 +17,13 @@ ChangeKind = Literal["job", "queue", "worker", "schedule", "setting"]
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that changed. What it is like now is for the store to say."""
+    """One row that changed. Its new state is for the store to say."""
 
     kind: ChangeKind
     name: str
     """A job's or worker's id, or the name of the queue, schedule or setting."""
     status: Status | None = None
-    """What a job became; None if it is gone, and for what is no job."""
+    """The new status of a job; None if it was deleted, and for any other row."""
     event: Event | None = None
     """What happened to the job; None if it is gone, and once its history was dropped."""
     sequence: int | None = None
@@ -49,14 +49,13 @@ class ChangeFeed(Protocol):
 
         - CHG-1  Every step of a job, and every event of its history, is told once, in the order in
                  which they were written; so are jobs that were deleted, and changes of queues'
-                 rules and states, of schedules, of settings, and workers that come and go. What a
-                 transaction took back is not told.
+                 rules and states, of schedules, of settings, and workers that come and go. Changes
+                 that a transaction rolled back are not told.
         - CHG-2  At most `limit` of them, from 1 to PAGE_MAX, and the cursor of the last: nothing is
                  told twice or left out between two calls, and when nothing is told there is no
-                 more. A cursor that is none raises InvalidJobError.
-        - CHG-3  The latest CHANGES_KEPT are kept, and only while somebody follows: with a cursor
-                 from before those, `gap` is true and nothing else is told.
-        - CHG-4  Nothing is paid for a feed that nobody has followed for FOLLOWED_SECONDS: a sweep
-                 ends it. A change of a job that was deleted since may be left out; its deletion is
-                 told.
+                 more. An invalid cursor raises InvalidJobError.
+        - CHG-3  The latest CHANGES_KEPT are kept, and only while the feed is followed: with a
+                 cursor from before those, `gap` is true and nothing else is told.
+        - CHG-4  A feed without a follower for FOLLOWED_SECONDS costs nothing: a sweep ends it. A
+                 change of a job that was deleted since may be left out; its deletion is told.
         """

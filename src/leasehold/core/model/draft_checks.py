@@ -1,4 +1,4 @@
-"""What the fields of a draft may hold; each check raises InvalidJobError and names the field."""
+"""The valid values of a draft's fields; each check raises InvalidJobError and names the field."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def check_name(what: str, value: str) -> None:
 
 
 def _is_plain(value: str) -> bool:
-    """Most names at one glance: what is left is looked at more closely."""
+    """Most names pass at one glance: the others are looked at more closely."""
     return type(value) is str and 0 < len(value) <= NAME_LENGTH_MAX and value.isprintable()
 
 
@@ -49,6 +49,12 @@ def check_seconds(what: str, value: float) -> None:
     if not ((value >= 0 if zero else value > 0) and value <= SECONDS_MAX):
         least = "0 or more" if zero else "above 0"
         raise InvalidJobError(f"{what} must be {least} and at most ten years in seconds: {value!r}")
+
+
+def check_reason(reason: str) -> None:
+    """Refuse a reason that no history could tell."""
+    if not isinstance(reason, str):
+        raise InvalidJobError(f"the reason must be text, not {reason!r}")
 
 
 def check_metadata(metadata: Mapping[str, object]) -> None:

@@ -1,7 +1,7 @@
 """How fast a queue drains, measured cheaply: a look at its total every now and then.
 
-Two samples are kept, the older one half a minute to a minute old while jobs keep coming. Whoever is
-refused because the queue is full is told by it when to come back.
+Two samples are kept, the older one half a minute to a minute old while jobs keep coming. A submit
+that is refused because the queue is full is told by it when to try again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ SAMPLE_MICROS: Final = 30_000_000
 RETRY_SECONDS_MIN: Final = 0.1
 RETRY_SECONDS_MAX: Final = 60.0
 RETRY_SECONDS_UNKNOWN: Final = 1.0
-"""For a queue that nobody has watched for long enough."""
+"""For a queue that was not watched for long enough."""
 
 
 class Drain(msgspec.Struct, frozen=True):

@@ -10,7 +10,7 @@ from typing import Any, Final
 from leasehold.core.model.numbers import plain_number
 
 Seconds = float | timedelta | str
-"""Whatever takes a duration takes seconds, a timedelta, or text with units: "5m", "2h30m", "7d"."""
+"""A duration may be seconds, a timedelta, or text with units: "5m", "2h30m", "7d"."""
 
 _UNITS: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _DURATION: Final = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|[smhdw]))+|\d+(?:\.\d+)?", re.IGNORECASE)
@@ -51,7 +51,7 @@ def seconds_or_none(name: str, value: Seconds | None) -> float | None:
 
 
 def read_seconds(value: Any) -> Any:
-    """A timedelta, or text with units, as seconds; whatever is neither is left as it is, to be
+    """A timedelta, or text with units, as seconds; any other value is left unchanged, to be
     checked as a number.
 
     >>> read_seconds("5m"), read_seconds("soon"), read_seconds(None)

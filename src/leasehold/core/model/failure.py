@@ -24,7 +24,7 @@ SAMPLE_MAX: Final = 5
 HOURS_KEPT: Final = 72
 """For so many hours a failure says how often it happened in each."""
 MESSAGE_READ_MAX: Final = 500
-"""How much of a message counts: what is behind it rarely says anything new, and may be long."""
+"""How much of a message counts: the rest rarely says anything new, and may be long."""
 WORDS_REMEMBERED: Final = 4096
 
 _VARIABLE: Final = re.compile(
@@ -136,7 +136,7 @@ def _sample(jobs: Sequence[str]) -> tuple[str, ...]:
 
 
 def what_failed(attempt: FailedAttempt) -> WhatFailed:
-    """What an attempt has in common with others that fail in the same way.
+    """The traits that an attempt shares with others that fail in the same way.
 
     >>> error = JobError("ValueError", "user 17 has no address")
     >>> what_failed(FailedAttempt("mail", "send", "job-1", error)).message

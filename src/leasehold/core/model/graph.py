@@ -32,7 +32,7 @@ class Graph(msgspec.Struct, frozen=True):
     """Jobs that are linked by dependencies, as they were at one moment."""
 
     nodes: dict[str, GraphNode]
-    """By id, every dependency before those that depend on it."""
+    """By id, every dependency before its dependents."""
 
     @property
     def edges(self) -> list[tuple[str, str]]:
@@ -52,9 +52,9 @@ class Graph(msgspec.Struct, frozen=True):
         return node.id
 
     def brought_down_by(self, job_ids: Iterable[str]) -> list[str]:
-        """These jobs and all that ended because of them, dependencies first.
+        """These jobs and all jobs that ended because of them, dependencies first.
 
-        Only those that are dead or cancelled are among them.
+        Only dead and cancelled jobs are among them.
         """
         down = {
             job_id
@@ -67,8 +67,9 @@ class Graph(msgspec.Struct, frozen=True):
         return [job_id for job_id in self.nodes if job_id in down]
 
     def to_replay(self, job_ids: Iterable[str]) -> list[str]:
-        """What a replay from these jobs concerns, dependencies first: where the trouble of each
-        began, and all that ended because of it. What is neither dead nor cancelled adds nothing.
+        """The jobs that a replay from these jobs concerns, dependencies first: where the trouble
+        of each began, and all jobs that ended because of it. Other jobs than dead and cancelled
+        ones add nothing.
         """
         down = {
             job_id
@@ -108,7 +109,7 @@ def graph_of_rows(rows: Iterable[tuple[Any, ...]], links: Iterable[tuple[int, st
 
 
 def dependencies_first(depends_on: Mapping[str, Iterable[str]]) -> list[str]:
-    """The keys in an order in which nothing comes before what it depends on.
+    """The keys in an order in which every dependency comes before its dependents.
 
     Dependencies that are no keys are passed over. Otherwise the order given is kept.
 

@@ -1,4 +1,4 @@
-"""The job: what is asked for (`Draft`) and what a caller sees of it (`Job`, a frozen snapshot)."""
+"""The job: the request (`Draft`) and a caller's view of it (`Job`, a frozen snapshot)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from leasehold.core.model.outcome import JobError
 from leasehold.core.model.phrases import listed
 from leasehold.core.model.plain_data import plain
 from leasehold.core.model.retry import RetryPolicy
-from leasehold.core.model.status import Event, Status
+from leasehold.core.model.status import Status
 from leasehold.errors import (
     IdempotencyConflictError,
     InvalidJobError,
@@ -108,10 +108,10 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def check(self, *, schedule: str | None = None) -> None:
         """Raise InvalidJobError for anything that no store could keep; says which field and why.
 
-        `schedule` is the one that submits it, whose jobs share one payload.
+        `schedule` is the schedule that submits it; all its jobs share one payload.
         """
         check_name("job id", self.id)
-        # Queues and tasks are few: one that was looked at before is not looked at again.
+        # Queues and tasks are few: a name that passed before is not checked again.
         if (self.queue, self.task) not in _KNOWN_NAMES:
             check_name("task", self.task)
             check_name("queue", self.queue)
@@ -198,7 +198,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return digest.digest()
 
     def conflict_with(self, first_id: str) -> IdempotencyConflictError:
-        """The error for a key that was first used for another job than this one."""
+        """The error for a key that was first used for another job."""
         return IdempotencyConflictError(
             f"idempotency key {self.idempotency_key!r} of queue {self.queue!r} belongs to job "
             f"{first_id}, which has another task or payload than job {self.id}: use another key "
@@ -355,47 +355,3 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         if self.completed_at is None:
             return None
         return max(0.0, (now - self.completed_at).total_seconds())
-
-
-class Attempt(msgspec.Struct, frozen=True, kw_only=True):
-    """One run of a job under one lease. Also the checkpoint that the sweep leaves."""
-
-    job_id: str
-    lease_version: int
-    number: int
-    """Which attempt this was; a handed-back one and its successor share a number."""
-    worker: str
-    started_at: datetime
-    ended_at: datetime | None = None
-    outcome: Event | None = None
-    """How it ended; None while it runs."""
-    error: JobError | None = None
-    message: str = ""
-    note: Any = None
-    """What the task attached to its acknowledgement."""
-    lease_expires_at: datetime | None = None
-    heartbeat_at: datetime | None = None
-
-    @property
-    def duration_seconds(self) -> float | None:
-        """How long it ran; None while it runs."""
-        return None if self.ended_at is None else (self.ended_at - self.started_at).total_seconds()
-
-
-class HistoryEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that happened to a job. `sequence` counts from 1 per job, without gaps."""
-
-    job_id: str
-    sequence: int
-    at: datetime
-    event: Event
-    before: Status | None = None
-    after: Status | None = None
-    """Equal to `before` for events that only tell."""
-    worker: str | None = None
-    """Whose lease it is about, the stale one's in a `version_mismatch`; None if about no lease."""
-    lease_version: int = 0
-    attempts: int = 0
-    """Attempts spent after this event; it tells a replay that reset them from one that did not."""
-    message: str = ""
-    """What happened, for people."""

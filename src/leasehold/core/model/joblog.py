@@ -1,4 +1,4 @@
-"""What a task says while it runs: log lines, each with its time and bounded, and its progress."""
+"""A running task's messages: log lines, each with its time and bounded, and its progress."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from leasehold.core.model.limits import LOG_LINE_LENGTH_MAX, LOG_LINES_MAX, PAYLOAD_BYTES_MAX
+from leasehold.core.model.nesting import DEPTH_MAX, is_too_deep
 from leasehold.errors import PayloadError
 
 
@@ -86,6 +87,8 @@ def check_progress(job_id: str, progress: bytes) -> None:
             f"{PAYLOAD_BYTES_MAX:,} are kept: report less, or store the data elsewhere"
         )
     try:
-        msgspec.json.decode(progress, type=dict[str, Any])
-    except msgspec.DecodeError as error:
+        document = msgspec.json.decode(progress, type=dict[str, Any])
+    except (msgspec.DecodeError, RecursionError) as error:
         raise PayloadError(f"the progress of job {job_id} is no JSON object: {error}") from error
+    if is_too_deep(document):
+        raise PayloadError(f"the progress of job {job_id} is nested more than {DEPTH_MAX} deep")

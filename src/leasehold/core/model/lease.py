@@ -1,4 +1,4 @@
-"""The lease: a worker's time-limited right to run one job, and what is said under it."""
+"""The lease: a worker's time-limited right to run one job, and the messages sent under it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class LeaseRequest(msgspec.Struct, frozen=True, kw_only=True):
     lease_seconds_by_task: dict[str, float] | None = None
     """For jobs of these tasks that name none of their own, before `lease_seconds`."""
     lease_seconds_override: float | None = None
-    """For all jobs, whatever they, their queue or the store's settings say."""
+    """For all jobs, over the values of the job, its queue and the store's settings."""
     tasks: tuple[str, ...] | None = None
     """Only these tasks; None for any."""
     except_lanes: tuple[tuple[str, str], ...] = ()
@@ -49,11 +49,11 @@ class LeaseRequest(msgspec.Struct, frozen=True, kw_only=True):
     parent_id: str | None = None
     """Only jobs of this group."""
     consumer: Consumer | None = None
-    """Enter the worker into the registry as a consumer, or note that it still is one. Whoever
-    leases many times a second says so now and then only."""
+    """Enter the worker into the registry as a consumer, or note that it still is one. A consumer
+    that leases many times a second says so now and then only."""
 
     def __post_init__(self) -> None:
-        """Refuse what would make leases that nobody can hold, or a name that nobody can read."""
+        """Refuse leases that could not be held, and names that could not be read."""
         check_worker_name(self.worker)
         by_task = () if self.lease_seconds_by_task is None else self.lease_seconds_by_task.values()
         for seconds in (self.lease_seconds, self.lease_seconds_override, *by_task):
@@ -79,8 +79,11 @@ def check_worker_name(name: str) -> None:
         )
 
 
-class Lease(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker gets: all it needs to run the job, and the token that proves its right."""
+class Lease(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """A worker's grant: the data it needs to run the job, and the token that proves its right.
+
+    It crosses a network by the hundred, as an array: the names of its fields are half of a map.
+    """
 
     job_id: str
     version: int
@@ -109,7 +112,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
         return self.version
 
 
-class Settlement(msgspec.Struct, frozen=True, gc=False):
+class Settlement(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A holder's last word on its lease."""
 
     job_id: str
@@ -153,7 +156,7 @@ class Renewed(msgspec.Struct, frozen=True):
 
 
 class Exchange(msgspec.Struct, frozen=True):
-    """The answer to one exchange with the store: what was settled and what was leased."""
+    """The answer to one exchange with the store: the settled and the leased jobs."""
 
     settled: list[Settled | LeaseLostError]
     """One per settlement, in order; a stale one is answered with the error, not raised."""
@@ -187,7 +190,7 @@ class StuckJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SweepReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What one recovery sweep found and did."""
+    """The report of one recovery sweep."""
 
     expired_found: int = 0
     recovered: int = 0
@@ -215,7 +218,7 @@ class SweepReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunningLease(NamedTuple):
-    """What a store knows of a lease that somebody wants to renew; times in microseconds."""
+    """The state of a lease that is to be renewed; times in microseconds."""
 
     acquired_at: int
     expires_at: int

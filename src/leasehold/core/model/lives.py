@@ -1,4 +1,4 @@
-"""Lives of workers: what a proof of death is about.
+"""Lives of workers: the subject of a proof of death.
 
 A name is not a proof: two processes may have the same one, at once or one after the other. So each
 registration of a worker has a number, and so has each lease that it takes. A death proves those
@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from leasehold.core.model.records import WorkerInfo
 
 NO_LIFE: Final = 0
-"""Of whoever leases under a name that its own process has not registered."""
+"""The life of a worker that leases under a name its own process has not registered."""
 
 
 class Life(NamedTuple):
@@ -26,8 +26,8 @@ class Life(NamedTuple):
 def remote_life(info: WorkerInfo) -> Life:
     """The registration of a worker that speaks through this process.
 
-    No lock stands for it, so its number is below zero. Whoever says the same of itself has the same
-    number, through whichever process: so a registration that is sent again is the same one, and one
+    No lock stands for it, so its number is below zero. A worker that gives the same details has the
+    same number, through any process: so a registration that is sent again is the same one, and one
     that ends late ends no other.
     """
     said = f"{info.host}\n{info.pid}\n{info.started_at.isoformat()}"
@@ -36,7 +36,7 @@ def remote_life(info: WorkerInfo) -> Life:
 
 
 def is_remote(number: int) -> bool:
-    """Whether a registration is that of a worker which speaks through another process."""
+    """Whether a registration belongs to a worker that speaks through another process."""
     return number < 0
 
 

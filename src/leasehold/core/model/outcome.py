@@ -1,4 +1,4 @@
-"""What can become of an attempt.
+"""The possible ends of an attempt.
 
 A task returns a plain value (that is `Complete`), raises (that is `Fail`), or returns one of
 `Snooze`, `Retry` and `Cancel` to say something else. What that makes of the job is in `decision`.
@@ -25,7 +25,7 @@ class JobError(msgspec.Struct, frozen=True):
 
 
 class Complete(msgspec.Struct, frozen=True, tag="complete"):
-    """The task did its work. `result` is encoded; `note` is what it attached, any JSON document."""
+    """The task did its work. `result` is encoded; `note` is its attachment, any JSON document."""
 
     result: bytes | None = None
     note: bytes | None = None
@@ -57,6 +57,7 @@ class Snooze(msgspec.Struct, frozen=True, tag="snooze"):
 
     def __post_init__(self) -> None:
         _check_delay(self, "seconds")
+        _check_reason(self, self.reason)
 
 
 class Release(msgspec.Struct, frozen=True, tag="release"):
@@ -71,12 +72,16 @@ class Release(msgspec.Struct, frozen=True, tag="release"):
 
     def __post_init__(self) -> None:
         _check_delay(self, "delay_seconds")
+        _check_reason(self, self.reason)
 
 
 class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
     """Stop here, for good: the job is cancelled. A task returns it: `return Cancel("sold out")`."""
 
     reason: str = ""
+
+    def __post_init__(self) -> None:
+        _check_reason(self, self.reason)
 
 
 class Retry(msgspec.Struct, frozen=True):
@@ -95,6 +100,7 @@ class Retry(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         if self.after is not None:
             _check_delay(self, "after")
+        _check_reason(self, self.reason)
 
     def as_failure(self) -> Fail:
         """The outcome it stands for."""
@@ -125,7 +131,7 @@ def within_limits(outcome: Outcome, job_id: str) -> Outcome:
 
 
 def _check_delay(outcome: msgspec.Struct, field: str) -> None:
-    """Keep a delay as seconds, however it was given; raises ValueError for what is none."""
+    """Keep a delay in seconds, in whichever form it was given; raises ValueError for any other."""
     given = getattr(outcome, field)
     seconds = read_seconds(given)
     if isinstance(seconds, str) or not 0 <= seconds <= 366 * 24 * 3600:
@@ -133,3 +139,8 @@ def _check_delay(outcome: msgspec.Struct, field: str) -> None:
         raise ValueError(f"{what}: the delay must be between 0 seconds and a year, not {given!r}")
     if seconds is not given:
         msgspec.structs.force_setattr(outcome, field, seconds)
+
+
+def _check_reason(outcome: msgspec.Struct, reason: object) -> None:
+    if not isinstance(reason, str):
+        raise TypeError(f"{type(outcome).__name__}: the reason must be text, not {reason!r}")

@@ -1,14 +1,14 @@
-"""Pages of what is kept in order: history, log and audit; and what their cursors are.
+"""Pages of ordered lists: history, log and audit; and their cursors.
 
-A cursor is the number of the last entry of the page before, as text. Numbers never change, so
-nothing is told twice or left out, whatever is written or dropped between two pages.
+A cursor is the number of the last entry of the page before, as text. Numbers never change, so no
+entry is told twice or left out, even if entries are written or dropped between two pages.
 """
 
 from __future__ import annotations
 
 import msgspec
 
-from leasehold.core.model.job import HistoryEvent
+from leasehold.core.model.history import HistoryEvent
 from leasehold.core.model.joblog import LogLine
 from leasehold.core.model.records import AuditRecord
 from leasehold.core.model.refusals import check_page, not_a_cursor
@@ -38,7 +38,7 @@ class AuditPage(msgspec.Struct, frozen=True):
 
 
 def check_cursor(limit: int, cursor: str | None) -> int | None:
-    """The number in a cursor, None for the first page; raises InvalidJobError for what is none."""
+    """The number in a cursor, None for the first page; raises InvalidJobError for a bad cursor."""
     check_page(limit)
     if cursor is None:
         return None

@@ -1,10 +1,10 @@
-"""The order of service: what a pending job's priority is worth at a moment, and where it stands.
+"""The order of service: a pending job's effective priority at a moment, and where it stands.
 
 `effective` is the formula. It changes with every second, so no index could keep it; but most of it
 keeps two jobs' order for ever. `place` therefore puts a job into a *tier*: jobs of one tier never
-change their order among themselves, whatever time it is, so the best of a queue is the best of its
-tiers' first jobs, and `score` says what such a first job is worth now. `crosses_at` is when a job
-belongs into another tier; only jobs with a deadline ever cross.
+change their order among themselves, so the best of a queue is the best of its tiers' first jobs,
+and `score` is the present value of such a first job. `crosses_at` is when a job belongs into
+another tier; only jobs with a deadline ever cross.
 
 - Without a deadline, or far from it, a job's tier is its priority less its penalty: all of a tier
   gain by waiting at the same pace and up to the same bound, so who waits longest is always first.
@@ -21,14 +21,14 @@ Clauses of the store contract, which hold whichever method makes a job pending, 
 - SCO-1  The pending job with the highest effective priority is leased first, and `position` counts
          by the same; among equals the first available, then the first submitted. Queues of one
          request are compared with each other, each by its own parameters.
-- SCO-2  What is served first was, at some moment of the last `rebalance_interval`, at least as good
-         as what is served after it; without deadlines, the order is exact.
-- SCO-3  In `fifo_mode`, or with all that counts beside priority turned off, the order is strictly
-         by priority, then first submitted first: a job that comes back has its old place.
+- SCO-2  A job that is served first was, at some moment of the last `rebalance_interval`, at least
+         as good as the jobs served after it; without deadlines, the order is exact.
+- SCO-3  In `fifo_mode`, or with everything but priority turned off, the order is strictly by
+         priority, then first submitted first: a job that comes back has its old place.
 - SCO-4  A change of a queue's parameters counts for its pending jobs too, within the interval.
 - SCO-5  A priority above the queue's `max_priority` counts as that.
 - SCO-6  Parameters out of range raise InvalidQueueError, and change nothing.
-- SCO-7  A new priority counts with the waiting, the attempts and the deadline that are there.
+- SCO-7  A new priority counts with the job's waiting time, attempts and deadline.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ _HIGHEST: Final = 100 * _MILLI
 _LOWEST: Final = -2 * EFFECTIVE_MAX * _MILLI
 """A value below this is worth 0 for ever, whatever aging and deadline add to it."""
 FIRST_DEADLINE_TIER: Final = 1 << 40
-"""The tiers of deadlines begin here: first that of those which have passed, then by deadline."""
+"""The tiers of deadlines begin here: first the tier of passed deadlines, then by deadline."""
 
 
 _SINCE_BITS: Final = 42
-"""Where waiting adds nothing any more, a turn is what the job is worth and, in so many bits, the
+"""Where waiting no longer adds to the priority, a turn is the job's value and, in so many bits, the
 millisecond since when it is available."""
 
 
@@ -193,7 +193,7 @@ def place(
 
 
 def service_order(job: Job, now: datetime, scoring: Scoring) -> tuple[float, int]:
-    """What a pending job is compared by; the least is served first, among equals by submission."""
+    """The sort key of a pending job; the least is served first, among equals by submission."""
     available_at, created_at = to_micros(max(job.run_at, job.created_at)), to_micros(job.created_at)
     stands = place(
         job.inherited_priority or job.priority,
@@ -222,7 +222,7 @@ def default_tier(priority: int) -> int:
 
 
 def score(tier: int, turn: int, now: int, scoring: Scoring = DEFAULT_SCORING) -> float:
-    """What a job that was placed there is worth now: its effective priority, but for the lag."""
+    """The present value of a job that was placed there: its effective priority, but for the lag."""
     if tier < FIRST_DEADLINE_TIER:
         value = (_HIGHEST - tier) / _MILLI
         return value if scoring.is_plain else _clamped(value + _aging(now - turn, scoring))

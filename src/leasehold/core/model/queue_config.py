@@ -1,8 +1,8 @@
-"""A queue's own rules: how many jobs it holds and runs, how fast they come, what is the default.
+"""A queue's own rules: how many jobs it holds and runs, how fast they come, and its defaults.
 
-A queue that nobody configured has no rules: it takes every job, and runs as many as it can.
-The rules are kept in the store and read inside the write that submits or leases, so a change counts
-at once, in every process.
+A queue without a configuration has no rules: it takes every job, and runs as many as it can. The
+rules are kept in the store and read inside the write that submits or leases, so a change counts at
+once, in every process.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ COUNT_MAX: Final = 1_000_000_000
 
 
 class QueueState(StrEnum):
-    """What a queue lets happen."""
+    """Whether a queue accepts jobs and lets workers lease them."""
 
     ACTIVE = "active"
     PAUSED = "paused"
-    """Nothing is leased; jobs are accepted, and what runs goes on."""
+    """No job is leased; jobs are accepted, and running jobs go on."""
     DRAINING = "draining"
-    """Nothing is accepted; what is there finishes."""
+    """No job is accepted; the queue's jobs finish."""
     DELETING = "deleting"
     """Nothing is accepted or leased: what waits becomes dead letters, then the queue is forgotten.
     Only `delete_queue` leads here, and nothing but its end leads away."""
@@ -56,7 +56,7 @@ _LEASED_FROM_NO_MORE: Final = frozenset({QueueState.PAUSED, QueueState.DELETING}
 
 
 def being_deleted(queue: str) -> QueueClosedError:
-    """The error for whatever is asked of a queue that is going to be forgotten."""
+    """The error for any request to a queue that is being deleted."""
     return QueueClosedError(
         f"queue {queue!r} is being deleted: try again when that is done (any worker's sweep "
         "finishes it)"
@@ -169,7 +169,7 @@ class QueueConfig(
             raise InvalidQueueError(f"retry must be a retry policy, not {self.retry!r}")
         if not isinstance(self.retention, QueueRetention | None):
             raise InvalidQueueError(f"retention must be a QueueRetention, not {self.retention!r}")
-        _ = self.scoring  # It refuses what it cannot work with.
+        _ = self.scoring  # Raises for parameters that it cannot work with.
 
     @cached_property
     def scoring(self) -> Scoring:
@@ -228,11 +228,11 @@ def _from_data(name: str, value: Any) -> Any:
 
 
 DEFAULT_CONFIG: Final = QueueConfig()
-"""That of a queue without rules."""
+"""The configuration of a queue without rules."""
 
 
 class QueueRule(NamedTuple):
-    """What somebody has set for a queue. A queue for which nobody has set anything has none."""
+    """The rules set for a queue. A queue for which none were set has none."""
 
     state: QueueState = QueueState.ACTIVE
     config: QueueConfig = QueueConfig()
@@ -248,7 +248,7 @@ class QueueRule(NamedTuple):
 
 
 DELETED_RULE: Final = QueueRule(state=QueueState.DELETED)
-"""What is told of a queue that was deleted; no store keeps it."""
+"""The information about a deleted queue; no store keeps it."""
 
 
 class QueueInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -266,7 +266,7 @@ class QueueInfo(msgspec.Struct, frozen=True, kw_only=True):
     next_start_at: datetime | None = None
     """When the next job may start by `starts_per_second`, if not at once."""
     created_at: datetime | None = None
-    """When somebody created it; where nobody did, when its first job came."""
+    """When it was created; without a creation, when its first job came."""
     created_by: str | None = None
     """None for a queue that came with its first job."""
     changed_at: datetime | None = None

@@ -1,4 +1,4 @@
-"""What a store answers with, and whom it tells: the records of the contract in `contract.store`."""
+"""A store's answers and its listeners: the records of the contract in `contract.store`."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class CurrentJob(msgspec.Struct, frozen=True, kw_only=True):
     queue: str
     task: str
     attempts: int
-    """Spent so far, this one included."""
+    """Spent so far, the current one included."""
     leased_at: datetime
     lease_expires_at: datetime
 
 
 class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker as the registry knows it, or a consumer: whoever leases in a loop of its own."""
+    """A worker in the registry, or a consumer, which leases in a loop of its own."""
 
     id: str
     host: str | None = None
@@ -56,7 +56,9 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     """The tasks it runs, by name, and `module:*` for a module that it may import others from. Of a
     consumer, those it asked for the last time; none if it asked for any."""
     jobs: tuple[CurrentJob, ...] = ()
-    """What it holds, the first leased first; at most 100 of them."""
+    """The jobs it holds, the first leased first; at most 100 of them."""
+    app_version: str | None = None
+    """The version of the application that it runs, if it was told."""
 
     def names(self, task: str) -> bool:
         """Whether it says by name that it knows a task."""
@@ -64,7 +66,7 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 ALL_QUEUES: Final = "*"
-"""What a worker says that serves every queue, those to come included."""
+"""The queues of a worker that serves every queue, future ones included."""
 
 
 def may_know(worker: WorkerInfo, task: str) -> bool:
@@ -90,7 +92,7 @@ def is_of_module(name: str, module: str) -> bool:
 
 
 def serves(queues: Collection[str], queue: str) -> bool:
-    """Whether a worker that was given these queues serves this one."""
+    """Whether a worker with these queues serves this queue."""
     return queue in queues or ALL_QUEUES in queues
 
 
@@ -131,7 +133,7 @@ def at_work(
 def without_gone(
     workers: Iterable[WorkerInfo], now: datetime, remote: Collection[str]
 ) -> list[WorkerInfo]:
-    """Without those that are silent for too long and hold nothing, and whose death nobody proves:
+    """Without workers that are silent for too long, hold no lease and whose death cannot be proved:
     consumers, and the workers that are registered as remote.
     """
     return [
@@ -185,7 +187,7 @@ class WorkerTotals(msgspec.Struct, frozen=True, kw_only=True):
     last_at: datetime
 
     def beside(self, other: WorkerTotals) -> WorkerTotals:
-        """This and what the same worker did in another queue, as one."""
+        """These counts and the same worker's counts in another queue, as one."""
         return WorkerTotals(
             worker=self.worker,
             leased=self.leased + other.leased,
@@ -226,7 +228,7 @@ class Listener(Protocol):
 
 
 class Purged(msgspec.Struct, frozen=True):
-    """What one purge did."""
+    """The report of one purge."""
 
     purged: int
     """How many jobs it deleted."""

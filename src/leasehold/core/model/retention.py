@@ -1,7 +1,7 @@
 """Retention: how long ended jobs are kept, and the rules by which a clean-up works.
 
-A clean-up is a row of small writes. Each one holds the store's write lock about 20 ms, whatever the
-machine, and between them the lock is free for nineteen times as long: who runs jobs hardly notices.
+A clean-up is a series of small writes. Each one holds the store's write lock about 20 ms on any
+machine, and between them the lock is free for nineteen times as long: workers hardly notice.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ CLEANUP_RECORDS_MAX: Final = 1000
 
 
 class RetentionPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """How long what has ended is kept, in seconds; None keeps it for ever.
+    """How long ended jobs and records are kept, in seconds; None keeps them for ever.
 
     >>> RetentionPolicy(completed_seconds=3600).cancelled_seconds
     86400.0
@@ -116,7 +116,7 @@ class RetentionPolicy(msgspec.Struct, frozen=True, kw_only=True):
         """Up to when archived audit records are dropped; None if they never are."""
         if self.audit_seconds is None or self.audit_archive_seconds is None:
             return None
-        # Ten years each at most: their sum is within what a datetime can tell.
+        # Ten years each at most: their sum is within the range of a datetime.
         return now - timedelta(seconds=self.audit_seconds + self.audit_archive_seconds)
 
     def oldest_day(self, now: datetime) -> int | None:
@@ -129,12 +129,12 @@ class RetentionPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Scope(msgspec.Struct, frozen=True, kw_only=True):
-    """What one clean-up is asked to do beyond the daily one."""
+    """The scope of one clean-up beyond the daily one."""
 
     force: bool = False
     """Now, whether it is due and worth it or not."""
     emergency: bool = False
-    """Completed and cancelled jobs whatever their age; it never waits for its turn."""
+    """Completed and cancelled jobs of any age; it never waits for its turn."""
     dead: bool = False
     """With `emergency`: dead letters too, which nothing else takes."""
 
@@ -189,7 +189,7 @@ class Cleaned(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PruneReport(Cleaned, frozen=True, kw_only=True):
-    """What one write of a clean-up did, and whether there is more to do."""
+    """The report of one write of a clean-up, and whether there is more to do."""
 
     run: int | None = None
     """The number of the clean-up; None if none was begun: it is not due, or not worth it."""
@@ -198,7 +198,7 @@ class PruneReport(Cleaned, frozen=True, kw_only=True):
     next_due_at: datetime | None = None
     """When the next daily one may begin, once this one is over or was not begun; None if never."""
     taken: int = 0
-    """How much of the limit was used; what it counts depends on what was cleaned."""
+    """How much of the limit was used; its unit depends on the phase."""
     lock_seconds: float = 0.0
     """How long the write lock was held for it."""
 
@@ -249,7 +249,7 @@ COUNTED: Final = (
     "audit_archived",
     "audit_dropped",
 )
-"""What a report and a record both count."""
+"""The counts that a report and a record share."""
 
 
 def due_at(policy: RetentionPolicy, last: CleanUp | None, now: datetime) -> datetime | None:
@@ -276,7 +276,7 @@ def check_limit(limit: int) -> None:
 
 
 def next_batch_size(size: int, taken: int, lock_seconds: float) -> int:
-    """How many the next write should take, after one that took so many in so long.
+    """How many rows the next write should take, after a write that took so many in so long.
 
     >>> next_batch_size(200, 200, 0.040), next_batch_size(200, 200, 0.001)
     (100, 400)
@@ -330,7 +330,7 @@ def day_number(day: date) -> int:
 
 
 def read_limit(policy: msgspec.Struct, name: str) -> None:
-    """Keep a limit as seconds, however it was given; refuse what is no time to keep something."""
+    """Keep a limit in seconds, in whichever form it was given; refuse a value that is no time."""
     given = getattr(policy, name)
     value = read_seconds(given)
     if value is None:
@@ -366,4 +366,4 @@ def _check_count(name: str, value: object, *, optional: bool) -> None:
 MEMORY_RETENTION: Final = RetentionPolicy(
     completed_seconds=3600.0, dead_seconds=7200.0, cancelled_seconds=1800.0
 )
-"""What a memory store does unless told otherwise: it has no disk to grow into."""
+"""The default of a memory store: it has no disk to grow into."""

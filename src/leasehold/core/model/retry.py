@@ -134,7 +134,7 @@ class Delays(msgspec.Struct, frozen=True, tag="delays", forbid_unknown_fields=Tr
 
 RetryPolicy = Exponential | Linear | Constant | Delays
 Backoff = RetryPolicy | Callable[[int, BaseException], float]
-"""What a task may be given: a policy, or a function of (attempt, error) run by its worker."""
+"""A task's retry: a policy, or a function of (attempt, error) run by its worker."""
 
 DEFAULT_POLICY: Final = Exponential()
 

@@ -1,14 +1,15 @@
 """The schedule: a job that is submitted again and again, once per tick of its timing.
 
-`ScheduleDraft` is what is asked for, `Schedule` what a caller sees of it. The functions below say
-what becomes of a schedule; a store keeps the answer in the same write in which it submits the jobs,
-so that every tick runs once however many processes look, and wherever one of them dies.
+`ScheduleDraft` is the request, `Schedule` a caller's view of it. The functions below decide about a
+schedule; a store keeps the decision in the same write in which it submits the jobs, so that every
+tick runs once however many processes look, and wherever one of them dies.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from typing import Final, Literal, get_args
 
 import msgspec
@@ -17,7 +18,7 @@ from leasehold.core.model.durations import plain_seconds
 from leasehold.core.model.job import Draft
 from leasehold.core.model.limits import SECONDS_MAX
 from leasehold.core.model.numbers import plain_number, whole_number
-from leasehold.core.model.ticks import latest_ticks
+from leasehold.core.model.ticks import latest_ticks, ticks_between
 from leasehold.core.model.timing import Timing
 from leasehold.errors import (
     DuplicateJobError,
@@ -27,7 +28,7 @@ from leasehold.errors import (
 )
 
 Misfire = Literal["skip", "run_once", "catch_up"]
-"""What becomes of ticks that nobody was there to fire: none of them is run, or the latest only, or
+"""The treatment of ticks that were not fired in time: none of them is run, or the latest only, or
 the latest `catch_up_max`.
 """
 Overlap = Literal["allow", "skip"]
@@ -38,9 +39,12 @@ SCHEDULE_NAME_LENGTH_MAX: Final = 200
 CATCH_UP_MAX: Final = 1000
 DEFAULT_CATCH_UP_MAX: Final = 100
 DEFAULT_GRACE_SECONDS: Final = 300.0
+MISSED_COUNTED_MAX: Final = 100
+"""After a long time down there may be millions of missed ticks: so many are counted at a look."""
 REFUSED_AGAIN_SECONDS: Final = 10.0
 """How long a schedule whose job was refused waits before it is tried again."""
 
+_INSTANT: Final = timedelta(microseconds=1)
 _ONE_JOB_ONLY: Final = ("run_at", "deadline", "idempotency_key", "depends_on")
 _OUR_TAGS: Final = ("schedule", "tick")
 
@@ -70,7 +74,7 @@ class ScheduleDraft(msgspec.Struct, frozen=True, kw_only=True):
                 msgspec.structs.force_setattr(self, name, number)
 
     def check(self) -> None:
-        """Raise InvalidScheduleError (or what the job's own check raises) for what no store keeps.
+        """Raise InvalidScheduleError (or the error of the job's own check) for a bad draft.
 
         Names and numbers are looked at here; a timing was when it was made.
         """
@@ -141,6 +145,11 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     last_job_id: str | None = None
     fired: int = 0
     """How many jobs its ticks have submitted."""
+    missed: int = 0
+    """How many ticks made no job: nobody was there in time, or the job before had not ended. Of one
+    look at it, at most MISSED_COUNTED_MAX are counted."""
+    missed_at: datetime | None = None
+    """The latest of them."""
     error: str | None = None
     """Why its latest tick could not be fired yet."""
 
@@ -166,7 +175,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Fired(msgspec.Struct, frozen=True):
-    """What one look at the schedules did."""
+    """The report of one look at the schedules."""
 
     jobs: int = 0
     """How many jobs it submitted."""
@@ -178,7 +187,7 @@ class Fired(msgspec.Struct, frozen=True):
 
 
 def declared(known: Schedule | None, draft: ScheduleDraft, now: datetime) -> Schedule:
-    """A new schedule, or a known one that is told (again) what it should be.
+    """A new schedule, or a known one that is declared again.
 
     Ticks that are due stay due unless the timing is another one: a program that was down, and
     declares its schedules when it starts, must not make its own missed ticks forgotten.
@@ -203,7 +212,7 @@ def paused(schedule: Schedule, now: datetime) -> Schedule:
 
 
 def resumed(schedule: Schedule, now: datetime) -> Schedule:
-    """Going on with the next tick: those that passed meanwhile were not wanted."""
+    """Going on with the next tick: ticks that passed meanwhile were not wanted."""
     if not schedule.paused:
         return schedule
     following = schedule.timing.next_after(now)
@@ -222,10 +231,11 @@ def fire(
     """Submit the jobs of a due schedule's ticks; answers with the schedule as it is after that.
 
     `submit` answers with the error of a job that is refused: then its tick stays due, and is tried
-    again a little later. What it raises is raised.
+    again a little later. An exception that it raises is passed on.
     """
     try:
         ticks = ticks_to_run(schedule, now, has_ended)
+        schedule = _without(schedule, ticks, now)
         following = schedule.timing.next_after(now)
     except Exception as error:  # noqa: BLE001 - one schedule must not stop all the others.
         return refused(schedule, now, error)
@@ -257,6 +267,21 @@ def ticks_to_run(
         oldest = now - timedelta(seconds=draft.grace_seconds)
         return tuple(tick for tick in ticks if tick >= oldest)
     return ticks
+
+
+def _without(schedule: Schedule, run: tuple[datetime, ...], now: datetime) -> Schedule:
+    """The schedule with the due ticks counted as missed that are not among those to be run.
+
+    Those that are run are the latest, without a gap.
+    """
+    due = schedule.next_at
+    if due is None or due > now or (run and run[0] == due):
+        return schedule
+    until = run[0] - _INSTANT if run else now
+    others = islice(ticks_between(schedule.timing, due, until), MISSED_COUNTED_MAX - 1)
+    [latest] = latest_ticks(schedule.timing, due, until, 1)
+    missed = schedule.missed + 1 + sum(1 for _ in others)
+    return msgspec.structs.replace(schedule, missed=missed, missed_at=latest)
 
 
 def refused(schedule: Schedule, now: datetime, error: Exception) -> Schedule:

@@ -12,7 +12,7 @@ Key = tuple[int | str, ...]
 
 
 class Seal(msgspec.Struct, frozen=True, kw_only=True):
-    """What both stores of a move bear until it is complete, and the source for good.
+    """The mark of both stores of a move until it is complete, and of the source for good.
 
     >>> Seal(move="1", other="sqlite:///old.db", is_target=True).refusal("new.db").code
     'store_moved'
@@ -24,7 +24,7 @@ class Seal(msgspec.Struct, frozen=True, kw_only=True):
     """Where the other store is, as it may be shown: without a password."""
     is_target: bool
     run: str = ""
-    """The id of the run that copies: one that goes on with a move gives it another, and every
+    """The id of the run that copies: a run that goes on with a move gives it another, and every
     write of a run that was overtaken is refused by that."""
     is_complete: bool = False
     """Of a source, whether all of it was found in the target, which takes its place."""
@@ -34,7 +34,7 @@ class Seal(msgspec.Struct, frozen=True, kw_only=True):
     """The key of the last row that it was given in that table."""
 
     def refusal(self, shown: str) -> StoreMovedError:
-        """What whoever writes to the store is told."""
+        """The message to a process that writes to the store."""
         if self.is_target:
             return StoreMovedError(
                 f"{shown} is being filled from {self.other}: run `queuectl migrate-store "

@@ -88,7 +88,7 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 HeavyField = Literal["payload", "result", "metadata"]
-"""What a search may leave out of the jobs it finds."""
+"""The fields that a search may leave out of the jobs it finds."""
 
 
 def check_left_out(without: Collection[str]) -> None:
@@ -126,7 +126,7 @@ class Count(msgspec.Struct, frozen=True):
 
     jobs: int
     is_exact: bool = True
-    """Whether it is the number; else there are at least so many, and nobody counted on."""
+    """Whether the number is exact; else there are at least so many, and the count stopped there."""
 
     def __str__(self) -> str:
         return f"{self.jobs:,}" if self.is_exact else f"at least {self.jobs:,}"

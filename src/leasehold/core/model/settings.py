@@ -1,7 +1,7 @@
 """Settings kept in the store: one definition per key, and what each of them fills in.
 
-The most specific value wins: what a job (or its task) says, then its queue, then what the process
-was given in code, then the stored setting, then the built-in default.
+The most specific value wins: the job's (or its task's), then its queue's, then the value that the
+process was given in code, then the stored setting, then the built-in default.
 
 >>> parse_setting("lease_seconds", "5m"), parse_setting("timeout_seconds", "none")
 (300.0, None)
@@ -37,7 +37,7 @@ _NUMBER: Final = re.compile(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 
 
 class SettingKind(StrEnum):
-    """What a setting's value is."""
+    """The kind of a setting's value."""
 
     SECONDS = "seconds"
     COUNT = "count"
@@ -46,12 +46,12 @@ class SettingKind(StrEnum):
 
 
 class SettingDefinition(msgspec.Struct, frozen=True, kw_only=True):
-    """One key: what it may be, and what it does."""
+    """One key: its valid values, and its effect."""
 
     name: str
     kind: SettingKind
     default: SettingValue
-    """Built in: what counts while nobody has set it. A store may have another one of its own."""
+    """The value while none is set. A store may have another default of its own."""
     least: float
     most: float
     none_means: str | None = None
@@ -61,7 +61,7 @@ class SettingDefinition(msgspec.Struct, frozen=True, kw_only=True):
     help: str
 
     def check(self, value: object) -> SettingValue:
-        """The value as it is kept; raises InvalidSettingError for one that it cannot have."""
+        """The value as it is kept; raises InvalidSettingError for an invalid one."""
         if value is None:
             if self.none_means is None:
                 raise self._refused(value)
@@ -95,7 +95,7 @@ class SettingDefinition(msgspec.Struct, frozen=True, kw_only=True):
         try:
             return self.check(value)
         except InvalidSettingError:
-            # In the words of whoever wrote it, not in what they were turned into.
+            # In the words of the person who set it, not in their converted form.
             raise self._refused(text) from None
 
     def show(self, value: SettingValue) -> str:
@@ -111,7 +111,7 @@ class SettingDefinition(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def allowed(self) -> str:
-        """What it may be, in words."""
+        """The valid values, in words."""
         if self.kind is SettingKind.SECONDS:
             least, most = self.show(self.least), self.show(self.most)
             words = f"a duration from {least} to {most}, such as 90, 90s, 5m, 2h30m or 1d"
@@ -226,10 +226,10 @@ def parse_setting(name: str, text: str) -> SettingValue:
 
 
 class StoredSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What is set in a store at one moment."""
+    """The stored settings at one moment."""
 
     values: dict[str, SettingValue] = {}
-    """Only those that somebody has set."""
+    """Only settings that were set."""
     generation: int = 0
     """Grows with every change, and only with changes: who knows it need not look again."""
     defaults: dict[str, SettingValue] = {}
@@ -238,7 +238,7 @@ class StoredSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Workers that were asked to stop, by id: the text of the pin, which says which of that id."""
 
 
-# -- what they fill in -------------------------------------------------------------------------
+# -- defaults that settings fill in ------------------------------------------------------------
 
 
 class DraftDefaults(msgspec.Struct, frozen=True, kw_only=True):
@@ -276,7 +276,7 @@ RETENTION_NAMES: Final = frozenset(_RETENTION_FIELDS)
 
 
 def draft_defaults(values: SettingValues) -> DraftDefaults | None:
-    """What a submit has to fill in; None, the usual case, if that is nothing."""
+    """The defaults that a submit has to fill in; None, the usual case, if there are none."""
     backoff = _renamed(values, _BACKOFF_FIELDS)
     defaults = DraftDefaults(
         max_retries=_count(values.get("max_retries")),

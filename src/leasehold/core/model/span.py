@@ -24,9 +24,9 @@ DAY_MICROS: Final = 24 * 60 * MINUTE_MICROS
 MINUTES_KEPT: Final = 48 * 60
 DAYS_KEPT: Final = 400
 WORKERS_KEPT: Final = 500
-"""Of how many workers it is kept what they did: of those that did something last.
+"""For how many workers counts are kept: for those that worked last.
 
-One that leases from several queues counts once for each of them.
+A worker that leases from several queues counts once for each of them.
 """
 
 COUNTED: Final = (
@@ -44,17 +44,17 @@ COUNTED: Final = (
     "rate_limited",
     "cleaned",
 )
-"""What is counted for ever, and thereby for each minute."""
+"""The counts kept for ever, and thereby for each minute."""
 
 BANDS: Final = ("low", "medium", "high", "critical")
 """Bands of priority, each from the priority of that name up to the next one's; low from 0."""
 SUBMITTED_IN: Final = {band: f"submitted_{band}" for band in BANDS}
-"""What is counted of each band."""
+"""The counts kept for each band."""
 SUMMED: Final = (*COUNTED, *SUBMITTED_IN.values())
 
 
 class Measure(IntEnum):
-    """What is measured of each attempt. The numbers are written down."""
+    """The measurements of each attempt. The numbers are written down."""
 
     WAIT_LOW = 0
     """How long jobs of a band waited for their lease."""
@@ -71,7 +71,7 @@ class Measure(IntEnum):
 
 WAIT_IN: Final = {band: Measure(number) for number, band in enumerate(BANDS)}
 RETRY_ATTEMPT_MAX: Final = 20
-"""Attempts beyond are counted as this one."""
+"""Attempts beyond this number are counted under it."""
 
 
 def band_of(priority: int) -> str:
@@ -99,6 +99,8 @@ class Span(Totals, frozen=True):
     pending: int = 0
     deepest: int = 0
     """The most pending jobs at the begin or end of a minute; of several queues the deepest's."""
+    oldest_micros: int = 0
+    """For how long the job had been available, at the end of a minute, that had waited longest."""
     measures: dict[int, Measurements] = msgspec.field(default_factory=dict)
     """By `Measure`, those of which there is anything."""
 
@@ -162,6 +164,7 @@ class Span(Totals, frozen=True):
             pending_before=pending_before,
             pending=pending,
             deepest=max(self.deepest, other.deepest),
+            oldest_micros=max(self.oldest_micros, other.oldest_micros),
             measures=_sum_of(self.measures, other.measures),
         )
 
@@ -179,7 +182,7 @@ def _sum_of(
 def growth(before: Span, totals: Span) -> Span:
     """What happened between two looks at totals; the later ones have the measures of it.
 
-    Totals never shrink: one that is lower than before was damaged, and has been begun anew.
+    Totals never shrink: a total that is lower than before was damaged, and has been begun anew.
     """
     return Span(
         **{name: max(0, getattr(totals, name) - getattr(before, name)) for name in SUMMED},
@@ -196,8 +199,8 @@ def first_minute(now: int, window_seconds: float) -> int:
 
 
 class QueueSpans(NamedTuple):
-    """What is known of one queue, or of several: the spans by number (of the minute, or day), and
-    the depth.
+    """The figures of one queue, or of several: the spans by number (of the minute, or day), and the
+    depth.
     """
 
     spans: Mapping[int, Span]
@@ -255,6 +258,7 @@ def together(spans: Sequence[Span]) -> Span:
         pending_before=sum(each.pending_before for each in spans),
         pending=sum(each.pending for each in spans),
         deepest=max((each.deepest for each in spans), default=0),
+        oldest_micros=max((each.oldest_micros for each in spans), default=0),
         measures=measures,
     )
 

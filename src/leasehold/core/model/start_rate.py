@@ -24,16 +24,15 @@ Clauses of the store contract:
          leased at once. Jobs of other queues are leased meanwhile.
 - STA-2  The same holds for `key_starts_per_second` and the jobs of each key. Jobs without a key use
          up nothing, and no key waits for another one.
-- STA-3  Every lease uses up a start, whatever becomes of it: what is retried starts once more, and
-         what is handed back or taken back from a lost holder has used up its start.
+- STA-3  Every lease uses up a start, however it ends: a retry is another start, and a job that is
+         handed back or taken back from a lost holder has used up its start.
 - STA-4  While jobs wait that nothing else keeps from running, the best of them is leased as soon as
          these rules allow it. An answer with fewer leases than were asked for says in `next_due_at`
          when the next may start.
 - STA-5  Beyond the `free_slots` of a request no job with a start rate is leased, and none that is
          served after it: it would not start when it is leased.
-- STA-6  A change of a rate counts for the next lease; None takes it away. Nobody waits longer than
-         the new rate asks for; in the second of the change, what was started by the old one may
-         come on top.
+- STA-6  A change of a rate counts for the next lease; None takes it away. No job waits longer than
+         the new rate asks for; in the second of the change, starts by the old rate may come on top.
 - STA-7  `queue_info` and `key_info` say when the next job may start, if not at once.
 """
 
@@ -48,7 +47,7 @@ from leasehold.core.model.rate import NANOS, RATE_MAX, RATE_MIN
 from leasehold.errors import InvalidQueueError
 
 BURSTS_PER_SECOND: Final = 20
-"""A burst is what the rate allows in this part of a second, and at least one job."""
+"""A burst is the rate's allowance for this part of a second, and at least one job."""
 
 
 class StartRate(msgspec.Struct, frozen=True):

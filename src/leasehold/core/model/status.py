@@ -36,7 +36,7 @@ class Status(StrEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> None:
-        from difflib import get_close_matches  # Only for who has mistyped one.
+        from difflib import get_close_matches  # Only a typo needs it.
 
         known = [status.value for status in cls]
         near = get_close_matches(str(value).lower(), known, n=1)
@@ -64,7 +64,7 @@ WAITING: Final = frozenset({Status.SCHEDULED, Status.BLOCKED, Status.PENDING, St
 
 
 class Event(StrEnum):
-    """What can happen to a job; each is one history event."""
+    """The events of a job; each is one entry of its history."""
 
     # These change the status.
     CREATED = "created"
@@ -112,12 +112,12 @@ TRANSITIONS: Final[dict[Event, dict[Status | None, frozenset[Status]]]] = {
         status: frozenset({_S.CANCELLED})
         for status in (_S.RUNNING, _S.PENDING, _S.SCHEDULED, _S.BLOCKED, _S.FAILED)
     },
-    # Blocked again, if what it depends on has been replayed too and has not ended yet.
+    # Blocked again, if a dependency was replayed too and has not ended yet.
     Event.REPLAYED: {
         status: frozenset({_S.PENDING, _S.BLOCKED}) for status in (_S.DEAD, _S.CANCELLED)
     },
 }
-"""event -> status before -> the statuses it may lead to. What is not listed is refused."""
+"""event -> status before -> the statuses it may lead to. Any other step is refused."""
 
 
 _STEPS: Final = frozenset(

@@ -1,4 +1,4 @@
-"""API tokens: who may do what over the network. Only the hash of a token's secret is ever kept."""
+"""API tokens: the rights of callers over the network. Only the hash of a secret is ever kept."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from leasehold.errors import InvalidTokenError
 Role = Literal["producer", "consumer", "operator", "observer", "admin"]
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
 LOOKING: Final[tuple[Role, ...]] = ("producer", "consumer", "operator", "observer")
-"""Who may look at jobs, queues and figures; an observer may do nothing else."""
+"""Roles that may look at jobs, queues and figures; an observer may do nothing else."""
 
 SECRET_PREFIX: Final = "lh_"  # noqa: S105  # the part that is no secret
 """So that people, and scanners for secrets, know one when they see it."""
@@ -27,7 +27,7 @@ class TokenDraft(msgspec.Struct, frozen=True, kw_only=True):
     """A token that is to be created."""
 
     name: str
-    """Unique among the tokens of a store; what is done with the token is audited under it."""
+    """Unique among the tokens of a store; actions by the token are audited under it."""
     roles: tuple[Role, ...]
     """An admin may do everything; the other roles add up."""
     queues: tuple[str, ...] | None = None
@@ -65,7 +65,7 @@ class TokenDraft(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Token(msgspec.Struct, frozen=True, kw_only=True):
-    """A token as the store knows it; its secret is known to nobody but its holder."""
+    """A token as the store knows it; only its holder knows the secret."""
 
     name: str
     roles: tuple[Role, ...]
@@ -95,7 +95,7 @@ class Token(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def new_token_secret(env: Env) -> str:
-    """What the holder of a token sends: 256 bits that nobody can guess.
+    """The secret that the holder of a token sends: 256 bits that cannot be guessed.
 
     >>> from leasehold.env import SYSTEM
     >>> len(new_token_secret(SYSTEM))
@@ -105,7 +105,7 @@ def new_token_secret(env: Env) -> str:
 
 
 def digest_of(secret: str) -> str:
-    """What is kept of a secret. It has 256 random bits, so a plain hash cannot be turned back."""
+    """The stored hash of a secret, whose 256 random bits make a plain hash impossible to invert."""
     return hashlib.sha256(secret.encode(errors="replace")).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""What a store does for its clean-ups: find, delete, write down. `core.rules.cleaning` decides."""
+"""How a store serves its clean-ups: find, delete, write down. `core.rules.cleaning` decides."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from leasehold.core.model.retention import CleanUp, PruneReport, Scope
 from leasehold.core.model.status import Status
 
 K = TypeVar("K")
-"""What a store finds a job by: its number, or the job itself."""
+"""How a store finds a job: by its number, or by the job itself."""
 
 
 class Phase(IntEnum):
-    """What is cleaned, in this order. The numbers are written down."""
+    """The kinds of rows that are cleaned, in this order. The numbers are written down."""
 
     CANCELLED = 0
     DEAD = 1
@@ -32,7 +32,7 @@ class Phase(IntEnum):
 
 
 class Bookmark(NamedTuple):
-    """Where a phase goes on. What the numbers mean is the store's own matter."""
+    """Where a phase goes on. The meaning of the numbers is the store's own matter."""
 
     major: int = 0
     minor: int = 0
@@ -48,7 +48,7 @@ class CleanUpProgress(NamedTuple):
 
 
 class CleanUpBatch(NamedTuple, Generic[K]):
-    """What the next write is to take."""
+    """The rows that the next write is to take."""
 
     items: Sequence[K] = ()
     after: Bookmark | None = None
@@ -74,7 +74,7 @@ class Cutoffs(NamedTuple):
 
     @property
     def latest(self) -> int | None:
-        """The cutoff of those queues that keep their jobs shortest; None if nobody prunes them."""
+        """The cutoff of the queues with the shortest retention; None if no queue is pruned."""
         cutoffs = (self.common, *self.own.values())
         return max((each for each in cutoffs if each is not None), default=None)
 
@@ -92,7 +92,7 @@ class OldestAudits(NamedTuple):
 
 
 class CleanUpRecords(Protocol):
-    """What a store is asked inside a write and outside."""
+    """Questions to a store, inside a write and outside."""
 
     @property
     def now(self) -> datetime: ...
@@ -108,7 +108,7 @@ class CleanUpRecords(Protocol):
 
 
 class CleanUpLook(CleanUpRecords, Protocol[K]):
-    """What a store is asked outside of a write: this holds up nobody."""
+    """Questions to a store outside a write: they block no other process."""
 
     def counts(self, queue: str | None) -> Mapping[Status, int]:
         """How many jobs of a queue, or of all, stand in each status."""
@@ -120,7 +120,7 @@ class CleanUpLook(CleanUpRecords, Protocol[K]):
     def find_ended(
         self, status: Status, cutoffs: Cutoffs, after: Bookmark, limit: int
     ) -> CleanUpBatch[K]:
-        """The next jobs that ended by their cutoff, leaving out those that are still needed."""
+        """The next jobs that ended by their cutoff, without jobs that are still needed."""
 
     def find_results(self, after: Bookmark, limit: int) -> CleanUpBatch[K]:
         """The next jobs whose result has outlived its time."""
@@ -133,7 +133,7 @@ class CleanUpLook(CleanUpRecords, Protocol[K]):
 
 
 class CleanUpWrite(CleanUpRecords, Protocol[K]):
-    """What a store does inside one write."""
+    """The steps of a store inside one write."""
 
     def save(self, progress: CleanUpProgress) -> None:
         """Write down how a clean-up stands; of the records only the latest are kept."""

@@ -1,8 +1,8 @@
-"""The store's clock: what time it is, decided from what the clocks of the machine show.
+"""The store's clock: the time, decided from what the clocks of the machine show.
 
 Leases and delays are lengths of time; due times and schedules are moments on the wall. A store has
-one clock for both, so it follows the wall clock as long as that moves as the machine's boot time
-does, which nobody can set. Where the two part:
+one clock for both, so it follows the wall clock as long as that agrees with the machine's boot
+time, which cannot be set. Where the two part:
 
 - The wall clock *jumped ahead*: the store goes on at the pace of boot time, and follows only when
   every write for a minute has seen the same jump. One bad reading does no harm.
@@ -12,7 +12,7 @@ does, which nobody can set. Where the two part:
 
 A lease is promised in time that its holder lived through. So whenever the store's clock moves
 further than the machine was awake, every running lease is moved by the difference, in the same
-write: no lease ends by a jump or by a sleep, and whoever sweeps next finds nothing that has.
+write: no lease ends by a jump or by a sleep, and the next sweep finds none that did.
 
 >>> start = ClockReading(wall=10**15, awake=0, boot=0, boot_id="a")
 >>> basis = tell_time(0, ClockBasis(), start).basis
@@ -42,7 +42,7 @@ OFF_MICROS_MAX: Final = 366 * 24 * 3600 * 1_000_000
 
 
 class ClockBasis(NamedTuple):
-    """What a store remembers of the clocks: what they showed when the two last parted."""
+    """A store's memory of the clocks: their readings when the two last parted."""
 
     boot_id: str = ""
     clock: int = 0
@@ -54,11 +54,11 @@ class ClockBasis(NamedTuple):
     doubt_by: int = 0
     """How far ahead that jump led."""
     repairs: int = 0
-    """How often a person has set the store's clock back: what was shown before counts no more."""
+    """How often a person has set the store's clock back: earlier readings count no more."""
 
 
 class StoreTime(NamedTuple):
-    """What a store has to do before anything else in a write."""
+    """The first steps of a write, before its own."""
 
     now: int
     shift: int

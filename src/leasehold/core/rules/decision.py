@@ -38,7 +38,7 @@ class Decision(msgspec.Struct, frozen=True, gc=False):
     event: Event
     status: Status
     attempts: int
-    """Attempts spent so far, this one included or handed back."""
+    """Attempts spent so far, the current one included or handed back."""
     totals: tuple[str, ...] = ()
     """The totals of its queue that grow by one."""
     message: str = ""
@@ -62,7 +62,7 @@ class Decision(msgspec.Struct, frozen=True, gc=False):
 
 @lru_cache(maxsize=100)
 def completed(attempts: int) -> Decision:
-    """What a `Complete` makes of a running job, whatever else is known of it."""
+    """The end of a running job by a `Complete`, independent of its other fields."""
     return Decision(Event.COMPLETED, Status.COMPLETED, attempts, _COMPLETED, "", None, None, True)
 
 
@@ -78,8 +78,9 @@ def decide(
 ) -> Decision:
     """What becomes of a running job whose current lease settles with `outcome`.
 
-    `attempts` counts this one; `allowance` is how many the job may have in all; `cancel_reason` is
-    set when a person asked to stop it: then whatever does not end the job cancels it.
+    `attempts` counts the current one; `allowance` is how many the job may have in all;
+    `cancel_reason` is set when a person asked to stop it: any outcome that does not end the job
+    then cancels it.
     """
     if isinstance(outcome, Complete):
         return completed(attempts)
@@ -110,7 +111,7 @@ def decide(
 
 
 def failed_for_good(attempts: int, message: str, error: JobError) -> Decision:
-    """What a failure makes of a running job that must not, or cannot, be tried again."""
+    """The end of a running job by a failure that must not, or cannot, be retried."""
     return Decision(
         Event.DEAD, Status.DEAD, attempts, _FAILED_FOR_GOOD, message, error, has_run=True
     )

@@ -1,4 +1,4 @@
-"""The rules of dependencies: who may wait for whom, and what one job's end means for another.
+"""The rules of dependencies: which jobs may wait for which, and how one job's end affects another.
 
 Both stores ask here, inside the write in which a job is submitted or ends.
 """
@@ -20,7 +20,7 @@ from leasehold.errors import (
 )
 
 REASON_LENGTH_MAX: Final = 300
-"""Of a dependency's own reason, in that of its dependent: or a long chain would repeat them all."""
+"""A bound on a dependency's reason inside its dependent's: a long chain would repeat them all."""
 CYCLE_SHOWN_MAX: Final = 20
 
 _NAMES_A_DEPENDENCY: Final = re.compile(r"dependency (.+?) (is|was) (completed|dead|cancelled)\b")
@@ -32,11 +32,11 @@ J = TypeVar("J")
 """However a store knows a job."""
 
 Verdict = Submitted | LeaseholdError | None
-"""What is known of a draft: it is a duplicate, it is refused, or (None) it will be a new job."""
+"""The state of a draft: it is a duplicate, it is refused, or (None) it will be a new job."""
 
 
 def consequence(policy: DependencyPolicy, ended: Status) -> Status | None:
-    """What a dependency's end makes of its dependent; None when it is in nobody's way any more."""
+    """How a dependency's end changes its dependent; None when it no longer blocks anything."""
     if ended is Status.COMPLETED or policy == "ignore":
         return None
     return Status.DEAD if policy == "fail" else Status.CANCELLED
@@ -45,7 +45,7 @@ def consequence(policy: DependencyPolicy, ended: Status) -> Status | None:
 def is_in_the_way(policy: DependencyPolicy, ended: Status | None) -> bool:
     """Whether a dependency keeps its dependent from being pending; None for one not ended.
 
-    One that ended badly does, unless that is ignored: it ends its dependent instead.
+    A dependency that ended badly does, unless that is ignored: it ends its dependent instead.
     """
     return ended is None or consequence(policy, ended) is not None
 
@@ -77,7 +77,7 @@ def still_to_wait_for(
 
 
 def refuse_replay(job_id: str, dependency: str, ended: Status) -> InvalidTransitionError:
-    """The answer to a replay of a job that would only wait for what has ended badly."""
+    """The refusal of a replay whose job would only wait for a dependency that ended badly."""
     return InvalidTransitionError(
         f"job {job_id} cannot be replayed: {told(dependency, ended, None)}. Replay that one too, "
         "in the same call, before it, or all of it with replay_graph (queuectl retry --graph)"
@@ -105,7 +105,7 @@ def refuse_discard(job_id: str, dependent: str) -> InvalidTransitionError:
 
 
 def without_hidden(text: str, is_hidden: Callable[[str], bool]) -> str:
-    """The words above, for whoever may not know some of the jobs that they name.
+    """The words above, for a reader who may not know some of the jobs that they name.
 
     What follows a hidden dependency is why it ended, and what that one was told in its turn.
 
@@ -130,13 +130,13 @@ def without_hidden(text: str, is_hidden: Callable[[str], bool]) -> str:
 
 
 class SortedOut(NamedTuple):
-    """The drafts of a call that may be stored in part: those that are bad in themselves apart."""
+    """The drafts of a call that may be stored in part, with the invalid ones set apart."""
 
     good: list[Draft]
     bad: dict[int, LeaseholdError]
     """By its place in the call."""
     refused: dict[str, LeaseholdError]
-    """By its id, for those that depend on it."""
+    """By its id, for the jobs that depend on it."""
 
     @classmethod
     def of(cls, drafts: Sequence[Draft]) -> SortedOut:
@@ -275,7 +275,7 @@ class SubmitPlan:
 
 
 def _cycle(waits: Mapping[int, set[int]]) -> list[int]:
-    """Some cycle among jobs that all wait for one of them: whoever keeps following finds it."""
+    """Some cycle among jobs that all wait for one of them: following the links must meet it."""
     path: dict[int, int] = {}
     index = next(iter(waits))
     while index not in path:

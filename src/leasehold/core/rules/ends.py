@@ -1,4 +1,4 @@
-"""The ends of attempts: what was decided of jobs that have just left `running`, as rows.
+"""The ends of attempts: the decisions about jobs that have just left `running`, as rows.
 
 Ends are gathered and written by one statement of each kind: a batch of settlements is the way
 nearly every job ends.
@@ -49,7 +49,7 @@ _Kind = tuple[int, Status, tuple[str, ...], bool, str]
 
 
 class Counters(Protocol):
-    """What is counted in one write."""
+    """The counts of one write."""
 
     def move(self, lane: int, before: Status, after: Status, jobs: int) -> None:
         """Count jobs of a lane from one status to another."""
@@ -77,7 +77,7 @@ class GatheredEnds:
         self._counted: dict[_Kind, list[int]] = {}
         """How long each attempt had its lease."""
         self._completed: dict[tuple[int, str], list[int]] = {}
-        """The same of those that completed, by lane and worker."""
+        """The same for completed jobs, by lane and worker."""
         self.attempts: list[tuple[Any, ...]] = []
         """The rows of `attempt`."""
         self.finished: list[tuple[Any, ...]] = []
@@ -98,7 +98,7 @@ class GatheredEnds:
     def complete(self, job_id: str, held: tuple[Any, ...], lane: int, outcome: Complete) -> Settled:
         """Let a job be completed; `held` has the columns of an EndedLease.
 
-        Nearly all attempts end in this way, and decide what a worker can do in a second.
+        Nearly all attempts end in this way, so its cost decides the throughput of a worker.
         """
         now = self._now
         (
@@ -139,7 +139,7 @@ class GatheredEnds:
         *,
         checkpoint: bool = False,
     ) -> Settled:
-        """Let become of a job what was decided, unless it completed; a lost attempt's record is a
+        """Apply a decision to a job that did not complete; a lost attempt's record is a
         checkpoint.
         """
         now = self._now

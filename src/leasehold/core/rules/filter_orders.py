@@ -1,7 +1,7 @@
 """Orders to all jobs that fit a filter, carried out inside the store, so many in each write.
 
-Whoever gives one carries no job out and back: the answer counts. A reader finds what fits, without
-the lock; the write looks at each job once more.
+Such an order carries no job out and back: the answer counts. A reader finds the jobs that fit,
+without the lock; the write checks each job once more.
 """
 
 from __future__ import annotations
@@ -78,13 +78,13 @@ class Ordered(msgspec.Struct, frozen=True, kw_only=True):
 
     changed: int = 0
     jobs: list[OrderedJob] = []
-    """Those that it was done to; what else is to be known of them is for the store to say."""
+    """The jobs that were changed; further columns are up to the store."""
     refused: dict[str, int] = {}
     """How many fitted, but could not take it: by the code of the error."""
     next_cursor: str | None = None
     """Give the order again with it: more jobs fit. None when all were dealt with."""
     blobs_left: list[Job] = []
-    """Deleted jobs of which a payload or a result is kept apart, for whoever deletes those."""
+    """Deleted jobs with a payload or a result in a blob, so that the caller can delete the blob."""
 
 
 class FilterOrders(Protocol):
@@ -101,17 +101,18 @@ class FilterOrders(Protocol):
     ) -> Ordered:
         """Carry an order out for jobs that fit, at most `limit` of them, in one write.
 
-        - ORD-1  Each job gets what `cancel`, `replay`, `discard`, `reprioritize` or `purge_queue`
-                 would give it, with one audit record for all of this write; only those that can
-                 take it are meant. The answer names them, as they were left.
-        - ORD-2  While the answer has a cursor, more jobs fit: whoever asks again with it, until
-                 there is none, has met every job that fitted all the while, and none twice.
-        - ORD-3  Jobs that do not fit any more when the write comes to them are left alone. Those
-                 that refuse are counted, and do not hinder the others.
+        - ORD-1  Each job gets the same treatment as by `cancel`, `replay`, `discard`,
+                 `reprioritize` or `purge_queue`, with one audit record for all of this write; jobs
+                 that cannot take the order are not meant. The answer names the changed jobs, as
+                 they were left.
+        - ORD-2  While the answer has a cursor, more jobs fit: a caller that asks again with it,
+                 until there is none, has met every job that fitted all the while, and none twice.
+        - ORD-3  Jobs that no longer fit when the write comes to them are left alone. Jobs that
+                 refuse are counted, and do not hinder the others.
         - ORD-4  Replays and discards begin with the oldest, since dependencies are as a rule older
-                 than what depends on them; the others with the latest.
-        - ORD-5  A limit outside 1 to PAGE_MAX, a cursor that is none and a priority that is none
-                 raise InvalidJobError; nothing is changed.
+                 than their dependents; the others with the latest.
+        - ORD-5  A limit outside 1 to PAGE_MAX, an invalid cursor and an invalid priority raise
+                 InvalidJobError; nothing is changed.
         """
 
 
@@ -121,7 +122,7 @@ def is_oldest_first(order: Order) -> bool:
 
 
 def narrowed(order: Order, where: JobFilter, limit: int) -> JobFilter:
-    """The filter, for jobs that can take the order; refuses what is no order."""
+    """The filter, for jobs that can take the order; refuses an unknown order."""
     check_page(limit)
     able = ABLE.get(type(order))
     if able is None:

@@ -1,8 +1,8 @@
 """What happened to a job, in words: its attempts, and its history.
 
 A store of tables keeps no log of events. An attempt's record stands for two (leased, and how it
-ended), the job's own row for its first, and only what is left is a row of its own; every row says
-which numbers its events have. Here they are woven into one history.
+ended), the job's own row for its first, and only the other events are rows of their own; every row
+says which numbers its events have. Here they are woven into one history.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
 from leasehold.core.model.codes import EVENT_OF, STATUS_OF
-from leasehold.core.model.job import Attempt, HistoryEvent
+from leasehold.core.model.history import Attempt, HistoryEvent
 from leasehold.core.model.outcome import JobError
 from leasehold.core.model.pages import HistoryPage, check_cursor, history_page
 from leasehold.core.model.status import Event, Status
@@ -68,11 +68,11 @@ class EventRow(NamedTuple):
     worker: str | None
     version: int
     message: str | None
-    """What was said; of a lease, whose record had to go, when it was to end."""
+    """The event's message; for a lease whose record had to go, its expiry."""
 
 
 class HistoryRows(Protocol):
-    """What a store of tables has kept of one job, each in the order of events."""
+    """The rows that a store of tables has of one job, each kind in the order of events."""
 
     job_id: str
 

@@ -1,4 +1,4 @@
-"""Priority inheritance: a job is as urgent as the most urgent of those that wait for it.
+"""Priority inheritance: a job is as urgent as its most urgent dependent.
 
 A job's *base* is the highest of its own priority and the bases of the jobs that wait for it. So a
 job of low priority that an urgent one waits for, directly or not, does not keep it waiting. Both
@@ -6,14 +6,14 @@ stores keep each base as it is, and ask here who else is concerned when one of t
 
 Clauses of the store contract:
 
-- INH-1  A job that others wait for counts with the highest priority of those, directly or not, from
-         the write in which they begin to wait. `Job.inherited_priority` says so where it is above
-         its own, which stays as it is.
-- INH-2  It falls back in the write in which the one who raised it waits no more, for whatever
+- INH-1  A job that others wait for counts with the highest priority of its dependents, direct or
+         not, from the write in which they begin to wait. `Job.inherited_priority` says so where it
+         is above its own, which stays as it is.
+- INH-2  It falls back in the write in which the dependent that raised it waits no more, for any
          reason, or has become less urgent.
 - INH-3  Where that concerns very many jobs, one write deals with so many of them
-         (`INHERITED_AT_ONCE`) and the next ones, whoever makes them, with the rest; until then
-         those count with the priority they had.
+         (`INHERITED_AT_ONCE`) and the following writes, by any process, with the rest; until then
+         those jobs count with the priority they had.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ class Bases(Protocol[J]):
         """Keep new bases, and let those of the jobs that are pending stand where these put them."""
 
     def changed(self, job: J, base: int) -> None:
-        """Note that a job's base has changed: what it waits for is to be compared with it."""
+        """Note that a job's base has changed: its dependencies are to be compared with it."""
 
     def next_suspect(self) -> J | None:
         """A job that somebody may not raise any more; each is named once."""
 
     def next_to_compare(self, limit: int) -> Compared[J] | None:
-        """Up to so many jobs that were not yet compared with one that waits for them and has
-        changed; of those that have changed, the highest comes first.
+        """Up to so many jobs that were not yet compared with a dependent whose base has changed;
+        the dependent with the highest base comes first.
         """
 
 
@@ -89,7 +89,7 @@ def _let_fall(bases: Bases[J], job: J, before: int) -> None:
 
 
 def _highest(bases: Bases[J], job: J, enough: int) -> int:
-    """What a job's base is to be; who waits for it is read until somebody is as high as this."""
+    """The new base of a job; its dependents are read until one is as high as this."""
     highest = bases.own_of(job)
     for _, base in bases.waiting_for(job):
         if highest >= enough:
@@ -107,21 +107,21 @@ class Unspread(Protocol):
     """The changes that a write of a store of tables has to follow."""
 
     lowered: set[int]
-    """Jobs that somebody does not wait for any more who may have raised their priority."""
+    """Jobs that lost a dependent which may have raised their priority."""
     inheriting: list[tuple[int, int, int]]
     """A heap of jobs whose base has changed: the negated base, the number, and up to which number
     those it waits for were compared with it."""
     some_inheriting: bool
     """Whether earlier writes have left such changes to be followed."""
     inherited_left: int
-    """How many more jobs this write may compare with those that wait for them."""
+    """How many more jobs this write may compare with their dependents."""
 
 
 class NumberedBases(ABC):
     """The `Bases` of a store of tables, in which jobs go by their numbers.
 
-    One write compares so many jobs with those that wait for them; what is left then is kept, and
-    the next write goes on from there, whichever process makes it.
+    One write compares so many jobs with their dependents; the rest is kept, and the next write, by
+    any process, goes on from there.
     """
 
     def __init__(self, unspread: Unspread) -> None:
@@ -144,7 +144,7 @@ class NumberedBases(ABC):
 
     @abstractmethod
     def needs_from(self, seq: int, after: int, limit: int) -> Sequence[tuple[int, int]]:
-        """What a job waits for that has not ended, beyond this number, each with its base."""
+        """A job's unfinished dependencies beyond this number, each with its base."""
 
     @abstractmethod
     def take_left(self, limit: int) -> Iterable[tuple[int, int | None, bool]]:
@@ -154,7 +154,7 @@ class NumberedBases(ABC):
 
     @abstractmethod
     def keep_left(self, rows: Sequence[tuple[int, int | None, bool]]) -> None:
-        """Leave these to the next write. Of one that is left already, the comparison that got less
+        """Leave these comparisons to the next write. If one is left already, the mark that got less
         far counts.
         """
 
@@ -168,7 +168,7 @@ class NumberedBases(ABC):
         lowered = self._unspread.lowered
         while lowered:
             seq = lowered.pop()
-            # Some may be gone by now: a purge takes those that wait and those they wait for.
+            # Some may be gone by now: a purge deletes dependents together with dependencies.
             if self.exists(seq):
                 return seq
         return None
@@ -178,7 +178,7 @@ class NumberedBases(ABC):
         while inheriting:
             negative, seq, compared_to = heappop(inheriting)
             needs = self.needs_from(seq, compared_to, limit)
-            # One that has changed once more since is in the list once more.
+            # A job that has changed once more since is in the list once more.
             if not needs or self.base_of(seq) != -negative:
                 continue
             if len(needs) == limit:

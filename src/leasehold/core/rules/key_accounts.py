@@ -21,7 +21,7 @@ Key = tuple[str, str]
 KeyInLane = tuple[str, str, int]
 """Queue, key and lane."""
 NOTHING: Final = KeyLimits(0, None)
-"""Where nothing limits keys, what is still parked is let go by a pass over it, and not before."""
+"""Where nothing limits keys, jobs that are still parked are let go by a pass, and not before."""
 
 BEFORE_ALL_PARKED: Final = -(1 << 62)
 """Below every `parked_lane`."""
@@ -86,7 +86,7 @@ class KeyShelf(parking.ParkingShelf[Key, Account, Rank], Protocol):
 
 
 def enter(shelf: KeyShelf, jobs: Sequence[RowKey]) -> None:
-    """Jobs have come to stand in their lanes: park who is too many."""
+    """Jobs have entered their lanes: park those beyond the limit."""
     keys = shelf.keys_of_uncounted([seq for *_, seq in jobs])
     known: dict[KeyInLane, Account] = {}
     for _, tier, turn, seq in jobs:
@@ -138,10 +138,10 @@ def turn_away(shelf: KeyShelf, jobs: Iterable[tuple[str, str, RowKey]]) -> None:
 
 
 def wake_rested(shelf: KeyShelf, queues: Sequence[str]) -> bool:
-    """Show what may be leased of keys that have rested, so many; whether there may be more."""
+    """Show jobs of up to so many keys that have rested; answers whether there may be more."""
     rested = shelf.take_rested(queues) if queues else ()
     if rested:
-        # Whoever waits for this moment knows it from its last lease, and need not be told.
+        # A waiting worker knows this moment from its last lease, and need not be woken.
         news = set(shelf.newly_shown)
         parking.look_again(shelf, rested)
         shelf.newly_shown.intersection_update(news)

@@ -1,9 +1,9 @@
 """Which pending jobs a lease takes: the walk along the jobs in the order of service.
 
-A store reads candidates, the best first (`core.model.priority`), and asks of each what to do with
-it. What may not be leased is passed over, so that a full queue or a broken task holds up nobody
-else. Everything that a walk might meet in large numbers has a budget: a lease that has used one up
-answers with what it has, and the next one goes on.
+A store reads candidates, the best first (`core.model.priority`), and asks what to do with each. A
+job that may not be leased is passed over, so that a full queue or a broken task blocks no other.
+Everything that a walk might meet in large numbers has a budget: a lease that has used one up
+answers with the jobs it has, and the next lease goes on.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from leasehold.core.model.queue_config import DEFAULT_CONFIG, QueueConfig
 
 
 class Verdict(Enum):
-    """What a lease does with a job that it meets."""
+    """How a lease treats a job that it meets."""
 
     TAKE = auto()
     """Lease it."""
     CANCEL = auto()
     """It was not started in time (LEA-5): cancel it."""
     PARK = auto()
-    """Its key is full, or rests: park it, so that nobody meets it again (`core.rules.parking`)."""
+    """Its key is full, or rests: park it, so no lease meets it again (`core.rules.parking`)."""
     PASS = auto()
     """Its queue is full, its task is held back, or no slot is free: leave it where it is."""
 
@@ -52,7 +52,7 @@ class OpenQueue:
         self.paces_all = config.starts_per_second is not None
         """Whether its jobs have a start rate, with a key or without."""
         self.paces_keys = config.key_starts_per_second is not None
-        """Whether those that have a key have one."""
+        """Whether only its jobs with a key have a start rate of their own."""
         self.is_paced = self.paces_all or self.paces_keys
 
 
@@ -76,7 +76,7 @@ class OpenLane:
 
 
 class Walk:
-    """One lease's way along the candidates: what it takes, and what it may still meet."""
+    """One lease's way along the candidates: the jobs it takes, and how many it may still meet."""
 
     __slots__ = (
         "_ahead", "_free", "_free_of_key", "_late_left", "_left", "_now", "_turned_away_left",
@@ -112,10 +112,10 @@ class Walk:
     def judge(
         self, lane: OpenLane, start_by: int | None, lease_version: int, key: str | None
     ) -> Verdict:
-        """What to do with the next candidate; what is taken is counted."""
+        """The treatment of the next candidate; a job that is taken is counted."""
         queue = lane.queue
         if lane.is_over or not queue.free:
-            # Late or not: a store need not read what is behind it, and a sweep takes the late ones.
+            # Late or not: a store need not read the jobs behind it; a sweep takes the late ones.
             return _PASS
         if start_by is not None and is_late(start_by, lease_version, self._now):
             self._late_left -= 1

@@ -1,7 +1,7 @@
-"""Lifetimes: what was counted and measured in each queue since the store was made.
+"""Lifetimes: the counts and measurements of each queue since the store was made.
 
-These figures only grow, whichever processes come and go: they are what a monitoring system wants,
-which reckons rates and percentiles of them itself.
+These figures only grow, whichever processes come and go: a monitoring system reckons rates and
+percentiles from them itself.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class QueueLifetime(msgspec.Struct, frozen=True, kw_only=True):
 
     queue: str
     ever: Span
-    """All that was counted and measured."""
+    """All counts and measurements."""
     leased_by: dict[str, int] = {}
     """How many jobs each worker leased; of workers that did something lately (MET-23)."""
     failed_with: dict[str, int] = {}

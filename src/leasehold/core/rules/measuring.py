@@ -1,5 +1,5 @@
-"""What the hot paths of a store of tables say to the metrics: how long jobs waited and ran, and who
-is pending.
+"""The hot paths' reports to the metrics of a store of tables: how long jobs waited and ran, and how
+many are pending.
 
 Gathered in Python and written once per operation: the totals with the counters that are written
 anyway, the histogram by one statement of a few rows.
@@ -19,7 +19,7 @@ from leasehold.core.model.span import RETRY_ATTEMPT_MAX, Measure, band_of
 FEW: Final = 4
 
 WORKER_COUNTERS: Final = ("leased", "completed", "failed", "lost")
-"""What is counted of workers."""
+"""The counts kept of workers."""
 _BAND_COLUMN: Final = tuple(f"pending_{band_of(priority)}" for priority in range(101))
 
 Count = Callable[[int, str, int], None]
@@ -27,16 +27,16 @@ Count = Callable[[int, str, int], None]
 
 
 class Measured:
-    """What was measured in the operation under way."""
+    """The measurements of the operation under way."""
 
     __slots__ = ("_found",)
 
     def __init__(self) -> None:
         self._found: dict[tuple[int, int, int], list[int]] = {}
-        """By lane, measure and bucket: how many there are, and what they took together."""
+        """By lane, measure and bucket: how many there are, and their sum."""
 
     def took(self, lane: int, measure: Measure, durations: Sequence[int]) -> None:
-        """What is measured took so long, each time, for jobs of a lane."""
+        """Add measurements of one length each, for jobs of a lane."""
         gathered = self._found
         counted: Iterable[tuple[int, int]] = zip(durations, repeat(1))
         if len(durations) > FEW:
@@ -65,7 +65,7 @@ class Measured:
         self._found.setdefault(key, [0, 0])[0] += jobs
 
     def take(self) -> list[tuple[int, int, int, int, int]]:
-        """What was gathered: lane, measure, bucket, how many and how long together."""
+        """The gathered rows: lane, measure, bucket, how many and their sum."""
         found, self._found = self._found, {}
         return [(*key, jobs, micros) for key, (jobs, micros) in found.items()]
 
@@ -77,7 +77,7 @@ class Measured:
 
 
 def count_entered(count: Count, jobs: Sequence[tuple[Any, ...]]) -> None:
-    """Jobs became pending, each given by its lane and its own priority, whatever follows these."""
+    """Jobs became pending, each given by its lane, its own priority, and perhaps further fields."""
     _count(count, jobs, 1)
 
 

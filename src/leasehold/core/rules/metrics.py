@@ -1,4 +1,4 @@
-"""Metrics: a queue's figures as people see them, and what can be foretold from them."""
+"""Metrics: a queue's figures as people see them, and the forecasts made from them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Figures(Totals, frozen=True, kw_only=True):
     deepest: int = 0
     """The most that were pending at the begin or end of a minute; of all queues, the deepest's."""
     error_rate: float = 0.0
-    """The share of attempts that failed, of those that completed or failed; 0 if none did."""
+    """The share of failed attempts among completed and failed ones; 0 without any."""
     wait: Durations = Durations()
     """From when a job became available until it was leased, for each lease."""
     run: Durations = Durations()
@@ -129,7 +129,7 @@ class MetricsReader(SpanReader, Protocol):
         """Every queue that has jobs or rules, or had."""
 
     def standings(self, queue: str | None) -> Mapping[str, QueueStanding]:
-        """How each queue stands that ever had jobs, or this one."""
+        """The state of each queue that ever had jobs, or of this queue."""
 
     def workers(self) -> Iterable[WorkerInfo]:
         """The workers and consumers of the registry that are not proved dead."""
@@ -250,7 +250,7 @@ def _figures(span: Span) -> dict[str, Any]:
 
 
 def error_rate(span: Span) -> float:
-    """The share of attempts that failed, of those that completed or failed; 0 if none did."""
+    """The share of failed attempts among completed and failed ones; 0 without any."""
     ended = span.completed + span.failed
     return span.failed / ended if ended else 0.0
 
@@ -268,7 +268,7 @@ def active_by_queue(workers: Iterable[WorkerInfo], now: int) -> Counter[str]:
 
 
 def in_order(totals: Iterable[tuple[str, WorkerTotals]]) -> list[WorkerTotals]:
-    """What workers did, each given for one queue; the one that leased most in all first."""
+    """The work of each worker, given queue by queue; the worker that leased most in all first."""
     by_worker: dict[str, WorkerTotals] = {}
     for _, each in totals:
         known = by_worker.get(each.worker)
@@ -279,7 +279,7 @@ def in_order(totals: Iterable[tuple[str, WorkerTotals]]) -> list[WorkerTotals]:
 def estimated_start(position: int, points: Sequence[MinutePoint], now: datetime) -> datetime | None:
     """When a job with so many before it will be leased, at the rate of the latest minutes.
 
-    Minutes before the first lease say nothing of the rate: nobody may have worked then. None if
+    Minutes before the first lease say nothing of the rate: perhaps no worker ran then. None if
     nothing was leased at all.
     """
     served = next((n for n, point in enumerate(points) if point.leased), None)
@@ -290,7 +290,7 @@ def estimated_start(position: int, points: Sequence[MinutePoint], now: datetime)
     return now + timedelta(seconds=(position + 1) * seconds / leased)
 
 
-# -- what may be asked for ---------------------------------------------------------------------
+# -- the checks of a request -------------------------------------------------------------------
 
 
 def check_window(seconds: float) -> None:

@@ -1,8 +1,8 @@
 """Operations: an order to all jobs that a plan has counted, with progress, a report and an undo.
 
 A plan is a filter frozen at one moment. An operation carries it out, so many jobs in each write,
-and its record is written in the same write: whoever dies in between leaves an operation that
-anybody can go on with.
+and its record is written in the same write: a process that dies in between leaves an operation that
+any other can go on with.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ OPERATIONS_KEPT: Final = 1_000
 UNDOABLE_KEPT: Final = 50
 """Of so many, the latest, it is kept what each job was before."""
 SILENT_SECONDS: Final = 60.0
-"""An operation that made no progress for longer is interrupted: nobody carries it out any more."""
+"""An operation that made no progress for longer is interrupted: no process carries it out."""
 
 
 class OperationState(StrEnum):
@@ -64,7 +64,7 @@ class Undo(msgspec.Struct, frozen=True, tag="undo"):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What an order would be done to: jobs that fitted a filter at one moment."""
+    """The jobs that an order would change: those that fitted a filter at one moment."""
 
     operation_id: str
     """The operation that carries it out: however often it is begun, there is one."""
@@ -118,7 +118,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     """How many writes have changed jobs; of an undo, how many it has looked at."""
     cursor: str | None = None
     undone_by: str | None = None
-    """The operation that takes this one back."""
+    """The operation that undoes this operation."""
 
     @property
     def planned(self) -> int:
@@ -134,7 +134,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def can_be_undone(self) -> bool:
-        """Whether an undo may begin: it has ended, and what it did can be taken back."""
+        """Whether an undo may begin: it has ended, and its order can be taken back."""
         return (
             self.state is not OperationState.RUNNING
             and self.undone_by is None
@@ -143,23 +143,23 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def is_interrupted(self, now: datetime) -> bool:
-        """Whether nobody seems to carry it out any more."""
+        """Whether no process seems to carry it out any more."""
         silent = now - self.active_at > timedelta(seconds=SILENT_SECONDS)
         return self.state is OperationState.RUNNING and silent
 
 
 class Advance(msgspec.Struct, frozen=True, kw_only=True):
-    """What one more write did of an operation."""
+    """The part of an operation that one more write did."""
 
     operation: Operation
     jobs: list[OrderedJob] = []
-    """Those that it was done to, as they were left."""
+    """The changed jobs, as they were left."""
     blobs_left: list[Job] = []
-    """Deleted jobs of which a payload or a result is kept apart, for whoever deletes those."""
+    """Deleted jobs with a payload or a result in a blob, so that the caller can delete the blob."""
 
 
 def is_undoable(order: Order | Undo) -> bool:
-    """Whether an order can be taken back at all: what was deleted is gone."""
+    """Whether an order can be taken back at all: a deletion cannot."""
     return not isinstance(order, DiscardAll | PurgeAll | Undo)
 
 
@@ -191,7 +191,7 @@ def plan(
 
 
 def begin(shelf: OperationShelf, draft: OperationDraft, actor: str) -> Operation:
-    """Keep a new operation; one that began already under this id is answered as it is."""
+    """Keep a new operation; one that began already under this id is answered unchanged."""
     _check(draft)
     known = shelf.find(draft.id)
     if known is not None:
@@ -224,7 +224,7 @@ def begin(shelf: OperationShelf, draft: OperationDraft, actor: str) -> Operation
 
 
 def stop(shelf: OperationShelf, operation_id: str, actor: str) -> Operation:
-    """Let an operation end where it is; one that was stopped already is answered as it is."""
+    """Let an operation end where it is; one that was stopped already is answered unchanged."""
     operation = known_as(operation_id, shelf.find(operation_id))
     if operation.state is OperationState.STOPPED:
         return operation
@@ -242,10 +242,10 @@ def stop(shelf: OperationShelf, operation_id: str, actor: str) -> Operation:
 def advance(
     shelf: OperationShelf, desk: OrderDesk[H], asked: Operation, found: JobsFound | None
 ) -> Advance:
-    """Do the next part of an operation. `found` is what a reader saw of `asked`, as it was then.
+    """Do the next part of an operation. `found` is a reader's answer to `asked`, now perhaps old.
 
-    Another process may have been quicker: then nothing is done, and whoever asks again goes on from
-    there.
+    Another process may have been quicker: then nothing is done, and a caller that asks again goes
+    on from there.
     """
     operation = known_as(asked.id, shelf.find(asked.id))
     where_it_was = (asked.parts, asked.cursor)
@@ -286,7 +286,7 @@ def advance(
 
 
 def to_look_for(operation: Operation, limit: int) -> JobsToFind | None:
-    """What a reader has to find for the next write; None if that needs nothing found."""
+    """The search that the next write needs; None if it needs none."""
     check_page(limit)
     if operation.state is not OperationState.RUNNING or isinstance(operation.order, Undo):
         return None
@@ -320,7 +320,7 @@ def _undo_part(
 
 
 def _is_about_all(order: Order, where: JobFilter) -> bool:
-    """Whether an order stops whatever has not ended: then a job is meant whatever it did since."""
+    """Whether an order stops every unfinished job: then a job's changes since do not matter."""
     return isinstance(order, CancelAll) and set(where.statuses or ()) == ABLE[CancelAll]
 
 

@@ -2,8 +2,8 @@
 here.
 
 A store lends an `OrderDesk`, which reads and writes one job at a time inside one write. Each job
-has an answer of its own: the job as it is now (or last was), or why it was refused. What was done
-leaves one audit record per call.
+has an answer of its own: the job as it is now (or last was), or the reason of its refusal. Each
+call leaves one audit record of the changes it made.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple, NotRequired, Protocol, TypedDict, TypeVar, Unpack
 
+from leasehold.core.model.draft_checks import check_reason
 from leasehold.core.model.job import Job, priority_of
 from leasehold.core.model.refusals import no_job, not_ended, not_purged, not_waiting
 from leasehold.core.model.status import WAITING, Event, Status, check
@@ -20,14 +21,14 @@ from leasehold.core.rules.messages import purged_by, replayed, reprioritized
 from leasehold.errors import LeaseholdError
 
 AUDITED_IDS_MAX: Final = 100
-"""How many ids an audit record names: enough to see what was meant; it counts them all."""
+"""How many ids an audit record names: enough to recognise the order; it counts them all."""
 
 H = TypeVar("H")
 """A store's own handle of a job."""
 
 
 class Replay(NamedTuple):
-    """What a replay makes of a job."""
+    """The new state of a replayed job."""
 
     status: Status
     attempts: int
@@ -44,12 +45,12 @@ class By(TypedDict):
 
 
 class OrderDesk(Protocol[H]):
-    """What a store does for these verbs, inside one write."""
+    """The steps of a store for these verbs, inside one write."""
 
     def find_all(self, job_ids: Sequence[str]) -> Mapping[str, tuple[H, Job]]:
         """Those of these jobs that are there, each with the store's own handle of it, as it is now.
 
-        Whatever was done at this desk before is seen.
+        Earlier changes made at this desk are seen.
         """
 
     def met_since(self, jobs: Sequence[H], events: Collection[Event], at: datetime) -> set[str]:
@@ -68,21 +69,21 @@ class OrderDesk(Protocol[H]):
         """End a job that waits."""
 
     def forget(self, jobs: Sequence[H]) -> None:
-        """Delete jobs that were ended at this desk: those that others wait for, as soon as these
-        were told of it.
+        """Delete jobs that were ended at this desk: those with dependents as soon as the
+        dependents were told.
         """
 
     def allow(self, job: H, allowance: int) -> None:
         """Say how many attempts a job may have in all."""
 
     def waits_again_for(self, handle: H, job: Job) -> Sequence[Any]:
-        """What a replayed job has to wait for; refuses a replay that would be in vain."""
+        """The jobs that a replayed job has to wait for; refuses a replay that would be in vain."""
 
     def replay(self, job: H, replay: Replay, waits_for: Sequence[Any]) -> None:
         """Let a job that had ended wait again: without its start_by, due at once."""
 
     def needed_by(self, job: H) -> str | None:
-        """An unfinished job that depends on this one."""
+        """An unfinished job that depends on this job."""
 
     def erase(self, job: H) -> None:
         """Delete an ended job with all its records."""
@@ -102,6 +103,7 @@ Answers = list[Job | LeaseholdError]
 
 def cancel(desk: OrderDesk[H], job_ids: Sequence[str], *, reason: str, **by: Unpack[By]) -> Answers:
     """Cancel waiting jobs at once, and ask the holders of running ones to stop."""
+    check_reason(reason)
 
     def verb(handle: H, job: Job) -> None:
         if job.status is not Status.RUNNING:
@@ -121,7 +123,7 @@ def replay(
 ) -> Answers:
     """Give dead or cancelled jobs another chance, dependencies before their dependents.
 
-    They are pending again, or blocked by what they depend on if that was replayed too.
+    They are pending again, or blocked by dependencies that were replayed too.
     """
 
     def verb(handle: H, job: Job) -> None:
@@ -157,7 +159,7 @@ def discard(desk: OrderDesk[H], job_ids: Sequence[str], **by: Unpack[By]) -> Ans
 
 
 def purge(desk: OrderDesk[H], job_ids: Sequence[str], **by: Unpack[By]) -> Answers:
-    """Delete waiting jobs: they are cancelled, and forgotten when nobody waits for them."""
+    """Delete waiting jobs: they are cancelled, and forgotten when no job waits for them."""
     ended: list[H] = []
 
     def verb(handle: H, job: Job) -> None:
@@ -204,7 +206,7 @@ def for_each(
     by: By,
     **detail: Any,
 ) -> Answers:
-    """Carry a verb out for each of these jobs, and write down what was done."""
+    """Carry a verb out for each of these jobs, and write the changes down."""
     answers = [answer for part in _without_repeats(job_ids) for answer in _answer(desk, part, verb)]
     done = [answer.id for answer in answers if isinstance(answer, Job)]
     if done:
@@ -226,7 +228,7 @@ def _without_repeats(job_ids: Sequence[str]) -> Iterator[Sequence[str]]:
 
 
 def _answer(desk: OrderDesk[H], job_ids: Sequence[str], verb: Callable[[H, Job], None]) -> Answers:
-    """Read all, then carry out each, then read again what was changed."""
+    """Read all, then carry out each, then read the changed jobs again."""
     found = desk.find_all(job_ids)
     refused: dict[str, LeaseholdError] = {}
     for job_id, (handle, job) in ((each, found[each]) for each in job_ids if each in found):

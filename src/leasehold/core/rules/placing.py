@@ -1,4 +1,4 @@
-"""Where pending jobs stand in a store of tables, and what is written when they are placed anew.
+"""Where pending jobs stand in a store of tables, and the writes that place them anew.
 
 `core.model.priority` says where a job stands. Nearly all stand where their own row says; only the
 others have a *place* of their own written down, so that each is found by its number.
@@ -18,13 +18,13 @@ PlaceRow = tuple[int, int, int, int | None]
 
 
 class PendingEntry(NamedTuple):
-    """A job that is to be pending, with all that its place depends on."""
+    """A job that is to be pending, with every field that its place depends on."""
 
     seq: int
     lane: int
     priority: int
     base: int
-    """Its own priority, or the higher one that it has from those that wait for it."""
+    """Its own priority, or the higher one inherited from its dependents."""
     version: int
     attempts: int
     events: int
@@ -35,7 +35,7 @@ class PendingEntry(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """A pending job: where it stands, and all that its place depends on."""
+    """A pending job: where it stands, and every field that its place depends on."""
 
     lane: int
     tier: int
@@ -50,13 +50,13 @@ class Standing(NamedTuple):
 
 
 class Moves(NamedTuple):
-    """What is written to put pending jobs where they belong."""
+    """The writes that put pending jobs where they belong."""
 
     moved: list[tuple[int, int, int, int, int, int]]
     """The tier and turn to stand at, and the key of the row until then."""
     placed: list[PlaceRow]
     unplaced: list[int]
-    """Those that need no place of their own any more."""
+    """Jobs that no longer need a place of their own."""
 
 
 def entering(
@@ -79,8 +79,8 @@ def moving(
     now: int,
     scoring_of: Callable[[int], Scoring],
 ) -> Moves:
-    """How to put pending jobs where they belong now. Those that are counted for their keys have a
-    place of their own in any case: it says for which.
+    """How to put pending jobs where they belong now. Jobs that are counted for their keys have a
+    place of their own in any case: it names the key.
     """
     moves = Moves([], [], [])
     for each in jobs:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
+from leasehold.core.model.draft_checks import check_reason
 from leasehold.core.model.lease import Settled, SweepReport
 from leasehold.core.model.lives import Life
 from leasehold.core.model.outcome import JobError
@@ -36,7 +37,7 @@ class HeldJob(NamedTuple):
     attempts: int
     allowance: int
     allowance_at_first: int
-    """What it was submitted with: a replay adds to it."""
+    """The retries it was submitted with: a replay adds to them."""
     cancel_reason: str | None
 
 
@@ -61,6 +62,18 @@ class Holdings(Protocol[H]):
 
     def take_back(self, job: H, decision: Decision) -> Settled:
         """End its lease; the attempt's record is a checkpoint, which tells how the lease stood."""
+
+
+def take_back_restored(holdings: Holdings[H], running: Iterable[tuple[H, HeldJob]]) -> list[Event]:
+    """Take back every job that runs by a copy of the store which has come back in its place.
+
+    Its leases may have been taken from their holders since the copy was made, and the jobs been
+    settled by others: only a new lease, under a version that was never granted, may settle them.
+    """
+    return [
+        holdings.take_back(handle, _decide(job, _lost(job, _restored(job)))).event
+        for handle, job in running
+    ]
 
 
 def sweep(
@@ -89,9 +102,10 @@ def recover_one(
     actor: str | None,
 ) -> Settled:
     """Take one job from its holder although its lease is good; raises if that lease is over."""
+    check_reason(reason)
     found = holdings.held(job_id, version)
     if found is None:
-        # Whoever takes jobs back is no stale holder: its being late is not the job's history.
+        # A sweep is no stale holder: that it came late is not part of the job's history.
         raise lease_is_over(job_id, version, holdings.standing(job_id))
     handle, job = found
     if reset_attempts:
@@ -107,8 +121,8 @@ def recover_one(
 def how_lost(job: HeldJob, now: int, dead: Collection[Life] = ()) -> JobError | None:
     """The error of an attempt whose holder is lost; None while its lease is good.
 
-    A lease is lost when it has expired, or at once when the worker that took it is proved `dead`;
-    whoever leases under a dead worker's name, from a process of its own, is not that worker.
+    A lease is lost when it has expired, or at once when the worker that took it is proved `dead`; a
+    process that leases under a dead worker's name is not that worker.
 
     >>> job = HeldJob(3, "w", 7, 1_000_000, 0, 1, 4, 4, None)
     >>> how_lost(job, now=999_999) is None
@@ -129,7 +143,7 @@ def how_lost(job: HeldJob, now: int, dead: Collection[Life] = ()) -> JobError | 
 
 
 def report_of(events: Sequence[Event]) -> SweepReport:
-    """What a sweep says of the jobs it took back: each has left a checkpoint."""
+    """A sweep's events about the jobs it took back: each has left a checkpoint."""
     return SweepReport(
         expired_found=len(events),
         recovered=events.count(Event.RECOVERED),
@@ -137,6 +151,10 @@ def report_of(events: Sequence[Event]) -> SweepReport:
         cancelled=events.count(Event.CANCELLED),
         checkpoints_created=len(events),
     )
+
+
+def _restored(job: HeldJob) -> str:
+    return f"the store was restored from a copy in which worker {job.worker} held the job"
 
 
 def _lost(job: HeldJob, how: str) -> JobError:

@@ -1,4 +1,4 @@
-"""Requests that may be sent twice, because a reply was lost: what is remembered of the first.
+"""Requests that may be sent twice, because a reply was lost: the memory of the first.
 
 A caller across a network cannot know whether a request whose reply never came was carried out. It
 sends it again under the same id, and is answered as the first time.
@@ -23,7 +23,7 @@ from leasehold.core.model.text import is_text
 from leasehold.errors import InvalidJobError, LeaseholdError
 
 REPLIES_KEPT_SECONDS: Final = 600.0
-"""How long a request may be repeated; whoever retries for longer has to look first."""
+"""How long a request may be repeated; a caller that retries for longer has to look first."""
 REPLIES_MAX: Final = 100_000
 """How many are remembered at most; the oldest are forgotten first."""
 
@@ -32,8 +32,8 @@ class RepeatableStore(Protocol):
     """The part of a store for callers whose replies may be lost.
 
     - RPT-1  A request with an id that was carried out before, within REPLIES_KEPT_SECONDS, changes
-             nothing and is answered as the first time. What is remembered is written together with
-             what was done: after a crash both are there, or neither.
+             nothing and is answered as the first time. The reply is remembered in the same write as
+             its effects: after a crash both are there, or neither.
     - RPT-2  A request that was refused as a whole, with an error raised, has changed nothing and is
              not remembered: repeated, it is tried again.
     - RPT-3  An id that was used for another request, of another kind or with other contents, raises
@@ -54,13 +54,13 @@ class RepeatableStore(Protocol):
     ) -> Exchange:
         """`exchange`, once however often it is sent.
 
-        - RPT-5  The leases of a repeated one are those of the first, with the expiry that they have
-                 now; those that have ended meanwhile are left out.
+        - RPT-5  A repeated exchange answers the leases of the first, with the expiry that they have
+                 now; leases that have ended meanwhile are left out.
         """
 
 
 class LeaseKept(msgspec.Struct, frozen=True, array_like=True):
-    """What a job's own row does not tell of a lease."""
+    """The fields of a lease that a job's own row does not tell."""
 
     job_id: str
     version: int
@@ -96,7 +96,7 @@ def check_request_id(request_id: str) -> None:
 
 
 def check_reply(data: bytes) -> None:
-    """Raise a ValueError for what is no reply that was kept."""
+    """Raise a ValueError for a value that is no kept reply."""
     _reply.decode(data)
 
 
@@ -111,7 +111,7 @@ def digest_of_exchange(settlements: Sequence[Settlement], request: LeaseRequest 
 
 
 def _digest(*asked: Any) -> bytes:
-    # A draft that was refused because of it may hold what is no data.
+    # A draft that was refused because of it may hold values that are no data.
     data = msgspec.msgpack.encode(asked, order="deterministic", enc_hook=_name_of_type)
     return hashlib.blake2b(data, digest_size=16).digest()
 

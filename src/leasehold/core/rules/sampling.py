@@ -1,8 +1,8 @@
-"""Looks at the counters: once a minute, what they grew by is kept, and added to its day.
+"""Samples of the counters: once a minute, their growth is kept, and added to its day.
 
-Counters grow for ever. A store takes a look in the first write of a new minute, before that changes
-anything: so what they grew by since the last look happened in the minute of the writes in between,
-all of it in one and the same. `SpanShelf` is what a store does for it.
+Counters grow for ever. A store takes a sample in the first write of a new minute, before that write
+changes anything: so the growth since the last sample happened in the minute of the writes in
+between, all of it in one and the same. `SpanShelf` is the store's part.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple, Protocol
+
+import msgspec
 
 from leasehold.core.model.span import (
     DAY_MICROS,
@@ -25,12 +27,12 @@ from leasehold.core.model.span import (
 
 
 class Resolution(IntEnum):
-    """What a kept span is about. The numbers are written down."""
+    """The subject of a kept span. The numbers are written down."""
 
     EVER = 0
-    """The totals at the last look, and all that was measured up to it; its number is 0."""
+    """The totals at the last sample, and all measurements up to it; its number is 0."""
     MINUTE = 1
-    """The number is that of the minute, since 1970; and that of the day for days."""
+    """The number is the minute since 1970; for days, the day."""
     DAY = 2
     MINUTE_OF_ALL = 3
     """All queues together, so that a chart of the store does not add up those of each queue."""
@@ -72,21 +74,26 @@ class KeptSpan(NamedTuple):
 
 
 class SpanReader(Protocol):
-    """The counters of a store, and what is kept of them."""
+    """The counters of a store, and the spans kept of them."""
 
     def open_minute(self) -> int:
-        """The minute of the latest write: what was not kept yet happened in it."""
+        """The minute of the latest write: growth that was not kept yet happened in it."""
 
     def totals(self, queue: str | None) -> Mapping[str, Span]:
-        """What was ever counted in each queue, or in this one, and its depth now.
+        """The lifetime counts of each queue, or of this queue, and its depth now.
 
         The measures are those since the last look.
+        """
+
+    def available_since(self, queue: str | None) -> Mapping[str, int]:
+        """Of each queue in which jobs are pending, or of this one: since when the job has been
+        available that waits longest.
         """
 
     def kept(
         self, resolution: Resolution, queue: str | None, first: int
     ) -> Mapping[str, dict[int, Span]]:
-        """The spans of each queue, or of this one, by number, from that number on.
+        """The spans of each queue, or of this queue, by number, from that number on.
 
         Those of all queues together have ALL_QUEUES in the place of a name.
         """
@@ -105,7 +112,7 @@ class SpanShelf(SpanReader, Protocol):
         """Drop spans of earlier numbers, as many as one write may."""
 
     def forget_workers(self, kept: int) -> None:
-        """Drop what workers did, but for so many of those that did something last."""
+        """Drop the spans of workers, except those of so many that worked last."""
 
 
 def end_minute(shelf: SpanShelf, minute: int) -> None:
@@ -118,16 +125,23 @@ def end_minute(shelf: SpanShelf, minute: int) -> None:
     busy = {queue: span for queue, span in spans.items() if span.happened}
     if busy:
         of_all = {ALL_QUEUES: together(list(spans.values()))}
+        since = dict(shelf.available_since(None))
+        if since:
+            since[ALL_QUEUES] = min(since.values())
+        end = (ended + 1) * MINUTE_MICROS
+        # Nothing has changed up to now: on this day, jobs grew older than in the minute.
+        until = max(end, min(minute * MINUTE_MICROS, (day + 1) * DAY_MICROS))
+        of_day, all_of_day = _aged(busy, since, until), _aged(of_all, since, until)
         ever = {queue: totals[queue].with_measures_of(looks.get(queue, Span())) for queue in busy}
         shelf.keep(
             [
-                *_kept(Resolution.MINUTE, ended, busy),
-                *_kept(Resolution.MINUTE_OF_ALL, ended, of_all),
-                *_kept(Resolution.DAY, day, _with_earlier(shelf, Resolution.DAY, day, busy)),
+                *_kept(Resolution.MINUTE, ended, _aged(busy, since, end)),
+                *_kept(Resolution.MINUTE_OF_ALL, ended, _aged(of_all, since, end)),
+                *_kept(Resolution.DAY, day, _with_earlier(shelf, Resolution.DAY, day, of_day)),
                 *_kept(
                     Resolution.DAY_OF_ALL,
                     day,
-                    _with_earlier(shelf, Resolution.DAY_OF_ALL, day, of_all),
+                    _with_earlier(shelf, Resolution.DAY_OF_ALL, day, all_of_day),
                 ),
                 *_kept(Resolution.EVER, 0, ever),
             ]
@@ -138,6 +152,14 @@ def end_minute(shelf: SpanShelf, minute: int) -> None:
     shelf.forget_workers(WORKERS_KEPT)
 
 
+def _aged(spans: Mapping[str, Span], since: Mapping[str, int], end: int) -> dict[str, Span]:
+    """The spans with the age, at a moment, of the job that waits longest."""
+    return {
+        queue: msgspec.structs.replace(span, oldest_micros=max(0, end - since.get(queue, end)))
+        for queue, span in spans.items()
+    }
+
+
 def _kept(resolution: Resolution, number: int, spans: Mapping[str, Span]) -> list[KeptSpan]:
     return [KeptSpan(resolution, queue, number, span) for queue, span in spans.items()]
 
@@ -145,7 +167,7 @@ def _kept(resolution: Resolution, number: int, spans: Mapping[str, Span]) -> lis
 def _with_earlier(
     shelf: SpanShelf, resolution: Resolution, day: int, spans: Mapping[str, Span]
 ) -> dict[str, Span]:
-    """A day up to now: what was kept of it, then these."""
+    """A day up to now: its kept span, then these."""
     days = shelf.kept(resolution, None, day)
     earlier = {queue: found[day] for queue, found in days.items() if day in found}
     return {
@@ -155,14 +177,14 @@ def _with_earlier(
 
 
 def since_last_look(reader: SpanReader, queue: str | None) -> dict[str, Span]:
-    """What happened in the open minute, by queue; those that are idle included."""
+    """The growth in the open minute, by queue; idle queues included."""
     looks = last_looks(reader, queue)
     totals = reader.totals(queue)
     return {name: growth(looks.get(name, Span()), total) for name, total in totals.items()}
 
 
 def last_looks(reader: SpanReader, queue: str | None) -> dict[str, Span]:
-    """The totals of each queue, or of this one, as they were at the last look."""
+    """The totals of each queue, or of this queue, at the last sample."""
     kept = reader.kept(Resolution.EVER, queue, 0)
     return {name: spans[0] for name, spans in kept.items() if 0 in spans}
 
@@ -170,7 +192,7 @@ def last_looks(reader: SpanReader, queue: str | None) -> dict[str, Span]:
 def spans_of(
     reader: SpanReader, queue: str | None, resolution: Resolution, first: int
 ) -> dict[str, QueueSpans]:
-    """What each queue, or this one, did from a minute or day on, the open minute included."""
+    """The work of each queue, or of this queue, from a minute or day on, open minute included."""
     now = reader.open_minute() * MINUTE_MICROS // resolution.micros
     kept = reader.kept(resolution, queue, first)
     found = {}
@@ -184,7 +206,7 @@ def spans_of(
 
 
 def spans_of_all(reader: SpanReader, resolution: Resolution, first: int) -> QueueSpans:
-    """The same of all queues together, from what was kept of them together.
+    """The same for all queues together, from the spans kept of them together.
 
     How deep the deepest of them was is known of minutes in which anything happened, and of now.
     """

@@ -1,7 +1,7 @@
 """Changing and firing schedules, inside one write of whichever store keeps them.
 
-`core.model.schedule` says what becomes of one schedule; here is what is done about all of them:
-which are fired in one write, what is written, audited and told. A store implements `ScheduleShelf`.
+`core.model.schedule` decides about one schedule; this module about all of them: which are fired in
+one write, and what is written, audited and told. A store implements `ScheduleShelf`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class UnreadableSchedule(NamedTuple):
     """A schedule that cannot be read on this machine: it may lack a time zone, or be damaged."""
 
     key: int
-    """What the store finds it by, even if its very name cannot be read."""
+    """The store's key of it, even if its very name cannot be read."""
     name: str
     error: InvalidScheduleError
 
@@ -57,7 +57,7 @@ class ScheduleShelf(Protocol):
         """One schedule, by its name."""
 
     def due(self, limit: int) -> Sequence[Schedule | UnreadableSchedule]:
-        """Those that are due, the longest due first and then by name, at most so many."""
+        """Due schedules, the longest due first and then by name, at most so many."""
 
     def keep(self, schedule: Schedule) -> None:
         """Write a schedule, in the place of the one of that name."""
@@ -72,7 +72,7 @@ class ScheduleShelf(Protocol):
         """Forget a schedule."""
 
     def not_ended(self, job_ids: Sequence[str]) -> Collection[str]:
-        """Which of these jobs have not ended; one that is not there any more has."""
+        """Which of these jobs are unfinished; a deleted job counts as ended."""
 
     def schedule_of(self, job_id: str) -> str | None:
         """The schedule that a job names as its own; None if it names none, or is not there."""
@@ -88,7 +88,7 @@ class ScheduleShelf(Protocol):
 
 
 def set_schedule(shelf: ScheduleShelf, draft: ScheduleDraft, actor: str) -> Schedule:
-    """Add a schedule, or change the one of that name. One that cannot be read is put right."""
+    """Add a schedule, or change the one of that name. An unreadable one is put right."""
     found = shelf.find(draft.name)
     known = found if isinstance(found, Schedule) else None
     answer = declared(known, draft, shelf.now)
@@ -108,7 +108,7 @@ def pause_schedule(shelf: ScheduleShelf, name: str, rest: bool, actor: str) -> S
 
 
 def remove_schedule(shelf: ScheduleShelf, name: str, actor: str) -> Schedule:
-    """Forget a schedule; its jobs stay. One that cannot be read can be removed too."""
+    """Forget a schedule; its jobs stay. An unreadable one can be removed too."""
     found = _found(shelf, name)
     shelf.remove(name)
     shelf.audit(actor, "remove_schedule", 0, {"schedule": name})
@@ -140,7 +140,7 @@ def run_schedule(shelf: ScheduleShelf, name: str, job_id: str, actor: str) -> Qu
 
 
 def fire_due(shelf: ScheduleShelf) -> int:
-    """Fire what is due, as much as one write may; answers how many jobs that submitted."""
+    """Fire due schedules, as many as one write may; answers how many jobs that submitted."""
     now = shelf.now
     due = shelf.due(SCHEDULES_AT_ONCE)
     not_ended = _jobs_in_the_way(shelf, due)
@@ -164,7 +164,7 @@ def fire_due(shelf: ScheduleShelf) -> int:
 def next_tick_from(found: Schedule | UnreadableSchedule, now: datetime) -> datetime | None:
     """The next tick of a schedule whose ticks were reckoned by a clock that was ahead.
 
-    One that cannot be read is looked at again at once.
+    An unreadable schedule is looked at again at once.
     """
     return now if isinstance(found, UnreadableSchedule) else found.timing.next_after(now)
 

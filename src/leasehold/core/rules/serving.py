@@ -2,7 +2,7 @@
 
 A store that keeps the jobs of a *lane* (a queue and a task) by tier and turn, which
 `core.model.priority` explains, leaps from one tier to the next and reads each no further than it is
-asked. So the cost grows with the number of tiers, which is bounded, and not with that of jobs.
+asked. So the cost grows with the number of tiers, which is bounded, not with the number of jobs.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from leasehold.core.model.priority import FIRST_DEADLINE_TIER, Scoring, score, score_limit
 
 Row = tuple[Any, ...]
-"""A pending job: tier, turn, number, lane, available_at, then whatever else its store has read."""
+"""A pending job: tier, turn, number, lane, available_at, then the store's own columns."""
 TIER, TURN, SEQ, _, AVAILABLE = range(5)
 BEYOND_ALL_TIERS: Final = 1 << 62
 
@@ -81,8 +81,8 @@ class _Kind:
 class _Tiers:
     """The tiers of a lane: the best of their heads, again and again.
 
-    Tiers of a kind stand in the order of what their jobs can be worth at most, so those that cannot
-    hold the best job are not even looked at.
+    Tiers of a kind stand in the order of the highest priority their jobs can have, so tiers that
+    cannot hold the best job are not even looked at.
     """
 
     def __init__(self, reader: LaneReader, lane: Lane, now: int) -> None:
@@ -134,7 +134,7 @@ class _Tiers:
 
 
 def _keyed(rows: Iterable[Row], lane: Lane, now: int) -> Iterator[tuple[float, int, int, Row]]:
-    """Each job with what it is compared by: effective priority, since when it waits, number."""
+    """Each job with its sort key: effective priority, since when it waits, number."""
     since = TURN if lane.scoring.is_plain else AVAILABLE
     for row in rows:
         yield -score(row[TIER], row[TURN], now, lane.scoring), row[since], row[SEQ], row

@@ -1,4 +1,4 @@
-"""The settings of a store as they count at one moment, and what a change of one of them is."""
+"""The settings of a store in force at one moment, and the record of a change to one of them."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from leasehold.core.model.settings import (
 
 
 class SettingsInForce(NamedTuple):
-    """What is set, and what that means for submits, leases and attempts."""
+    """The settings, and their meaning for submits, leases and attempts."""
 
     generation: int
     values: SettingValues
     draft_defaults: DraftDefaults | None
-    """What a submit has to fill in; None, the usual case, if that is nothing."""
+    """The defaults that a submit has to fill in; None, the usual case, if there are none."""
     lease_seconds: float
     extension_seconds_max: float
     attempt_records_max: int
@@ -45,7 +45,7 @@ class SettingsInForce(NamedTuple):
         )
 
     def stored(self, defaults: SettingValues, stops: Mapping[str, str]) -> StoredSettings:
-        """What callers are told; `defaults` are those that only this store has."""
+        """The settings as callers see them; `defaults` are those that only this store has."""
         return StoredSettings(
             values=dict(self.values),
             generation=self.generation,
@@ -55,7 +55,7 @@ class SettingsInForce(NamedTuple):
 
 
 class SettingChange(NamedTuple):
-    """What a store writes down, in a write of its own generation, and audits."""
+    """The record of a change, which a store writes in a write of its own generation, and audits."""
 
     name: str
     value: SettingValue | UnsetType

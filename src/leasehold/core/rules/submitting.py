@@ -1,9 +1,9 @@
 """Submit: what becomes of the drafts of one call, decided once for every store.
 
-Everything is decided before anything is written, in one write: the store tells what it knows of the
-drafts, each for all of them at once, and is then given the jobs to add. The checks of a draft, in
-this order: a known idempotency key answers it, whatever else; then its id must be free, the store
-must have room, its queue must let it in; and at last, what it depends on must be there.
+Everything is decided before anything is written, in one write: the store answers questions about
+the drafts, each for all of them at once, and is then given the jobs to add. The checks of a draft,
+in this order: a known idempotency key answers it without further checks; then its id must be free,
+the store must have room, its queue must accept it; and at last, its dependencies must exist.
 """
 
 from __future__ import annotations
@@ -91,11 +91,11 @@ class _Call:
         self._intake = intake
         self._asked = drafts
         self._drafts = list(drafts)
-        """Those that were let in, with the defaults of their queues and of the store."""
+        """The accepted drafts, with the defaults of their queues and of the store."""
         self._crowd = crowd
         self._partial = partial
         self._uses: dict[KeyName, FirstUse] = {}
-        """The keys that were used before, and those that drafts of this call were let in with."""
+        """The keys used before, and those of drafts that this call has accepted."""
         self._linked = False
         self._endings: Mapping[str, Status | None] = {}
         """How far everything is that a draft may turn out to depend on."""

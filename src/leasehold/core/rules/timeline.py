@@ -24,6 +24,7 @@ from leasehold.core.model.span import (
     filled,
     side_by_side,
 )
+from leasehold.core.rules.ages import age_seconds, ages_at_ends
 from leasehold.core.rules.metrics import MetricsReader, error_rate
 from leasehold.core.rules.sampling import KEPT, Resolution, spans_of, spans_of_all
 from leasehold.env import from_micros, to_micros
@@ -31,6 +32,7 @@ from leasehold.errors import InvalidWindowError
 
 ResolutionName = Literal["minute", "day"]
 RESOLUTIONS: Final = {"minute": Resolution.MINUTE, "day": Resolution.DAY}
+OLDEST: Final = "oldest_pending_age_seconds"
 POINTS_MAX: Final = MINUTES_KEPT
 """How many minutes or days one timeline may have."""
 
@@ -80,6 +82,7 @@ def _waits_in(band: str, span: Span) -> Measurements:
 
 FIGURES: Final[dict[str, Figure]] = {
     **{name: partial(_field, name) for name in (*SUMMED, "pending", "deepest")},
+    OLDEST: age_seconds,
     "throughput_per_second": lambda span, seconds: span.completed / seconds if seconds else 0.0,
     "error_rate": lambda span, _: error_rate(span),
     **_durations("wait", lambda span: span.waits),
@@ -150,9 +153,25 @@ def _spans(
     last: int,
     metrics: Collection[str],
 ) -> list[Span]:
-    if queue is None and "deepest" not in metrics:
-        return filled(spans_of_all(reader, kept_by, first), first, last)
-    return side_by_side(spans_of(reader, queue, kept_by, first).values(), first, last)
+    one_by_one = queue is not None or "deepest" in metrics
+    spans = (
+        side_by_side(spans_of(reader, queue, kept_by, first).values(), first, last)
+        if one_by_one
+        else filled(spans_of_all(reader, kept_by, first), first, last)
+    )
+    if OLDEST not in metrics:
+        return spans
+    # The age of all queues together is kept with them: a queue that is idle has no span.
+    known = (
+        filled(spans_of_all(reader, kept_by, first), first, last)
+        if one_by_one and queue is None
+        else spans
+    )
+    ages = ages_at_ends(reader, queue, kept_by, first, known)
+    return [
+        msgspec.structs.replace(span, oldest_micros=age)
+        for span, age in zip(spans, ages, strict=True)
+    ]
 
 
 def _checked(metrics: Sequence[str]) -> dict[str, Figure]:
