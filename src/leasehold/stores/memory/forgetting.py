@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 TRIM_INTERVAL_MICROS: Final = 1_000_000
 TRIM_BATCH: Final = 1000
-"""How many jobs one call forgets at most, so that nobody waits long for it."""
+"""How many jobs one call forgets at most, so that no caller waits long for it."""
 
 
 def forget(state: State, record: Record) -> None:
@@ -63,7 +63,7 @@ def own_retentions(state: State) -> dict[str, QueueRetention]:
 def ended_by(
     state: State, shelf: str | None, status: Status, cutoff: int, limit: int
 ) -> list[Record]:
-    """Jobs of a shelf that ended by then and may go, those that ended first first."""
+    """Jobs of a shelf that ended by then and may go, the first ended first."""
     found: list[Record] = []
     for record in state.finished.first(shelf, status):
         if len(found) >= limit or (record.completed_at or 0) > cutoff:
@@ -74,7 +74,7 @@ def ended_by(
 
 
 def is_needed(state: State, record: Record) -> bool:
-    """Whether unfinished jobs depend on this one."""
+    """Whether unfinished jobs depend on this job."""
     return record.seq in state.links.unfinished
 
 

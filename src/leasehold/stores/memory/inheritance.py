@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from heapq import heappop, heappush
 
-from leasehold.core.model.budget import INHERITED_AT_ONCE
 from leasehold.core.model.status import Status
 from leasehold.core.rules import inheritance
 from leasehold.core.rules.inheritance import Compared
@@ -57,7 +56,7 @@ class Bases:
         while changed:
             negative, _, job_id, needs = changed[0]
             record = records.get(job_id)
-            # One that has changed once more since is in the heap once more.
+            # A job that has changed once more since is in the heap once more.
             if not needs or record is None or record.base != -negative:
                 heappop(changed)
                 continue
@@ -91,11 +90,11 @@ def reprioritized(state: State, record: Record) -> None:
 
 def spread(state: State) -> None:
     """Let changes of bases reach whom they concern, so many under one hold of the lock."""
-    inheritance.spread(Bases(state), INHERITED_AT_ONCE)
+    state.inherited_left = inheritance.spread(Bases(state), state.inherited_left)
 
 
 def problems(state: State, record: Record) -> Iterator[str]:
-    """A base that is not what those who wait for the job make it."""
+    """A base that differs from the one by the job's dependents."""
     if not record.status.is_terminal and not state.links.changed and not state.links.lowered:
         base = max(record.priority, *(base for _, base in Bases(state).waiting_for(record.id)), 0)
         if record.base != base:

@@ -45,7 +45,7 @@ class Lanes:
         self.shelf: ParkingShelf | None = None
         """Only while the queue limits that, or some of its jobs stand as if it still did."""
         self._to_place: list[Record] = []
-        """Those that are to be placed anew, since what counts in the queue has changed."""
+        """Jobs to be placed anew, since the parameters of the queue have changed."""
         self._stamp = 0
         # parent (None for all jobs) -> task -> tiers, so that a narrowed lease seeks as well. Made
         # when somebody first narrows: who never does pays nothing for it.
@@ -101,7 +101,7 @@ class Lanes:
             self._add_narrow(self._narrow, entry)
 
     def stamp(self, record: Record) -> Entry:
-        """A new entry for a ready job; the stamp tells it from those that the job has forgotten."""
+        """A new entry for a ready job; the stamp tells it from entries that the job forgot."""
         self._stamp += 1
         record.stamp = self._stamp
         if record.crosses_at is not None:
@@ -208,14 +208,13 @@ class Lanes:
     ) -> None:
         """Begin or cease to limit how many jobs of one key run or start, or change that limit.
 
-        What runs is counted at once, so that the next lease obeys it. The pending jobs are dealt
-        with by `rebalance`: until it has come to them, leases meet them, and park those that may
-        not run.
+        Running jobs are counted at once, so that the next lease obeys it. The pending jobs are
+        dealt with by `rebalance`: until it has come to them, leases meet them, and park the excess.
         """
         before, self.key_limits = self.key_limits, limits
         if limits is None:
             if self.shelf is not None:
-                self.shelf.limits = NOTHING  # So that nothing takes the place of what is taken out.
+                self.shelf.limits = NOTHING  # So that no job takes the place of one taken out.
                 self._to_place = list(self.records())
         elif before is None:
             # One is left from an earlier limit only while jobs stand as if it still held.
@@ -250,7 +249,7 @@ class Lanes:
         parked: Iterable[tuple[KeyInTask, Tiers]],
         free_of_key: Callable[[str], int],
     ) -> list[Stream]:
-        """What is parked behind jobs of other groups may be the best of its own."""
+        """A job parked behind jobs of other groups may be the best of its own."""
         return [
             Stream(heap, self.scoring, partial(free_of_key, account.key))
             for account, tiers in parked

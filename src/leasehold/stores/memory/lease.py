@@ -1,4 +1,4 @@
-"""Lease: promote what is due, then take the best available jobs; `rules.leasing` says which."""
+"""Lease: promote due jobs, then take the best available ones; `rules.leasing` says which."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def lease(
         state.now, request.limit, opened.values(), free_of_key, free_slots=request.free_slots
     )
     leases: list[Lease] = []
-    # Each pass leaves out what the one before has found to be closed: a breaker or a queue.
+    # Each pass leaves out lanes that the one before found closed: by a breaker or a queue.
     while not walk.is_over and _pass(state, request, opened, walk, now, lease_micros, leases):
         pass
     taken = [lease.queue for lease in leases]
@@ -99,9 +99,9 @@ class _Open(OpenQueue):
         super().__init__(name, free, DEFAULT_CONFIG if state.rule is None else state.rule.config)
         self.state = state
         self.lanes: dict[str, OpenLane] = {}
-        """By task, those that were met."""
+        """By task, the lanes that were met."""
         self.parked: Sequence[tuple[KeyInTask, Tiers]] = ()
-        """What is parked of the group that the lease is narrowed to, of some keys."""
+        """The parked jobs of the group that the lease is narrowed to, of some keys."""
 
 
 def _pass(
@@ -173,7 +173,7 @@ class _Ends(dict[int, datetime]):
 
 def _lane(state: State, queue: _Open, task: str) -> OpenLane:
     breaker = queue.state.breakers.get(task)
-    # Those that are held back were left out before.
+    # Lanes that are held back were left out before.
     opened = None if breaker is None else open_lane(queue, task, breaker, state.now)
     lane = queue.lanes[task] = opened or OpenLane(queue, task)
     return lane

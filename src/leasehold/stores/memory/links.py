@@ -8,7 +8,7 @@ from leasehold.stores.memory.record import Record
 
 
 class JobLinks:
-    """The links between jobs. A store in which nobody depends on anybody has only empty ones."""
+    """The links between jobs. A store without dependencies has only empty ones."""
 
     __slots__ = (
         "_ended_in_order",
@@ -25,7 +25,7 @@ class JobLinks:
         self.blocking: dict[str, dict[str, None]] = {}
         """A job -> those it blocks. Taking one out is the fence: its end counts once."""
         self.dependents: dict[str, dict[str, None]] = {}
-        """A job -> all that depend on it, whatever became of them."""
+        """A job -> all its dependents, in any status."""
         self.unfinished: dict[int, int] = {}
         """A job's number -> how many that have not ended depend on it: it must not be forgotten."""
         self.ended: dict[int, str] = {}
@@ -35,10 +35,10 @@ class JobLinks:
         self.purged: set[str] = set()
         """Those of `ended` that are to be deleted once their dependents are told."""
         self.lowered: set[str] = set()
-        """Jobs that somebody does not wait for any more who may have raised their priority."""
+        """Jobs that lost a dependent which may have raised their priority."""
         self.changed: list[tuple[int, int, str, list[str]]] = []
         """A heap of jobs whose priority for others has changed: the priority below zero, number, id
-        and what it waits for that does not know of it yet."""
+        and the dependencies that do not know of it yet."""
 
     def add(self, record: Record, needs: dict[str, int]) -> None:
         """Link a new job to those it depends on."""
@@ -61,7 +61,7 @@ class JobLinks:
         return not record.blocked_by
 
     def unblock(self, record: Record) -> None:
-        """It waits for nobody any more."""
+        """It waits for no job any more."""
         self.lowered.update(record.blocked_by or ())
         for needed in record.blocked_by or ():
             self._take_out(needed, record.id)
@@ -96,7 +96,7 @@ class JobLinks:
                 del self.unfinished[needed]
 
     def forget(self, record: Record) -> None:
-        """Forget an ended job; nobody waits for it."""
+        """Forget an ended job without dependents."""
         self.dependents.pop(record.id, None)
         for needed in record.needs or ():
             theirs = self.dependents.get(needed, {})

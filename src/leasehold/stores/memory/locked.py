@@ -27,7 +27,7 @@ logger = logging.getLogger("leasehold.stores.memory")
 
 
 class LockedState:
-    """The state, and whoever listens to its changes."""
+    """The state, and the listeners to its changes."""
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -98,6 +98,7 @@ class LockedState:
         while links.ended or links.lowered or links.changed:
             with SHIELD:
                 with self._lock:
+                    self._state.begin_budgets()
                     dependents.resolve(self._state)
                     make_room(self._state)
                     news, listeners = self._take_news()
@@ -105,7 +106,7 @@ class LockedState:
                     _publish(news, listeners)
 
     def _listen(self, listeners: list[Listener]) -> None:
-        # Lists are replaced, never changed: whoever goes through one is not disturbed.
+        # Lists are replaced, never changed: a walk through one is not disturbed.
         self._listeners = listeners
         self._state.news = News() if listeners else None
 
@@ -124,5 +125,5 @@ def _publish(news: News, listeners: list[Listener]) -> None:
             if news.cancel_requested:
                 listener.on_cancel_requested(news.cancel_requested)
         except (Exception, Interrupted):
-            # The write is done and its caller must hear so, whatever a listener makes of it.
+            # The write is done and its caller must hear so, even if a listener raises.
             logger.exception("a listener of the memory store failed: %r", listener)

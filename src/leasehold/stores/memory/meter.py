@@ -1,4 +1,4 @@
-"""What one queue has measured since the last look at it, and the spans kept of earlier ones."""
+"""The measurements of one queue since the last sample, and the spans kept of earlier ones."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class RecentDurations:
         self.micros += micros
 
     def count(self, bucket: int) -> None:
-        """Count what is no duration."""
+        """Count an event that has no duration."""
         self._buckets[bucket] += 1
 
     def measurements(self) -> Measurements:
@@ -39,7 +39,7 @@ class RecentDurations:
 
 
 class Meter:
-    """What one queue did, minute by minute and day by day; rules.sampling says what is kept."""
+    """The work of one queue, minute by minute and day by day; rules.sampling decides."""
 
     __slots__ = ("kept", "measures")
 
@@ -53,7 +53,7 @@ class Meter:
         """By `Measure`, since the last look."""
 
     def totals(self, counted: Mapping[str, int], pending: int) -> Span:
-        """What was ever counted; the measures are those since the last look."""
+        """The lifetime counts; the measures are those since the last sample."""
         measures = {int(each): found.measurements() for each, found in self.measures.items()}
         return Span(**counted, pending=pending, measures=measures)
 
@@ -69,6 +69,10 @@ class SpanShelf:
 
     def totals(self, queue: str | None) -> Mapping[str, Span]:
         return {name: each.totals_ever() for name, each in self.chosen(queue)}
+
+    def available_since(self, queue: str | None) -> Mapping[str, int]:
+        found = ((name, each.lanes.oldest_available_at()) for name, each in self.chosen(queue))
+        return {name: since for name, since in found if since is not None}
 
     def kept(
         self, resolution: Resolution, queue: str | None, first: int

@@ -71,7 +71,7 @@ class ParkingShelf:
         self._resting: dict[str, int] = {}
         """Keys that have jobs parked and used up their starts: when the next may start."""
         self._moments: list[tuple[int, str]] = []
-        """A heap of those moments; what is not in `_resting` any more is passed over."""
+        """A heap of those moments; a key that is not in `_resting` any more is passed over."""
 
     # -- what becomes of jobs ----------------------------------------------------------------
 
@@ -113,7 +113,7 @@ class ParkingShelf:
         parking.freed(self, {key: 1})
 
     def change_limits(self, limits: KeyLimits) -> None:
-        """What is shown beyond a lower limit is parked by the lease that meets it."""
+        """Jobs shown beyond a lower limit are parked by the lease that meets them."""
         self.limits = limits
         self._moments = [(at, key) for key, at in self._resting.items()]
         heapify(self._moments)
@@ -125,20 +125,20 @@ class ParkingShelf:
         return bool(self._unfilled)
 
     def fill_some(self, accounts: int) -> None:
-        """Go on with showing what may be leased, as far as one pass may."""
+        """Go on with showing jobs that may be leased, as far as one pass may."""
         while self._unfilled and accounts and self.shown_left:
             account, _ = self._unfilled.popitem()
             parking.fill_all(self, account)
             accounts -= 1
 
     def wake_rested(self) -> None:
-        """Show what may be leased of keys whose moment has come, so many of them."""
+        """Show the jobs that may be leased of so many keys whose moment has come."""
         rested: list[str] = []
         while len(rested) < RESTED_AT_ONCE and (self.next_moment() or _NEVER) <= self._state.now:
             _, key = heappop(self._moments)
             del self._resting[key]
             rested.append(key)
-        # Whoever waits for this moment knows it from its last lease, and need not be told.
+        # A worker that waits for this moment knows it from its last lease, and need not be told.
         news, self._state.news = self._state.news, None
         parking.look_again(self, rested)
         self._state.news = news
@@ -233,7 +233,7 @@ class ParkingShelf:
             yield from account.parked.records()
 
     def some_of_group(self, parent_id: str) -> list[tuple[KeyInTask, Tiers]]:
-        """The parked jobs of some keys of a group: those that were not asked for longest."""
+        """The parked jobs of some keys of a group: the keys that were not asked for longest."""
         group = self._groups.get(parent_id, OrderedDict())
         some = list(islice(group.items(), PARKED_KEYS_AT_ONCE))
         if len(some) < len(group):
@@ -258,7 +258,7 @@ class ParkingShelf:
         return [*(account.parked for account in self._all_accounts()), *groups]
 
     def problems(self, name: str, running: Counter[str]) -> Iterator[str]:
-        """Whatever would let too many jobs of a key run, or keep one from running for ever."""
+        """Every fault that would let too many jobs of a key run, or keep one from ever running."""
         if running != self.running:
             yield f"queue {name} counts {self.running} as running by key, not {running}"
         for account in self._all_accounts():

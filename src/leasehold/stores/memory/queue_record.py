@@ -1,4 +1,4 @@
-"""What the memory store keeps of one queue."""
+"""The memory store's record of one queue."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ class MemoryQueue:
         """How many jobs had been submitted to it when it was deleted, if it was."""
         self.lanes = Lanes()
         self.breakers: dict[str, BreakerState] = {}
-        """By task, only of those that failed since they last completed."""
+        """By task, only for tasks that failed since they last completed."""
         self.counts = dict.fromkeys(Status, 0)
         self.totals = QueueTotals()
         self.submitted_by_priority = [0] * 101
         self.meter = Meter()
         self.rule: QueueRule | None = None
-        """None for a queue that nobody configured."""
+        """None for a queue that was never configured."""
         self.buckets = Buckets()
         self.drain: Drain | None = None
         """How fast it drains, once somebody has looked."""

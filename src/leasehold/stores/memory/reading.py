@@ -1,4 +1,4 @@
-"""What can be asked about jobs."""
+"""Questions about jobs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from datetime import datetime
 from heapq import merge, nsmallest
 from itertools import islice
 
-from leasehold.core.model.job import Attempt, HistoryEvent, Job
+from leasehold.core.model.history import Attempt, HistoryEvent
+from leasehold.core.model.job import Job
 from leasehold.core.model.joblog import JobLog
 from leasehold.core.model.pages import (
     AuditPage,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from leasehold.core.model.job import Attempt, Draft, HistoryEvent, Job
+from leasehold.core.model.history import Attempt, HistoryEvent
+from leasehold.core.model.job import Draft, Job
 from leasehold.core.model.joblog import LogTail
 from leasehold.core.model.outcome import JobError
 from leasehold.core.model.status import Event, Status
@@ -29,7 +30,7 @@ class KeptEvent(msgspec.Struct, gc=False):
     version: int
     attempts: int
     message: str | int
-    """What was said, or, of a lease, when it was to end. The words are made when somebody reads."""
+    """The message, or, for a lease, its expiry. The words are made when they are read."""
 
 
 class FailureCount(msgspec.Struct, gc=False):
@@ -57,7 +58,7 @@ class KeptAttempt(msgspec.Struct, gc=False):
 
 
 class Record(msgspec.Struct, eq=False, gc=False):
-    """Everything known about one job: what was asked for, and what has become of it.
+    """Everything known about one job: the request, and its state.
 
     Nothing in a record leads back to it, so the garbage collector need not look through a million.
     """
@@ -102,7 +103,7 @@ class Record(msgspec.Struct, eq=False, gc=False):
     ended_by: str | None = None
     """The dependency whose end has ended it."""
     base: int = 0
-    """Its own priority, or the higher one that it has from those that wait for it."""
+    """Its own priority, or the higher one inherited from its dependents."""
     tier: int = 0
     turn: int = 0
     """Where it stands while it is ready; `core.model.priority` says what these are."""

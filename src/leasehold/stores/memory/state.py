@@ -1,4 +1,4 @@
-"""All that the memory store keeps, and the one function that changes a job's status.
+"""The whole state of the memory store, and the one function that changes a job's status.
 
 Nothing here takes a lock: the store holds its one lock around every verb, so a verb that has
 checked its input before it changes anything is atomic.
@@ -13,7 +13,12 @@ from typing import Any, Final
 
 import msgspec
 
-from leasehold.core.model.budget import LATE_AT_ONCE, LATE_LOOKED_AT_ONCE, SHOWN_AT_ONCE
+from leasehold.core.model.budget import (
+    INHERITED_AT_ONCE,
+    LATE_AT_ONCE,
+    LATE_LOOKED_AT_ONCE,
+    SHOWN_AT_ONCE,
+)
 from leasehold.core.model.changes import ChangeKind
 from leasehold.core.model.pins import Pin
 from leasehold.core.model.records import AuditRecord, WorkerInfo
@@ -130,7 +135,9 @@ class State:
         self.last_seq = 0
         self.now = 0
         self.shown_left = SHOWN_AT_ONCE
-        """How many more parked jobs this verb may show to leases."""
+        """How many more parked jobs may be shown to leases under this hold of the lock."""
+        self.inherited_left = INHERITED_AT_ONCE
+        """How many more jobs may be compared with those that wait for them, likewise."""
         self.news: News | None = None
         """Collected only while somebody listens."""
         self._clock = env.clock
@@ -147,7 +154,7 @@ class State:
         self.trim_at = 0
         """When to look again for jobs whose time is over."""
         self.open_minute = 0
-        """The minute of the latest call: what was not kept yet of the figures happened in it."""
+        """The minute of the latest call: figures that were not kept yet happened in it."""
         self.meter_of_all = Meter()
         """The spans of all queues together."""
         self.retention_changed()
@@ -159,16 +166,21 @@ class State:
         return len(self.records) - self.finished.count
 
     def tick(self, *, forgets: bool = True) -> None:
-        """Read the clock, which never steps back here, and now and then forget what is too old."""
-        self.shown_left = SHOWN_AT_ONCE
+        """Read the clock, which never steps back here, and now and then forget old records."""
+        self.begin_budgets()
         time = tell_time(self.now, self._clock_basis, self._clock.reading())
         now, shift, self._clock_basis = time
         if shift:
             self._move_leases(time)
         self._advance(now, forgets=forgets)
 
+    def begin_budgets(self) -> None:
+        """Somebody holds the lock anew: so much may be done until it is let go."""
+        self.shown_left = SHOWN_AT_ONCE
+        self.inherited_left = INHERITED_AT_ONCE
+
     def look(self) -> None:
-        """Read the clock for who only looks: what is odd about it, the next change remembers."""
+        """Read the clock for a look: the next change remembers its oddities."""
         self._advance(show_time(self.now, self._clock_basis, self._clock.reading()))
 
     def _advance(self, now: int, *, forgets: bool = True) -> None:
@@ -224,7 +236,7 @@ class State:
         return list(found.values())
 
     def step(self, record: Record, event: Event, after: Status, message: str | int = "") -> None:
-        """Change a job's status, if the table allows it, with all that hangs on it."""
+        """Change a job's status, if the table allows it, with all its consequences."""
         before = record.status
         check(event, before, after, record.id)
         queue = self.queues[record.draft.queue]
@@ -252,7 +264,7 @@ class State:
         self._enter(queue, record)
 
     def follow(self, record: Record, decision: Decision) -> None:
-        """Let become of a job what was decided."""
+        """Apply a decision to a job."""
         record.attempts = decision.attempts
         record.reason = decision.reason
         totals = self.queues[record.draft.queue].totals
@@ -344,7 +356,7 @@ class State:
     # -- forgetting jobs ---------------------------------------------------------------------
 
     def retention_changed(self) -> None:
-        """Reckon anew how long jobs are kept: by what the store was given, or else is set."""
+        """Reckon anew how long jobs are kept: by the store's own policy, or else the settings."""
         given = self._given_retention
         self.policy = given or retention_by(self.settings.values, MEMORY_RETENTION)
         self.trim_at = 0

@@ -1,9 +1,10 @@
-"""What is counted beside the queues: the failures by fingerprint, and what each worker did."""
+"""Counts beside the queues: the failures by fingerprint, and the work of each worker."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
+from typing import Final
 
 import msgspec
 
@@ -11,6 +12,7 @@ from leasehold.core.model.failure import Failure
 from leasehold.core.model.records import WorkerTotals
 from leasehold.core.model.span import MINUTE_MICROS
 from leasehold.core.rules.failures import ErrorType, StandingFailure
+from leasehold.core.rules.measuring import WORKER_COUNTERS
 from leasehold.env import from_micros, to_micros
 
 
@@ -56,8 +58,11 @@ class FailureBook:
             del self.attempts_by_type[each], self._last_at[each]
 
 
+_COUNTED: Final = frozenset(WORKER_COUNTERS)
+
+
 class WorkerTally(msgspec.Struct):
-    """What one worker did in one queue; the minutes in microseconds."""
+    """The work of one worker in one queue; the minutes in microseconds."""
 
     first_at: int
     last_at: int
@@ -75,6 +80,8 @@ class WorkerTallies:
 
     def did(self, worker: str, queue: str, names: Sequence[str], now: int, jobs: int = 1) -> None:
         """Count jobs of a queue for a worker, under those names that are counted of workers."""
+        if _COUNTED.isdisjoint(names):
+            return  # A job that was handed back, say: that is no work.
         now -= now % MINUTE_MICROS
         tally = self._tallies.get((queue, worker))
         if tally is None:
@@ -91,7 +98,7 @@ class WorkerTallies:
                 tally.lost += jobs
 
     def forget(self, kept: int) -> None:
-        """Keep so many of those that did something last."""
+        """Keep so many workers, those that worked last."""
         surplus = len(self._tallies) - kept
         if surplus > 0:
             by_age = sorted(self._tallies, key=lambda each: self._tallies[each].last_at)

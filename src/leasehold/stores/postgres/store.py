@@ -40,25 +40,21 @@ from leasehold.stores.postgres.keeping import cleanup, moving
 from leasehold.stores.postgres.keeping.archive import JobArchive
 from leasehold.stores.postgres.keeping.beliefs import Beliefs
 from leasehold.stores.postgres.keeping.blobs import TableBlobs
-from leasehold.stores.postgres.leasing import held, registry, renew, sweep
-from leasehold.stores.postgres.leasing.exchange import exchange, exchange_once
+from leasehold.stores.postgres.leasing import held, recover, registry, renew
+from leasehold.stores.postgres.leasing.ends import Histories
 from leasehold.stores.postgres.leasing.held import HeldTransaction
-from leasehold.stores.postgres.leasing.people import OrderDesk
 from leasehold.stores.postgres.leasing.recover import Holdings
-from leasehold.stores.postgres.leasing.state import Histories
+from leasehold.stores.postgres.leasing.settle import exchange, exchange_once
 from leasehold.stores.postgres.reading import inspection, read
 from leasehold.stores.postgres.reading.feed import FEED
-from leasehold.stores.postgres.reading.figures import FailureBook
+from leasehold.stores.postgres.reading.figures import FailureBook, MetricsReader
 from leasehold.stores.postgres.reading.looking import LookingDatabase
-from leasehold.stores.postgres.reading.metrics import MetricsReader
-from leasehold.stores.postgres.rules import schedules, settings
-from leasehold.stores.postgres.rules.operations import OperationShelf
-from leasehold.stores.postgres.rules.queues import QueueBook
-from leasehold.stores.postgres.rules.schedules import ScheduleShelf
-from leasehold.stores.postgres.schema.schedule_row import SCHEDULES
+from leasehold.stores.postgres.rules import known, schedules
+from leasehold.stores.postgres.rules.orders import OperationShelf, OrderDesk, QueueBook
+from leasehold.stores.postgres.rules.schedules import SCHEDULES, ScheduleShelf
 from leasehold.stores.postgres.server.life import SessionLife
-from leasehold.stores.postgres.submitting import dependents, entering, lanes
-from leasehold.stores.postgres.submitting.dependents import DependentsBook
+from leasehold.stores.postgres.submitting import dependencies, entering, gate
+from leasehold.stores.postgres.submitting.dependencies import DependentsBook
 from leasehold.stores.postgres.writing import application, own_connections
 from leasehold.stores.postgres.writing.database import Database
 from leasehold.stores.postgres.writing.step import Step
@@ -82,13 +78,13 @@ class PostgresStore(WithoutLocalVerbs, TableStore):
     _operations = OperationShelf
     _jobs = read
     _feed = FEED
-    _graphs = dependents
-    _lanes = lanes
+    _graphs = dependencies
+    _lanes = gate
     _failures = FailureBook
     _metrics = MetricsReader
     _queue_book = QueueBook
     _schedules = SCHEDULES
-    _settings = settings
+    _settings = known
     _tokens = TokenReader
     _archive = JobArchive()
 
@@ -195,10 +191,10 @@ class PostgresStore(WithoutLocalVerbs, TableStore):
     def recover(self) -> SweepReport:
         # First, or what follows might take long.
         self._beliefs.correct()
-        return sweep.sweep(self._database)
+        return recover.sweep(self._database)
 
     def promote(self) -> int:
-        return sweep.promote(self._database)
+        return recover.promote(self._database)
 
     # -- workers -----------------------------------------------------------------------------
 
@@ -211,7 +207,7 @@ class PostgresStore(WithoutLocalVerbs, TableStore):
 
     def dead_workers(self) -> set[str]:
         """Workers proved dead whose jobs are not taken back yet."""
-        # Workers ask this every second, and nobody else does anything regularly.
+        # Workers ask this every second, and no other call comes regularly.
         self._beliefs.correct_now_and_then()
         return self._database.look(self._lost_workers)
 

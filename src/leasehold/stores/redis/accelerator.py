@@ -18,13 +18,13 @@ from leasehold.stores.redis.news import News
 
 
 class RedisAccelerator:
-    """What one process has of Redis; nothing is connected before it is needed."""
+    """One process's side of Redis; nothing is connected before it is needed."""
 
     def __init__(self, url: str, *, env: Env = SYSTEM) -> None:
         self._address = parse(url)
         self._env = env
         self._inherited: list[object] = []
-        """What is the parent's after a fork. It is kept, or its end would close the parent's."""
+        """The parent's connections after a fork. They are kept, or their end would close them."""
         self._serve("", _nobody, _nobody)
 
     def serve(
@@ -43,7 +43,7 @@ class RedisAccelerator:
         self._news = News(self._link, channel, self._env.new_secret(), hear, tell)
 
     def _probe(self, client: redis.Redis) -> None:
-        """Raise unless it can do all that it is needed for."""
+        """Raise unless it can do everything it is needed for."""
         self._buckets.probe(client)
         client.publish(f"{self._channels}:probe", "")
 

@@ -1,8 +1,8 @@
 """Whether Redis answers, and the one way to ask it.
 
-Whoever asks gets an answer, or None after a quarter of a second at the latest: then Redis counts as
-away for all, and nobody asks it but the thread that tries again every second. What it tries is what
-it is needed for, a write, so a Redis that is full, read-only or loading counts as away too.
+A caller gets an answer, or None after a quarter of a second at the latest: then Redis counts as
+away for all, and only the thread that tries again every second asks it. It tries a write, as the
+work needs it, so a Redis that is full, read-only or loading counts as away too.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ T = TypeVar("T")
 PROBE_SECONDS: Final = 1.0
 """How often Redis is asked whether it is there."""
 _AWAY: Final = (redis.RedisError, OSError, ValueError, TypeError, IndexError)
-"""What a lost connection raises, and an answer that makes no sense."""
+"""The errors of a lost connection, and of an answer that makes no sense."""
 
 
 class Link:
     """One process's way to Redis."""
 
     def __init__(self, address: Address, probe: Callable[[redis.Redis], object]) -> None:
-        """`probe` raises if Redis cannot do what it is needed for. Nothing is connected yet."""
+        """`probe` raises if Redis cannot do its work. Nothing is connected yet."""
         self._address = address
         self._probe = probe
         self._mutex = threading.Lock()
@@ -55,7 +55,7 @@ class Link:
             return None
 
     def look(self) -> bool:
-        """Ask whether it is there, whatever was known before."""
+        """Ask whether it is there, regardless of the last answer."""
         try:
             self._probe(self.client)
         except _AWAY as error:

@@ -23,7 +23,7 @@ class Address(NamedTuple):
 
     scheme: str
     servers: tuple[tuple[str, int], ...]
-    """Hosts and ports, those that are tried first first."""
+    """Hosts and ports, in the order in which they are tried."""
     prefix: str
     """Where the service begins on them, "" for the root."""
     token: str | None

@@ -1,10 +1,14 @@
-"""What a transport is to the remote store: calls to one of the servers, and a line of its own."""
+"""A transport for the remote store: calls to one of the servers, and a line of its own."""
 
 from __future__ import annotations
 
 from typing import Final, Protocol
 
 CONNECT_SECONDS: Final = 5.0
+IDLE_MAX: Final = 16
+"""Connections that are kept for later."""
+IDLE_SECONDS_MAX: Final = 30.0
+"""Less than any server keeps one: it is not closed in the very moment in which it is used."""
 
 
 class FailedError(Exception):
@@ -39,4 +43,4 @@ class Carrier(Protocol):
         """A line for long polls."""
 
     def close(self) -> None:
-        """Let go of what is idle."""
+        """Let go of idle connections."""

@@ -12,10 +12,13 @@ from google.protobuf.wrappers_pb2 import BytesValue
 from google.rpc import error_details_pb2, status_pb2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from leasehold.core.contract.wire import STREAMED
 from leasehold.core.model.error_documents import error_from
+from leasehold.env import Env
 from leasehold.error_codes import CodedError
 from leasehold.errors import RequestTooLargeError, StoreError, UnsupportedError
 from leasehold.stores.remote.address import Address
+from leasehold.stores.remote.call_streams import CallStream, IdleCallStreams, OverdueCalls
 from leasehold.stores.remote.carrying import CONNECT_SECONDS, FailedError
 
 SERVICE: Final = "leasehold.v1.Store"
@@ -24,8 +27,12 @@ _METADATA_BYTES_MAX: Final = 64 * 1024
 _OPTIONS: Final = (
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
+    # An answer with a few hundred leases comes in one piece, without asking for more of it. This is
+    # for answers only: how much a server takes in unread is for the server to say.
+    ("grpc.http2.max_frame_size", 1024 * 1024),
+    ("grpc.http2.lookahead_bytes", 4 * 1024 * 1024),
     ("grpc.max_metadata_size", _METADATA_BYTES_MAX),
-    # What is sent again, and when, is for `transport.py` to say.
+    # Repeated calls, and their timing, are for `transport.py` to say.
     ("grpc.enable_retries", 0),
     # Each server has a connection of each store, and none is shared by those of a closed one.
     ("grpc.use_local_subchannel_pool", 1),
@@ -43,8 +50,10 @@ _NO_REPLY: Final = frozenset(
 class Channels:
     """One channel per server, opened on its first use and after each failure."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, env: Env) -> None:
         self._address = address
+        self._idle = IdleCallStreams(env.clock)
+        self._overdue = OverdueCalls(env.clock, address.timeout_seconds)
         self._lock = threading.Lock()
         self._open: dict[int, grpc.Channel] = {}
         self._credentials = _credentials(address) if address.is_secure else None
@@ -53,10 +62,13 @@ class Channels:
             self._metadata = (("authorization", f"Bearer {address.token}"),)
 
     def call(self, server: int, verb: str, body: bytes) -> bytes:
+        if verb in STREAMED:
+            return self._call_on_stream(server, verb, body)
         # Without a future: that would have another thread wait for the answer, and wake this one.
         channel = self._channel(server)
+        method = channel.unary_unary(_path(verb))
         try:
-            answer: bytes = self._method(channel, verb)(
+            answer: bytes = method(
                 BytesValue(value=body).SerializeToString(),
                 timeout=self._address.timeout_seconds,
                 metadata=self._metadata,
@@ -70,32 +82,36 @@ class Channels:
     def line(self) -> GrpcLine:
         return GrpcLine(self)
 
-    def begin(self, server: int, verb: str, body: bytes) -> tuple[grpc.Channel, Any]:
-        """Send a call; raises FailedError if the server cannot be reached."""
+    def _call_on_stream(self, server: int, verb: str, body: bytes) -> bytes:
         channel = self._channel(server)
-        sent = BytesValue(value=body).SerializeToString()
+        stream = self._idle.take(channel, verb) or self.stream(channel, verb)
+        answer = self.ask_on(server, channel, stream, body)
+        self._idle.keep(channel, verb, stream)
+        return answer
+
+    def open(self, server: int, verb: str) -> tuple[grpc.Channel, CallStream]:
+        """A new stream; raises FailedError if the server cannot be reached."""
+        channel = self._channel(server)
+        return channel, self.stream(channel, verb)
+
+    def stream(self, channel: grpc.Channel, verb: str) -> CallStream:
         try:
-            return channel, self._method(channel, verb).future(
-                sent, timeout=self._address.timeout_seconds, metadata=self._metadata
-            )
+            return CallStream(channel.stream_stream(_path(verb)), self._metadata)
         except ValueError as closed:  # by another thread, to which it had failed
             raise FailedError(closed, was_sent=False) from None
 
-    def result_of(self, server: int, channel: grpc.Channel, call: Any) -> bytes:
-        """Wait for the answer to a call."""
+    def ask_on(self, server: int, channel: grpc.Channel, stream: CallStream, body: bytes) -> bytes:
+        """The answer on one stream, which is closed if it fails."""
         try:
-            return _unpacked(call.result())
-        except grpc.FutureCancelledError:
-            raise FailedError("the call was cancelled", was_sent=True) from None
+            answer = self._overdue.ask(stream, BytesValue(value=body).SerializeToString())
         except grpc.RpcError as error:
+            stream.close()
             raise self._failure(server, channel, error) from None
         except BaseException:
-            call.cancel()
+            # Whatever is left of the answer is not for whoever comes next.
+            stream.close()
             raise
-
-    @staticmethod
-    def _method(channel: grpc.Channel, verb: str) -> Any:
-        return channel.unary_unary(f"/{SERVICE}/{verb.title().replace('_', '')}")
+        return _unpacked(answer)
 
     def _failure(self, server: int, channel: grpc.Channel, error: Any) -> Exception:
         if error.code() is grpc.StatusCode.UNAVAILABLE:
@@ -103,6 +119,8 @@ class Channels:
         return _told(error, self._address)
 
     def close(self) -> None:
+        self._overdue.close()
+        self._idle.close()
         with self._lock:
             channels, self._open = list(self._open.values()), {}
         for channel in channels:
@@ -145,30 +163,37 @@ class Channels:
 
 
 class GrpcLine:
-    """One call at a time, which another thread may cancel."""
+    """A stream of its own, which another thread may hang up."""
 
     def __init__(self, channels: Channels) -> None:
         self._channels = channels
         self._lock = threading.Lock()
-        self._call: Any = None
+        self._open: tuple[int, grpc.Channel, CallStream] | None = None
         self._closed = False
 
     def call(self, server: int, verb: str, body: bytes) -> bytes:
-        channel, call = self._channels.begin(server, verb, body)
-        with self._lock:
-            self._call = call
-            if self._closed:
-                call.cancel()
-        return self._channels.result_of(server, channel, call)
+        if self._open is None or self._open[0] != server or not self._open[2].is_open:
+            opened = self._channels.open(server, verb)
+            with self._lock:
+                self._open = (server, *opened)
+                if self._closed:
+                    opened[1].close()
+                    raise FailedError("the line was hung up", was_sent=False)
+        return self._channels.ask_on(*self._open, body)
 
     def hang_up(self) -> None:
         with self._lock:
             self._closed = True
-            if self._call is not None:
-                self._call.cancel()
+            if self._open is not None:
+                self._open[2].close()
 
     def close(self) -> None:
-        """Channels are the store's, and stay."""
+        """Channels are the store's, and stay; its stream has ended."""
+        self.hang_up()
+
+
+def _path(verb: str) -> str:
+    return f"/{SERVICE}/{verb.title().replace('_', '')}"
 
 
 def _unpacked(answer: bytes) -> bytes:
@@ -177,7 +202,7 @@ def _unpacked(answer: bytes) -> bytes:
 
 
 def _told(error: Any, address: Address) -> Exception:
-    """What a status comes to: the error of the service, or FailedError."""
+    """The error of a status: the service's, or FailedError."""
     code, details = error.code(), error.details() or ""
     if (problem := _problem(error)) is not None:
         return problem

@@ -13,14 +13,15 @@ from typing import Final
 from leasehold.core.contract.wire import MEDIA_TYPE
 from leasehold.env import Env
 from leasehold.stores.remote.address import Address
-from leasehold.stores.remote.carrying import CONNECT_SECONDS, FailedError
+from leasehold.stores.remote.carrying import (
+    CONNECT_SECONDS,
+    IDLE_MAX,
+    IDLE_SECONDS_MAX,
+    FailedError,
+)
 from leasehold.stores.remote.replies import Reply, answer_of
 
 ROOT: Final = "/api/v1/store/"
-IDLE_MAX: Final = 16
-"""Connections that are kept for later."""
-IDLE_SECONDS_MAX: Final = 30.0
-"""Less than any server keeps one: it is not closed in the very moment in which it is used."""
 
 
 class Connections:
@@ -67,7 +68,7 @@ class Connections:
             connection.close()
             raise FailedError(error, was_sent=True) from None
         except BaseException:
-            # Whatever is left of the reply is not for whoever comes next.
+            # The rest of the reply is not for the next caller.
             connection.close()
             raise
 
@@ -88,7 +89,7 @@ class Connections:
         return connection
 
     def close(self) -> None:
-        """Close those that are idle."""
+        """Close idle connections."""
         with self._lock:
             idle, self._idle = self._idle, []
         for *_, connection in idle:

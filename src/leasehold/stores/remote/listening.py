@@ -12,6 +12,7 @@ from leasehold.core.contract.wire import VERBS, HintsSince, encode
 from leasehold.core.model.records import Listener
 from leasehold.env import Env
 from leasehold.error_codes import CodedError
+from leasehold.interrupts import SHIELD
 from leasehold.stores.remote.carrying import FailedError, PollConnection
 from leasehold.stores.remote.transport import Transport
 
@@ -21,7 +22,7 @@ WAIT_SECONDS: Final = 25.0
 PAUSE_SECONDS_FIRST: Final = 0.1
 PAUSE_SECONDS_MAX: Final = 5.0
 NOWHERE: Final = "nowhere"
-"""The cursor of who has missed something: every server answers it with "look at everything"."""
+"""The cursor of a listener that has missed something: servers answer "look at everything"."""
 
 
 class Listening:
@@ -54,13 +55,14 @@ class Listening:
                 # From here on nothing is missed, though the thread has not begun yet.
                 self._line = self._transport.carrier.line()
                 cursor = self._first_cursor(self._line)
-                self._thread = threading.Thread(
-                    target=self._run,
-                    args=(self._line, cursor),
-                    name="leasehold-hints",
-                    daemon=True,
-                )
-                self._thread.start()
+                with SHIELD:  # `close` joins the thread, which must have been started.
+                    self._thread = threading.Thread(
+                        target=self._run,
+                        args=(self._line, cursor),
+                        name="leasehold-hints",
+                        daemon=True,
+                    )
+                    self._thread.start()
 
         def end() -> None:
             with suppress(ValueError):
@@ -102,7 +104,8 @@ class Listening:
                     return
                 if not is_lost:
                     is_lost = True
-                    logger.warning(
+                    # No warning: whoever works or waits asks the service, too, and says it then.
+                    logger.info(
                         "%s does not answer (%s): it is asked again until it does",
                         self._transport.address,
                         error,
@@ -112,7 +115,7 @@ class Listening:
             else:
                 if is_lost:
                     is_lost = False
-                    logger.warning("%s answers again", self._transport.address)
+                    logger.info("%s answers again", self._transport.address)
                 pause_seconds = PAUSE_SECONDS_FIRST
                 cursor = hints.cursor
                 self._tell(hints)

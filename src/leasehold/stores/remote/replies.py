@@ -1,4 +1,4 @@
-"""What an HTTP reply comes to: an answer, or the error that it tells."""
+"""The meaning of an HTTP reply: an answer, or the error that it tells."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from leasehold.stores.remote.address import Address
 from leasehold.stores.remote.carrying import FailedError
 
 _AWAY: Final = frozenset({502, 503, 504})
-"""What a balancer answers while the service is away."""
+"""The answers of a balancer while the service is away."""
 
 
 class Reply(NamedTuple):
-    """What came back."""
+    """The reply."""
 
     status: int
     media_type: str

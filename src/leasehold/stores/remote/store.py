@@ -1,8 +1,8 @@
 """The remote store: the contract, carried out by a service.
 
-A verb is a request, made from the signature in the contract: nothing is decided here. What needs a
-word more is written out: requests that change jobs have an id, so that they may be sent again when
-a reply was lost, and what is said under a lease shows the lease's secret.
+A verb is a request, made from the signature in the contract: nothing is decided here. Two kinds are
+written out: requests that change jobs have an id, so that they may be sent again when a reply was
+lost, and calls under a lease show the lease's secret.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from leasehold.core.contract.wire import (
     nonsense,
     restored,
 )
+from leasehold.core.contract.worker_leases import REMOTE_LEASE_SECONDS
 from leasehold.core.model.job import Draft
 from leasehold.core.model.joblog import LogLine, bounded
 from leasehold.core.model.lease import Exchange, LeaseRequest, Settlement
@@ -53,11 +54,13 @@ _ONCE: Final = frozenset(
     | {"purge_queue", "delete_queue", "prune", "remove_schedule"}
     | {"create_token", "revoke_token"}
 )
-"""What must not be done twice, and has no request id: it is not sent again once it was sent."""
+"""Calls that must not be made twice, and have no request id: they are never sent again."""
 
 
 class RemoteStore:
     """A store behind a service; keeps `core.contract.store.Store`, and is a `BlobCarrier`."""
+
+    worker_lease_seconds = REMOTE_LEASE_SECONDS
 
     def __init__(self, url: str, *, env: Env = SYSTEM) -> None:
         self._env = env
@@ -75,7 +78,7 @@ class RemoteStore:
     def __str__(self) -> str:
         return str(self._transport.address)
 
-    # -- what has an id, and leases ---------------------------------------------------------------
+    # -- calls with an id, and leases -------------------------------------------------------------
 
     def submit(
         self, drafts: Sequence[Draft], *, partial: bool = False
@@ -116,7 +119,7 @@ class RemoteStore:
             {"job_id": job_id, "version": version, "lines": kept, "dropped": dropped},
         )
 
-    # -- what is no request -----------------------------------------------------------------------
+    # -- methods that are no request --------------------------------------------------------------
 
     def register_worker(
         self,
@@ -143,7 +146,7 @@ class RemoteStore:
         }
 
     def id_prefix(self, queue: str) -> str:
-        """What the id of a new job of this queue begins with, so that the service takes it."""
+        """The prefix of a new job's id in this queue, so that the service takes it."""
         if self._is_scoped is None:
             self._is_scoped = "queues" in self.describe()
         return own_prefix(queue) if self._is_scoped else ""
@@ -160,8 +163,9 @@ class RemoteStore:
         raise UnsupportedError(f"tokens are looked for by servers, and {self!r} is none")
 
     def close(self) -> None:
-        self._transport.close()
+        # In this order: the end of the connections is no news to whoever listens no more.
         self._listening.close()
+        self._transport.close()
 
     # -- inside -----------------------------------------------------------------------------------
 

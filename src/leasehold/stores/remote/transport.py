@@ -1,4 +1,4 @@
-"""Calls of a service: which server is asked, what is tried again, and which error it comes to."""
+"""Calls of a service: the choice of server, repeated calls, and the resulting error."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Transport:
         self._lock = threading.Lock()
         self._server = 0
         self._away_until = float("-inf")
-        """Until then, in monotonic time, nobody hopes that a server is back soon."""
+        """Until then, in monotonic time, no caller waits for a server to come back."""
         self._closed = False
         self.begin_anew()
 
@@ -34,7 +34,7 @@ class Transport:
 
     @property
     def server(self) -> int:
-        """The one that is asked now."""
+        """The server that is asked now."""
         return self._server
 
     def call(self, verb: str, body: bytes, *, may_repeat: bool) -> bytes:
@@ -80,7 +80,7 @@ class Transport:
     def _delays(self) -> Iterator[float]:
         """Longer and longer, with jitter, `retry_seconds` in all.
 
-        None right after that was in vain: whoever makes several calls waits once.
+        None right after a wait in vain: a caller that makes several calls waits once.
         """
         is_away = self._env.clock.monotonic() < self._away_until
         left = 0.0 if is_away else self.address.retry_seconds
@@ -112,4 +112,4 @@ def _carrier(address: Address, env: Env) -> Carrier:
         raise UnsupportedError(
             f"grpc:// needs {missing.name}: pip install 'leasehold[grpc]'"
         ) from missing
-    return Channels(address)
+    return Channels(address, env)

@@ -43,22 +43,19 @@ from leasehold.stores.sqlite.disk.lock import LOCK_TIMEOUT_SECONDS
 from leasehold.stores.sqlite.keeping import cleanup, moving
 from leasehold.stores.sqlite.keeping.archive import JobArchive
 from leasehold.stores.sqlite.leasing import recover, registry, renew
-from leasehold.stores.sqlite.leasing.people import OrderDesk
+from leasehold.stores.sqlite.leasing.ends import Histories
 from leasehold.stores.sqlite.leasing.recover import Holdings
 from leasehold.stores.sqlite.leasing.settle import exchange, exchange_once
-from leasehold.stores.sqlite.leasing.state import Histories
 from leasehold.stores.sqlite.reading import inspection, read
 from leasehold.stores.sqlite.reading.feed import FEED
-from leasehold.stores.sqlite.reading.figures import FailureBook
-from leasehold.stores.sqlite.reading.metrics import MetricsReader
-from leasehold.stores.sqlite.rules import schedules, settings
-from leasehold.stores.sqlite.rules.queues import QueueBook
-from leasehold.stores.sqlite.rules.schedules import ScheduleShelf
-from leasehold.stores.sqlite.rules.tokens import TokenReader
+from leasehold.stores.sqlite.reading.figures import FailureBook, MetricsReader
+from leasehold.stores.sqlite.rules import known, schedules
+from leasehold.stores.sqlite.rules.known import TokenReader
+from leasehold.stores.sqlite.rules.orders import OrderDesk, QueueBook
+from leasehold.stores.sqlite.rules.schedules import SCHEDULES, ScheduleShelf
 from leasehold.stores.sqlite.schema.rows import LenientReader
-from leasehold.stores.sqlite.schema.schedule_row import SCHEDULES
-from leasehold.stores.sqlite.submitting import dependents, entering, gate
-from leasehold.stores.sqlite.submitting.dependents import DependentsBook
+from leasehold.stores.sqlite.submitting import dependencies, entering, gate
+from leasehold.stores.sqlite.submitting.dependencies import DependentsBook
 from leasehold.stores.sqlite.writing import transaction_verbs
 from leasehold.stores.sqlite.writing.application import ApplicationConnection, is_inside
 from leasehold.stores.sqlite.writing.database import Database
@@ -86,13 +83,13 @@ class SQLiteStore(TableStore):
     _operations = TableOperations
     _jobs = read
     _feed = FEED
-    _graphs = dependents
+    _graphs = dependencies
     _lanes = gate
     _failures = FailureBook
     _metrics = MetricsReader
     _queue_book = QueueBook
     _schedules = SCHEDULES
-    _settings = settings
+    _settings = known
     _tokens = TokenReader
     _archive = JobArchive()
 

@@ -31,9 +31,9 @@ class TableDependents:
     __slots__ = ("_db",)
     dialect: ClassVar[Dialect]
     up_to: ClassVar[str]
-    """Up to which number the dependents of `{0}` were looked through; 0 if nobody has."""
+    """Up to which number the dependents of `{0}` were looked through; 0 at the start."""
     count_further: ClassVar[str]
-    """Counts those of several jobs that nobody has looked at."""
+    """Counts the dependents of several jobs that were not looked at."""
 
     def __init__(self, db: SqlConnection) -> None:
         self._db = db
@@ -54,7 +54,7 @@ class TableDependents:
         return int(self._db.execute(self.count_further, values).fetchone()[0])
 
     def needed_by(self, seq: int) -> str | None:
-        """The id of an unfinished job that depends on this one, if there is any."""
+        """The id of an unfinished job that depends on this job, if there is any."""
         statement = f"""
             SELECT job.id FROM dependency AS link JOIN job ON job.seq = link.seq
             WHERE link.needs = $1 AND link.seq > {self.up_to.format("$1")} AND NOT {HAS_ENDED}

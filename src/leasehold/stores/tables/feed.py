@@ -1,8 +1,8 @@
 """The change feed: triggers write it, in whichever write makes the change, while somebody follows.
 
 A job's move is a row inserted into one of four tables, and any other event of its history raises
-`events` there: so triggers on these miss nothing, whoever writes. They are made for the first
-follower and dropped after the last, so that a store without followers pays nothing at all.
+`events` there: so triggers on these miss no writer. They are made for the first follower and
+dropped after the last, so that a store without followers pays nothing at all.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _SKIP: Final = ("INSERT INTO change (kind, name) VALUES (0, '')", _EMPTY)
 
 
 class Noted(NamedTuple):
-    """What a trigger writes, and when."""
+    """The text of a trigger, and its event."""
 
     trigger: str
     what: str
@@ -73,7 +73,7 @@ class Noted(NamedTuple):
 
 
 def noted() -> Iterator[Noted]:
-    """All that is to be written to the feed."""
+    """All triggers of the feed."""
 
     def note(table: str, what: str, kind: int, name: str, seq: str, status: str, n: str) -> Noted:
         return Noted(
@@ -95,10 +95,10 @@ def noted() -> Iterator[Noted]:
 
 
 class Bounds(NamedTuple):
-    """What is kept of the feed."""
+    """The kept part of the feed."""
 
     since: int
-    """Whoever has seen this one, or a later one, has missed nothing."""
+    """A follower that has seen this number, or a later one, has missed nothing."""
     latest: int
     followed_at: int | None
     """When somebody last looked; None if nothing is kept."""
@@ -118,7 +118,7 @@ class TableFeed(ABC):
 
     @abstractmethod
     def trim(self, step: Any, latest: int) -> None:
-        """Forget what is too old, unless a trigger does."""
+        """Forget old changes, unless a trigger does."""
 
     def begin_to_follow(self, database: Any) -> bool:
         """Keep changes from now on; answers whether they were kept already."""
@@ -146,7 +146,7 @@ class TableFeed(ABC):
         return was_followed
 
     def end_if_unfollowed(self, step: TableStep) -> None:
-        """Keep no more changes once nobody has asked for them for long."""
+        """Keep no more changes once the feed was not followed for long."""
         _, latest, followed_at = self.bounds(step.db)
         self.trim(step, latest)
         if followed_at is None or step.now - followed_at <= FOLLOWED_SECONDS * 1e6:
@@ -164,7 +164,7 @@ class TableFeed(ABC):
         *,
         was_kept: bool,
     ) -> Changes:
-        """What changed after the cursor, up to what is final."""
+        """The changes after the cursor, up to the last final one."""
         seen = check_cursor(limit, cursor)
         since, latest, _ = self.bounds(db)
         end = latest if final is None else final

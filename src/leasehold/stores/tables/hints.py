@@ -1,4 +1,4 @@
-"""What a write says to those who wait: told after its commit."""
+"""A write's messages to listeners: told after its commit."""
 
 from __future__ import annotations
 
@@ -16,16 +16,22 @@ class Hints:
         self.cancel_requested: list[str] = []
 
     def __bool__(self) -> bool:
-        return self.ready or bool(self.ended) or bool(self.cancel_requested)
+        return bool(self.ready or self.unresolved or self.ended or self.cancel_requested)
 
     def clear(self) -> None:
         self.ready = self.unresolved = False
         self.ended = []
         self.cancel_requested = []
 
+    def take_ready(self) -> Hints:
+        """Only the news of jobs to lease, which are not told a second time."""
+        taken = Hints()
+        taken.ready, self.ready = self.ready, False
+        return taken
+
     def take(self, other: Hints) -> None:
         """Add what another one holds, and leave it empty."""
-        if other.ready or other.ended or other.cancel_requested:
+        if other.ready or other.unresolved or other.ended or other.cancel_requested:
             self.ready = self.ready or other.ready
             self.unresolved = self.unresolved or other.unresolved
             self.ended += other.ended

@@ -1,8 +1,8 @@
 """Bases of jobs that others wait for: `raised` has a row for each whose base is above its priority.
 
-Guard: who waits for whom is told by `blocker`, in the same write. A row in `raised` goes when
-nobody above the job waits for it any more, or when it has ended and all who wait have been told.
-What one write leaves to the next has rows in `inheriting`.
+Guard: dependents are told by `blocker`, in the same write. A row in `raised` goes when no dependent
+with a higher priority waits any more, or when the job has ended and all its dependents have been
+told. The rest of a write has rows in `inheriting`.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class TableBases(inheritance.NumberedBases):
     """The statements of `leasehold.core.rules.inheritance.NumberedBases`."""
 
     needs: str
-    """What a job waits for that has not ended: of its number, beyond a number, so many."""
+    """The unfinished dependencies of a job: by its number, beyond a number, so many."""
 
     def __init__(self, step: TableStep) -> None:
         super().__init__(step)
@@ -130,12 +130,12 @@ class TableBases(inheritance.NumberedBases):
 
 
 def fall_back(step: TableStep, seq: int) -> None:
-    """All who waited for a job have been told of its end: nobody raises it any more."""
+    """All dependents of a job have been told of its end: none raises it any more."""
     step.execute(FALL_BACK, (seq,))
 
 
 def problems(db: SqlConnection) -> Iterator[str]:
-    """Whatever would let a job wait for one that is served after it should be."""
+    """Every fault that would let a job wait for one that is served after it should be."""
     if db.execute(SOME_LEFT).fetchall()[0][0]:
         return  # Not all changes have reached whom they concern.
     for (job_id,) in db.execute(_TOO_LOW):

@@ -30,6 +30,9 @@ _DELETE: Final = {
 }
 # What is no longer blocked waits for nobody; what has not ended any more has nobody to tell of it.
 WAIT_FOR_NOBODY: Final = "DELETE FROM blocker WHERE {}"
+RAISED_NEEDS: Final = """
+    SELECT needs FROM blocker CROSS JOIN raised WHERE raised.seq = needs AND {}
+"""
 TELL_NOBODY: Final = "DELETE FROM resolving WHERE {}"
 FORGET_KEYS: Final = """
     DELETE FROM idempotency WHERE (queue, key, seq) IN (
@@ -129,10 +132,6 @@ class TableHistories(ABC):
     def _leave_ready(self, jobs: Sequence[JobState]) -> None:
         """Take pending jobs out, wherever they stand."""
 
-    @abstractmethod
-    def _wait_no_more(self, seqs: Sequence[int]) -> None:
-        """Note whom blocked jobs may have raised, while `blocker` still says so."""
-
     def _note_versions(self, erased: Iterable[JobState]) -> None:  # noqa: B027  # nothing here
         """Said before jobs are erased, whose ids may be used again."""
 
@@ -204,7 +203,7 @@ class TableHistories(ABC):
             self._leave_ready(pending)
         blocked = [job.seq for job in jobs if job.status is Status.BLOCKED]
         if blocked:
-            self._wait_no_more(blocked)
+            self.note_raised_by(blocked)
         by_table: dict[str, list[int]] = {}
         for job in jobs:
             if job.status is not Status.PENDING:
@@ -215,6 +214,14 @@ class TableHistories(ABC):
             self._of_each(WAIT_FOR_NOBODY, blocked)
         if ended := [job.seq for job in jobs if job.status in TERMINAL]:
             self._of_each(TELL_NOBODY, ended)
+
+    def note_raised_by(self, blocked: Sequence[int]) -> None:
+        """Note whom blocked jobs may have raised; call it while `blocker` still says so."""
+        step = self._step
+        if step.somebody_waits:
+            raised = RAISED_NEEDS.format(self.dialect.among("blocker.seq", "$1"))
+            rows: Any = step.execute(raised, (self.dialect.listed(blocked),)).fetchall()
+            step.lowered.update(needed for (needed,) in rows)
 
     def end(self, endings: Sequence[Ending]) -> None:
         """End jobs that are not running: they are cancelled, or dead letters."""

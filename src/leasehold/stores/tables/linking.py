@@ -1,31 +1,114 @@
-"""Replayed jobs and those that they depend on."""
+"""Replayed jobs and their dependencies."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, ClassVar, Final
 
-from leasehold.core.model.codes import STATUS_OF
+from leasehold.core.model.codes import POLICY_CODE, STATUS_OF
 from leasehold.core.model.graph import order_of
-from leasehold.core.model.job import Job
+from leasehold.core.model.job import Draft, Job
+from leasehold.core.model.status import Status
 from leasehold.core.rules.dependencies import still_to_wait_for
+from leasehold.core.rules.intake import NewLinks
+from leasehold.core.rules.submitting import due_at
+from leasehold.stores.tables.dependents import TableLinks
 from leasehold.stores.tables.statements import Dialect
 from leasehold.stores.tables.step import TableStep
 
-# What was discarded since is not waited for: the join leaves it out.
+FIND_DEPENDENCIES: Final = """
+    SELECT job.id, job.seq, finished.status FROM job LEFT JOIN finished USING (seq) WHERE {}
+"""
+# A dependency that was discarded since is not waited for: the join leaves it out.
 DEPENDENCIES_NOW: Final = """
     SELECT needs, job.id, finished.status
     FROM dependency JOIN job ON job.seq = needs LEFT JOIN finished ON finished.seq = needs
     WHERE dependency.seq = $1 ORDER BY n
 """
 WAIT_AGAIN: Final = "INSERT INTO waiting VALUES ($1, 1, NULL, $2, $3, $4, $5, NULL)"
-# A replay means now, as for any job: what is left of a delay does not count any more.
+# A replay means now, as for any job: the rest of a delay does not count any more.
 START_ANEW: Final = "UPDATE dependent SET ended_by = NULL, due = $1 WHERE seq = $2"
 LINKS_AMONG: Final = """
     SELECT job.id, needed.id FROM job JOIN dependency USING (seq) JOIN job AS needed
         ON needed.seq = needs
     WHERE {}
 """
+
+
+class TableLinker(ABC):
+    """Links jobs that begin to wait, in one write, to those that they wait for.
+
+    Guard: where a dependency stands is read in the write that stores its dependent. It has either
+    ended before, which is seen here, or it ends later, and finds the row in `blocker`.
+    """
+
+    dialect: ClassVar[Dialect]
+    links: ClassVar[type[TableLinks]]
+    add_dependents: ClassVar[str]
+    """For `many`, like the next three."""
+    add_dependencies: ClassVar[str]
+    add_blockers: ClassVar[str]
+    remember_ended: ClassVar[str]
+
+    def __init__(self, step: Any) -> None:
+        self._step: TableStep = step
+
+    @abstractmethod
+    def _raise_needed(self, numbers: Sequence[int]) -> None:
+        """Raise what the jobs with these numbers, ascending, have begun to wait for."""
+
+    def find_dependencies(self, job_ids: Collection[str]) -> dict[str, tuple[int, Status | None]]:
+        """The numbers of jobs, and how each has ended if it has; without ids that no job has."""
+        statement = FIND_DEPENDENCIES.format(self.dialect.among("id", "$1"))
+        rows: Any = self._step.execute(statement, (self.dialect.listed(list(job_ids)),))
+        return {
+            job_id: (seq, None if code is None else STATUS_OF[code]) for job_id, seq, code in rows
+        }
+
+    def link(
+        self,
+        numbers: Sequence[int],
+        drafts: Sequence[Draft],
+        links: Mapping[str, NewLinks],
+        known: Mapping[str, int],
+    ) -> None:
+        """Link new jobs, which have these numbers, to each other and to those that are known."""
+        step = self._step
+        own = {draft.id: seq for seq, draft in zip(numbers, drafts, strict=True)}
+        number_of = {**known, **own}
+        dependents, dependencies, blockers = [], [], []
+        for draft in drafts:
+            if draft.id not in links:
+                continue
+            seq = own[draft.id]
+            needs, blocked_by = links[draft.id]
+            policy = POLICY_CODE[draft.on_dependency_failure]
+            dependents.append((seq, policy, due_at(draft, step.now)))
+            dependencies += [(seq, n, number_of[needed], needed) for n, needed in enumerate(needs)]
+            blockers += [(number_of[needed], seq) for needed in blocked_by]
+        step.many(self.add_dependents, dependents)
+        step.many(self.add_dependencies, dependencies)
+        self._block(blockers)
+        self._raise_needed(numbers)
+
+    def tell_again(self, ended: Sequence[int]) -> None:
+        """Tell those who wait for these jobs, which ended earlier, as if they had just ended."""
+        self._step.many(self.remember_ended, [(seq,) for seq in ended])
+        self._step.some_unresolved = True
+        self.links.resolve(self._step)
+
+    def block_again(
+        self, seq: int, needed: Sequence[int], *, version: int, attempts: int, events: int
+    ) -> None:
+        """Put a replayed job where it waits for its dependencies."""
+        self._step.execute(WAIT_AGAIN, (seq, self._step.now, version, attempts, events))
+        self._block([(each, seq) for each in needed])
+        self._raise_needed((seq,))
+
+    def _block(self, blockers: Sequence[tuple[int, int]]) -> None:
+        self._step.many(self.add_blockers, blockers)
+        self._step.somebody_waits = True
 
 
 def waits_again_for(step: TableStep, seq: int, job: Job) -> list[int]:

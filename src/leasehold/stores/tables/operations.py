@@ -1,6 +1,6 @@
 """Operations: their records, and what their jobs were before; `core.rules.operations` decides.
 
-Guard of every write: the record is read inside it, and nobody else changes it until it is over.
+Guard of every write: the record is read inside it, and cannot be changed until it is over.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class TableOperations:
     """See `leasehold.core.rules.operation_shelf.OperationShelf`."""
 
     to_change: ClassVar[Query] = BY_ID
-    """Finds an operation, which nobody else changes until this write is over."""
+    """Finds an operation, which no other process changes until this write is over."""
 
     def __init__(self, step: TableStep, reader: Reader) -> None:
         self._execute = step.execute
@@ -72,7 +72,7 @@ class TableOperations:
 
 
 def every(reader: Reader) -> list[Operation]:
-    """All that can be read, the latest first."""
+    """All readable operations, the latest first."""
     return _documents(_operation, reader, ALL)
 
 
@@ -94,7 +94,7 @@ def _one(
 def _documents(
     decoder: msgspec.json.Decoder[D], reader: Reader, query: Query, *values: str | int
 ) -> list[D]:
-    """What is in the rows, but for those that cannot be read."""
+    """The contents of the rows, but for unreadable ones."""
     found = []
     for (document,) in reader.sound_rows(query, *values):
         try:

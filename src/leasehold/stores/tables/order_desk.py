@@ -5,20 +5,21 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Collection, Sequence
 from datetime import datetime
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Protocol
 
 from leasehold.core.model.codes import EVENT_CODE
 from leasehold.core.model.job import Job
 from leasehold.core.model.status import Event, Status
 from leasehold.core.rules import queue_orders
 from leasehold.core.rules.people import Replay
-from leasehold.core.rules.placing import Standing
+from leasehold.core.rules.placing import PendingEntry, Standing
 from leasehold.env import to_micros
 from leasehold.stores.tables import ended_dependents, places
+from leasehold.stores.tables.attempts import entry
 from leasehold.stores.tables.ended_dependents import TableDependents
 from leasehold.stores.tables.inheritance import TableBases
 from leasehold.stores.tables.job_states import Ending, JobState, TableHistories
-from leasehold.stores.tables.linking import replay_order, waits_again_for
+from leasehold.stores.tables.linking import TableLinker, replay_order, waits_again_for
 from leasehold.stores.tables.queue_book import TableQueueBook
 
 REQUEST_CANCEL: Final = "UPDATE running SET cancel_reason = $1 WHERE seq = $2"
@@ -28,12 +29,21 @@ SET_PRIORITY: Final = "UPDATE job SET priority = $1 WHERE seq = $2"
 MET_SINCE: Final = "SELECT DISTINCT seq FROM event WHERE {} AND {} AND at > $3"
 
 
+class ReadyTable(Protocol):
+    """A store's module `leasing.ready`."""
+
+    def enter(self, step: Any, entries: Sequence[PendingEntry], /) -> None: ...
+    def reprioritize(self, step: Any, before: Standing, priority: int, /) -> None: ...
+
+
 class TableDesk(TableHistories):
     """See `leasehold.core.rules.people.OrderDesk`."""
 
     queue_book: ClassVar[type[TableQueueBook]]
     dependents: ClassVar[type[TableDependents]]
     bases: ClassVar[type[TableBases]]
+    linker: ClassVar[type[TableLinker]]
+    pending: ReadyTable
 
     def __init__(self, step: Any) -> None:
         super().__init__(step)
@@ -43,18 +53,6 @@ class TableDesk(TableHistories):
     @abstractmethod
     def _read(self, job_ids: Sequence[str]) -> Sequence[Job]:
         """Snapshots of those of these jobs that are there."""
-
-    @abstractmethod
-    def _enter_again(self, job: JobState, attempts: int) -> None:
-        """Let a replayed job become pending."""
-
-    @abstractmethod
-    def _block_again(self, job: JobState, attempts: int, needed: Sequence[int]) -> None:
-        """Let a replayed job wait for these."""
-
-    @abstractmethod
-    def _move(self, standing: Standing, priority: int) -> None:
-        """Put a pending job where a new priority wants it."""
 
     def find_all(self, job_ids: Sequence[str]) -> dict[str, tuple[JobState, Job]]:
         self._end_all()
@@ -100,9 +98,13 @@ class TableDesk(TableHistories):
         ended_dependents.replayed(step, job.seq)
         step.execute(ALLOW_AGAIN, (replay.allowance, job.seq))
         if waits_for:
-            self._block_again(job, replay.attempts, waits_for)
+            self.linker(step).block_again(
+                job.seq, waits_for, version=job.lease_version, attempts=replay.attempts,
+                events=job.events + 1,
+            )  # fmt: skip
         else:
-            self._enter_again(job, replay.attempts)
+            again = entry(step, job.seq, job.lease_version, replay.attempts, job.events + 1)
+            self.pending.enter(step, [again])
         step.record(
             job.seq, job.events + 1, Event.REPLAYED, job.status, replay.status,
             attempts=replay.attempts, version=job.lease_version, message=replay.message,
@@ -121,7 +123,7 @@ class TableDesk(TableHistories):
         standing = places.find(step, job.seq)
         step.execute(SET_PRIORITY, (after, job.seq))
         if standing is not None:
-            self._move(standing, after)
+            self.pending.reprioritize(step, standing, after)
         self.bases(step).reprioritized(job.seq, before)
         step.hints.ready = True
 

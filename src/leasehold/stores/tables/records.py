@@ -1,4 +1,4 @@
-"""Reading what goes with jobs: workers, log lines, audit records. All of it can always be read."""
+"""Reading the records of jobs: workers, log lines, audit records. All of it can always be read."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ WORKERS: Final = Query(
         "started_at": Kind.MOMENT,
         "heartbeat_at": Kind.MOMENT,
         "is_consumer": Kind.WHOLE,
+        "app_version": Kind.TEXT_OR_NULL,
         "life < 0": Kind.WHOLE,  # is it remote: see `core.model.lives`
     },
     "FROM worker ORDER BY started_at, id",
@@ -78,7 +79,7 @@ AUDIT_ARCHIVE: Final = Query(_AUDIT_COLUMNS, _AUDIT_PART.format("audit_archive")
 
 
 def workers(reader: Reader, now: int) -> list[WorkerInfo]:
-    """The registered workers and consumers with their jobs, those that came first first."""
+    """The registered workers and consumers with their jobs, in the order of registration."""
     return _registered(reader, now, _held(reader))
 
 
@@ -106,8 +107,21 @@ def _registered(
             jobs=tuple(held[id_][1]) if id_ in held else (),
             is_consumer=bool(is_consumer),
             tasks=tuple(map(str, names_of(tasks))),
+            app_version=app_version,
         )
-        for id_, host, pid, queues, tasks, slots, started_at, heartbeat_at, is_consumer, _ in rows
+        for (
+            id_,
+            host,
+            pid,
+            queues,
+            tasks,
+            slots,
+            started_at,
+            heartbeat_at,
+            is_consumer,
+            app_version,
+            _,
+        ) in rows
     ]
     remote = {row[0] for row in rows if row[-1]}
     return without_gone(infos, from_micros(now), remote)
@@ -131,7 +145,7 @@ def _held(reader: Reader) -> dict[str, tuple[int, list[CurrentJob]]]:
 
 
 def log(reader: Reader, job_id: str) -> JobLog:
-    """What a job's tasks logged. Lines are numbered from 1: the numbers tell how many are gone."""
+    """The log lines of a job's tasks, numbered from 1: the numbers tell how many are gone."""
     numbered = _lines(reader, job_id)
     lines = [line for _, line in numbered]
     return JobLog(lines, dropped=max(0, numbered[-1][0] - len(lines)) if lines else 0)

@@ -1,8 +1,8 @@
-"""The counters of the lanes, and the spans kept of them. core.rules.sampling says what is kept, and
+"""The counters of the lanes, and the spans kept of them. core.rules.sampling decides which, and
 when.
 
 Guard: in the first write of a new minute, before it changes anything, and with it: if that write is
-rolled back, so is the look, and whoever writes next takes it.
+rolled back, so is the sample, and the next write takes it.
 """
 
 from __future__ import annotations
@@ -21,8 +21,14 @@ from leasehold.core.rules.sampling import KeptSpan, Resolution
 from leasehold.stores.tables.statements import SqlConnection
 from leasehold.stores.tables.tallies import FORGET_WORKERS
 
-SPAN_COLUMNS: Final = (*SUMMED, "pending_before", "pending", "deepest", "measures")
+SPAN_COLUMNS: Final = (
+    *SUMMED, "pending_before", "pending", "deepest", "oldest_micros", "measures",
+)  # fmt: skip
 SPAN_NAMES: Final = ", ".join(SPAN_COLUMNS)
+KEYS_AGED_AT_ONCE: Final = 1000
+"""The write that ends a minute asks so many keys for the job that waits longest: those that have
+had jobs for longest."""
+EVERY_KEY: Final = 1 << 62
 OPEN_MINUTE: Final = "SELECT open_minute FROM store_state"
 FORGET: Final = f"""
     DELETE FROM span WHERE (resolution, queue, at) IN (
@@ -40,6 +46,11 @@ class TableSpans(ABC):
 
     lane_totals: ClassVar[str]
     """By queue, or for one: how many jobs are pending, and a sum for each name in SUMMED."""
+    oldest: ClassVar[str]
+    """By queue, or for one: since when those pending jobs have been available that wait longest;
+    of so many keys that have jobs parked."""
+    keys_aged: ClassVar[int] = KEYS_AGED_AT_ONCE
+    """Of how many; who only looks asks for all."""
     measured: ClassVar[str]
     """By queue, or for one: measure, bucket, jobs and microseconds since the minute began."""
     kept_spans: ClassVar[str]
@@ -81,6 +92,13 @@ class TableSpans(ABC):
             )
             for name, pending, *totals in rows
         }
+
+    def available_since(self, queue: str | None) -> Mapping[str, int]:
+        found = {
+            queue_name(name): [at for at in moments if at is not None]
+            for name, *moments in self._db.execute(self.oldest, (queue, self.keys_aged))
+        }
+        return {name: min(moments) for name, moments in found.items() if moments}
 
     def kept(
         self, resolution: Resolution, queue: str | None, first: int

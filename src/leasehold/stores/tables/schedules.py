@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, ClassVar, Final, NamedTuple
 
 import msgspec
 
 from leasehold.core.model.job import Draft, Job
-from leasehold.core.model.schedule import Fired, Schedule
-from leasehold.core.model.stored import MOMENT_MAX, micros
+from leasehold.core.model.schedule import Fired, Schedule, ScheduleDraft
+from leasehold.core.model.stored import MOMENT_MAX, micros, moment, problem_of
 from leasehold.core.rules import scheduling
 from leasehold.core.rules.scheduling import UnreadableSchedule
 from leasehold.env import from_micros, to_micros
-from leasehold.errors import LeaseholdError, QueueFullError
+from leasehold.errors import InvalidScheduleError, LeaseholdError, QueueFullError
 from leasehold.stores.tables.statements import Dialect, SqlConnection
 from leasehold.stores.tables.step import TableStep
 
 COLUMNS: Final = (
     "name", "draft", "created_at", "updated_at", "next_at", "due_at", "paused", "last_at",
-    "last_job_id", "fired", "error",
+    "last_job_id", "fired", "missed", "missed_at", "error",
 )  # fmt: skip
-# What is no number is above all numbers, and left out.
+# A value that is no number is above all numbers, and left out.
 NEXT_LOOK: Final = f"SELECT min(due_at) FROM schedule WHERE due_at <= {MOMENT_MAX}"  # noqa: S608  # our own number
 _VALUES: Final = ", ".join(f"${n}" for n in range(1, len(COLUMNS) + 1))
 _CHANGES: Final = ", ".join(f"{name} = excluded.{name}" for name in COLUMNS[1:])
@@ -31,11 +31,11 @@ KEEP: Final = f"""
     INSERT INTO schedule ({", ".join(COLUMNS)}) VALUES ({_VALUES})
     ON CONFLICT (name) DO UPDATE SET {_CHANGES}
 """  # noqa: S608  # our own names
-# What was asked for is not written again: it may be large, or say more than this version knows.
+# The request is not written again: it may be large, or say more than this version knows.
 MOVE_ON: Final = """
     UPDATE schedule SET next_at = $1, due_at = $2, last_at = $3, last_job_id = $4, fired = $5,
-        error = $6
-    WHERE name = $7
+        missed = $6, missed_at = $7, error = $8
+    WHERE name = $9
 """
 REMOVE: Final = "DELETE FROM schedule WHERE name = $1"
 # A job that is not there any more has ended too: only ended jobs are discarded.
@@ -43,6 +43,35 @@ NOT_ENDED: Final = """
     SELECT job.id FROM job
     WHERE {} AND NOT EXISTS (SELECT 1 FROM finished WHERE finished.seq = job.seq)
 """
+
+_decode_draft = msgspec.json.Decoder(ScheduleDraft).decode
+
+
+def schedule_from(values: Mapping[str, Any]) -> Schedule:
+    """The schedule that a row's values tell; raises one of `UNREADABLE` if they make no sense."""
+    return Schedule(
+        draft=_decode_draft(values["draft"]),
+        created_at=from_micros(values["created_at"]),
+        updated_at=from_micros(values["updated_at"]),
+        next_at=moment(values["next_at"]),
+        due_at=moment(values["due_at"]),
+        paused=bool(values["paused"]),
+        last_at=moment(values["last_at"]),
+        last_job_id=values["last_job_id"],
+        fired=values["fired"],
+        missed=values["missed"],
+        missed_at=moment(values["missed_at"]),
+        error=values["error"],
+    )
+
+
+def makes_no_sense(number: int, name: str, problem: BaseException) -> UnreadableSchedule:
+    """What stands for a schedule that cannot be read."""
+    error = InvalidScheduleError(
+        f"schedule {name!r} makes no sense on this machine: {problem_of(problem)}"
+    )
+    error.__cause__ = problem
+    return UnreadableSchedule(number, name, error)
 
 
 class ScheduleRows(NamedTuple):
@@ -56,7 +85,7 @@ class ScheduleRows(NamedTuple):
     """The column by which one is known whose very name cannot be read."""
 
     def every(self, db: SqlConnection) -> list[Schedule]:
-        """All schedules; those that cannot be read say so."""
+        """All schedules; unreadable ones say so."""
         found = [self.schedule_of(row) for row in db.execute(self.all).fetchall()]
         return [each if isinstance(each, Schedule) else each.shown() for each in found]
 
@@ -158,12 +187,12 @@ class TableSchedules(ABC):
         return answer
 
     def fire(self) -> Fired:
-        """Fire what is due, for who does nothing else."""
+        """Fire due schedules, for a caller that does nothing else."""
         jobs, look_at = self.fire_due()
         return Fired(jobs, None if look_at is None else from_micros(look_at))
 
     def fire_due(self) -> tuple[int, int | None]:
-        """Fire what is due; answers how many jobs that submitted, and when to look again.
+        """Fire due schedules; answers how many jobs that submitted, and when to look again.
 
         Every exchange comes by here: where nothing is due it costs one seek.
         """
@@ -186,5 +215,7 @@ def _progress_of(schedule: Schedule) -> dict[str, Any]:
         "last_at": micros(schedule.last_at),
         "last_job_id": schedule.last_job_id,
         "fired": schedule.fired,
+        "missed": schedule.missed,
+        "missed_at": micros(schedule.missed_at),
         "error": schedule.error,
     }

@@ -1,4 +1,4 @@
-"""What an operation works with inside a write: connection, time, counters and hints."""
+"""An operation's state inside a write: connection, time, counters and hints."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ QUEUE_OF_KEY: Final = "SELECT queue FROM key_lane WHERE id = $1"
 class TableStep(ABC):
     """One write, from BEGIN to COMMIT.
 
-    Every write makes one: what has a default that cannot be changed is no attribute of its own.
+    Every write makes one: a default that cannot be changed is no attribute of its own.
     """
 
     db: SqlConnection
@@ -38,7 +38,7 @@ class TableStep(ABC):
     many: Callable[[str, Sequence[Any]], Any]
     """Executes a statement about many rows, as the database wants it."""
     somebody_waits = False
-    """Whether any job may wait for another: if not, an end concerns nobody."""
+    """Whether any job may wait for another: if not, an end concerns no other job."""
     some_unresolved = False
     """Whether jobs that ended may still block others."""
     dependents_left = DEPENDENTS_AT_ONCE
@@ -48,7 +48,7 @@ class TableStep(ABC):
     some_inheriting = False
     """Whether earlier writes have left changes of bases to be followed."""
     inherited_left = INHERITED_AT_ONCE
-    """How many more jobs this write may compare with those that wait for them."""
+    """How many more jobs this write may compare with their dependents."""
     next_crossing: int | None = None
     """When the first pending job has to be placed anew, as far as earlier writes know."""
     some_rescoring = False
@@ -66,7 +66,7 @@ class TableStep(ABC):
         self.rules = rules
         """The queues that have rules, by name."""
         self.settings = settings
-        """What is set in the store."""
+        """The stored settings."""
         self.new_lanes: set[tuple[str, str]] = set()
         """Queue and task of the lanes that this write makes, or made and took back."""
         self.succeeded: set[int] = set()
@@ -77,7 +77,7 @@ class TableStep(ABC):
         self.ended: list[str] = []
         """Jobs that ended in this operation: `dependents.resolve` must look at each of them."""
         self.lowered: set[int] = set()
-        """Jobs that somebody does not wait for any more who may have raised their priority."""
+        """Jobs that lost a dependent which may have raised their priority."""
         self.inheriting: list[tuple[int, int, int]] = []
         """A heap of jobs whose base has changed: the negated base, the number, and up to which
         number those it waits for were compared with it."""
@@ -89,7 +89,7 @@ class TableStep(ABC):
         self.newly_shown: set[int] = set()
         """Jobs that leases see now because their key has a slot for them."""
         self._queues_of_lanes: dict[int, str | None] = {}
-        """What was looked up of them in this write."""
+        """Their look-ups in this write."""
         self._tally: defaultdict[int, defaultdict[str, int]] = defaultdict(_counters)
 
     # -- what each store does in its own way ---------------------------------------------------
@@ -101,11 +101,11 @@ class TableStep(ABC):
 
     @abstractmethod
     def look_again(self) -> None:
-        """Said by who changes where jobs stand or lanes are held: what was read ahead is stale."""
+        """Called when jobs' places or held lanes change: rows read ahead are stale."""
 
     @abstractmethod
     def flush(self) -> None:
-        """Write the counters, and what was measured."""
+        """Write the counters and measurements."""
 
     @abstractmethod
     def _load_rules(self) -> RuleBook: ...
@@ -121,10 +121,10 @@ class TableStep(ABC):
         """A message as the database can hold it."""
         return text
 
-    # -- what is counted -----------------------------------------------------------------------
+    # -- counting ------------------------------------------------------------------------------
 
     def jobs_ended(self, job_ids: Sequence[str]) -> None:
-        """Jobs have ended: their dependents are dealt with, and whoever waits for them is woken."""
+        """Jobs have ended: their dependents are dealt with, and waiting callers are woken."""
         self.ended += job_ids
         self.hints.ended += job_ids
 
@@ -197,7 +197,8 @@ class TableStep(ABC):
     def audit(self, actor: str, action: str, count: int, detail: dict[str, Any]) -> None:
         """Write down an administrative action."""
         document = msgspec.json.encode(detail).decode()
-        self.execute(self.add_audit, (self.now, actor, action, count, document))
+        row = (self.now, self.storable(actor), action, count, document)
+        self.execute(self.add_audit, row)
 
 
 def _counters() -> defaultdict[str, int]:

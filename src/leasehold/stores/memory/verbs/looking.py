@@ -1,4 +1,4 @@
-"""Looking at jobs and at what goes with them."""
+"""Looking at jobs and their records."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from itertools import islice
 
 from leasehold.core.model.changes import Changes
 from leasehold.core.model.graph import Graph
-from leasehold.core.model.job import Attempt, HistoryEvent, Job
+from leasehold.core.model.history import Attempt, HistoryEvent
+from leasehold.core.model.job import Job
 from leasehold.core.model.joblog import JobLog
 from leasehold.core.model.pages import AuditPage, HistoryPage, LogPage
 from leasehold.core.model.records import AuditRecord

@@ -1,4 +1,4 @@
-"""What the server's planner believes of the tables, and where that is far from true.
+"""The beliefs of the server's planner about the tables, and where they are far from true.
 
 A table that was vacuumed while it was empty is believed to be empty, however full it becomes,
 until it is analyzed: by itself the server does that within a minute or so. Meanwhile any way to a
@@ -22,7 +22,7 @@ ROWS_MIN: Final = 1000
 LOOK_SECONDS: Final = 5.0
 """How often a worker looks."""
 WRONG_BY: Final = 10
-"""What the planner believes is far from true if there are so many times more rows."""
+"""The planner's belief is far from true if there are so many times more rows."""
 # The planner goes by the rows per page when the table was vacuumed or analyzed last. The server's
 # own counts of live rows are late by a second or so.
 FIND: Final = """

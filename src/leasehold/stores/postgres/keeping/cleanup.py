@@ -16,10 +16,10 @@ from leasehold.core.rules.rule_book import RuleBook
 from leasehold.env import to_micros
 from leasehold.stores.postgres.keeping import archive
 from leasehold.stores.postgres.reading.figures import STATS
-from leasehold.stores.postgres.rules import settings
-from leasehold.stores.postgres.rules.known import load
+from leasehold.stores.postgres.rules import known
+from leasehold.stores.postgres.rules.known import read_rules
 from leasehold.stores.postgres.server.connection import POSTGRES, SqlConnection
-from leasehold.stores.postgres.submitting.dependents import DependentsBook
+from leasehold.stores.postgres.submitting.dependencies import DependentsBook
 from leasehold.stores.postgres.writing.database import Database
 from leasehold.stores.postgres.writing.step import Step
 from leasehold.stores.tables.archive import DROP
@@ -75,7 +75,7 @@ class CleanUpLook(TableLook):
 
     @property
     def _rules(self) -> RuleBook:
-        return load(self._db)
+        return read_rules(self._db)
 
     def _rows(
         self, statement: str, values: dict[str, Any], after: Bookmark, limit: int
@@ -99,8 +99,8 @@ class CleanUpLook(TableLook):
         return self._has_old_keys()
 
 
-# Guard of every pruning: the job is still in `finished`, and nobody needs it. Whether its end is
-# old enough for its queue is asked of what this finds.
+# Guard of every pruning: the job is still in `finished`, and no job needs it. Whether its end is
+# old enough for its queue is asked of the rows that this finds.
 STILL_ENDED: Final = f"""
     SELECT finished.seq, lane.queue, finished.status, finished.finished_at
     FROM finished
@@ -221,4 +221,4 @@ def prune(
 
 def _policy(database: Database) -> RetentionPolicy:
     with database.read() as db:
-        return retention_by(settings.load(db).values, RetentionPolicy())
+        return retention_by(known.read_settings(db).values, RetentionPolicy())

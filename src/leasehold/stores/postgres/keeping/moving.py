@@ -13,7 +13,7 @@ from leasehold.core.rules.moving import Row, StoreCounters, Table
 from leasehold.stores.postgres.schema.migrate import own_tables
 from leasehold.stores.postgres.schema.texts import storable
 from leasehold.stores.postgres.server.connection import SqlConnection
-from leasehold.stores.postgres.writing.state import RAISE_VERSIONS, READ_SEAL
+from leasehold.stores.postgres.writing.remembered import RAISE_VERSIONS, READ_SEAL
 
 if TYPE_CHECKING:
     from leasehold.stores.postgres.writing.database import Database
@@ -93,7 +93,7 @@ AUDIT: Final = """
 
 
 class Rows:
-    """Used by one process, while nobody else writes."""
+    """Used by one process, while no other writes."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -199,7 +199,7 @@ class Rows:
 
 
 def _raise_identity(table: str, column: str) -> str:
-    """The statement that lets a column go on after what is there, and after a number."""
+    """The statement that lets a column go on after its present values, and after a number."""
     sequence = f"{table}_{column}_seq"
     return f"""
         SELECT setval('{sequence}', 1 + greatest($1, (SELECT max({column}) FROM {table}),

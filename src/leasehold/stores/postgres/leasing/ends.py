@@ -1,16 +1,69 @@
-"""The ends of attempts as `core.rules.ends` has gathered them, written down."""
+"""The states of jobs, and how attempts and jobs end, in the words of this database.
+
+See `tables.job_states`, and `core.rules.ends` for the records of ended attempts.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
-from leasehold.core.rules import ends
-from leasehold.core.rules.placing import PendingEntry
+from leasehold.core.model.lease import Settled, Settlement
+from leasehold.core.rules import ends, fence
+from leasehold.errors import LeaseLostError
 from leasehold.stores.postgres.leasing import ready
-from leasehold.stores.postgres.leasing.state import INSERT_FINISHED
 from leasehold.stores.postgres.schema.texts import storable
-from leasehold.stores.postgres.server.connection import unnested
+from leasehold.stores.postgres.server.connection import POSTGRES, unnested
 from leasehold.stores.postgres.writing.step import Step
+from leasehold.stores.tables.attempts import entry, trim_attempts
+from leasehold.stores.tables.job_states import JobState, TableHistories, state_by
+
+ENDED: Final = """
+    finished.status, finished.version, finished.attempts, finished.events, finished.available_at
+"""
+INSERT_FINISHED: Final = f"""
+    INSERT INTO finished SELECT * FROM {
+    unnested("bigint bigint bigint bigint bigint bigint bigint bigint bytea text text")
+}
+"""  # noqa: S608  # our own names
+# The record of an attempt that was taken from its holder has the expiry of its lease.
+SETTLED_UNDER: Final = """
+    SELECT outcome, after, attempts FROM attempt
+    WHERE seq = $1 AND version = $2 AND expires_at IS NULL
+"""
+RESULT_OF: Final = "SELECT result, coalesce(result_codec, 'json') FROM finished WHERE seq = $1"
+
+
+class Histories(TableHistories):
+    """See `leasehold.core.rules.fence.Histories`."""
+
+    dialect = POSTGRES
+    by_number = state_by("job.seq", POSTGRES, ENDED)
+    by_id = state_by("job.id", POSTGRES, ENDED)
+    find_settled = SETTLED_UNDER
+    find_result = RESULT_OF
+    insert_finished = INSERT_FINISHED
+    _step: Step
+
+    def _count_pending_event(self, seq: int) -> None:
+        ready.count_event(self._step, seq)
+
+    def _leave_ready(self, jobs: Sequence[JobState]) -> None:
+        ready.leave_by_numbers(self._step, [(job.seq, job.lane, job.priority) for job in jobs])
+
+
+def refuse(step: Step, job_id: str, version: int) -> LeaseLostError:
+    """Refuse a stale holder, and tell the job's history."""
+    # The job is in another holder's hands, who may just now write to its history too.
+    step.must_be_alone()
+    return fence.refuse(Histories(step), job_id, version)
+
+
+def settle_stale(step: Step, settlement: Settlement) -> Settled | LeaseLostError:
+    """Refuse a settlement whose lease is over, or answer one that was accepted before."""
+    step.must_be_alone()
+    return fence.settle_stale(Histories(step), settlement)
+
 
 # Deleting the row is the fence: what this does not return was not the caller's any more.
 HELD: Final = """
@@ -42,32 +95,11 @@ COUNT_FAILURES: Final = f"""
     SELECT seq, 1, at, at FROM {unnested("bigint bigint")} AS failed (seq, at)
     ON CONFLICT (seq) DO UPDATE SET count = failed_job.count + 1, last_at = excluded.last_at
 """  # noqa: S608  # our own names
-SURPLUS_ATTEMPT: Final = """
-    SELECT version FROM attempt WHERE seq = $1 ORDER BY version DESC LIMIT 1 OFFSET $2
-"""
-# An attempt record stands for two history events; they stay when the record itself has to go. The
-# first one's message is then when the lease was to end.
-KEEP_ITS_EVENTS: Final = """
-    INSERT INTO event
-    SELECT seq, leased_event, started_at, 3, 2, 3, number, worker, version,
-           (started_at + lease_micros)::text
-        FROM attempt WHERE seq = $1 AND version <= $2
-    UNION ALL
-    SELECT seq, ended_event, ended_at, outcome, 3, after, attempts, worker, version, message
-        FROM attempt WHERE seq = $1 AND version <= $2
-"""
-DROP_ATTEMPTS: Final = "DELETE FROM attempt WHERE seq = $1 AND version <= $2"
 INSERT_WAITING: Final = f"""
     INSERT INTO waiting SELECT * FROM {
     unnested("bigint bigint bigint bigint bigint bigint bigint text")
 }
 """  # noqa: S608  # our own names
-WHERE_IT_ENTERS: Final = """
-    SELECT lane, priority,
-           coalesce((SELECT base FROM raised WHERE raised.seq = job.seq), priority),
-           created_at, deadline, parent_id
-    FROM job WHERE seq = $1
-"""
 
 
 class Ends(ends.GatheredEnds):
@@ -90,7 +122,7 @@ class Ends(ends.GatheredEnds):
         )
         step.many(COUNT_FAILURES, self.failed)
         for seq in self.surplus:
-            _trim_attempts(step, seq)
+            trim_attempts(step, seq)
         step.many(INSERT_FINISHED, [(*row[:-1], storable(row[-1])) for row in self.finished])
         step.jobs_ended(self.ended)
         if self.waiting or self.again:
@@ -99,17 +131,3 @@ class Ends(ends.GatheredEnds):
             ready.enter(step, [entry(step, *each) for each in self.again])
             step.hints.ready = True
         self.count(step)
-
-
-def entry(step: Step, seq: int, version: int, attempts: int, events: int) -> PendingEntry:
-    """A job that is to be pending again, which was running or had ended."""
-    row: Any = step.execute(WHERE_IT_ENTERS, (seq,)).fetchone()
-    lane, priority, base, *rest = row
-    return PendingEntry(seq, lane, priority, base, version, attempts, events, step.now, *rest)
-
-
-def _trim_attempts(step: Step, seq: int) -> None:
-    surplus = step.execute(SURPLUS_ATTEMPT, (seq, step.settings.attempt_records_max)).fetchone()
-    if surplus is not None:
-        step.execute(KEEP_ITS_EVENTS, (seq, surplus[0]))
-        step.execute(DROP_ATTEMPTS, (seq, surplus[0]))

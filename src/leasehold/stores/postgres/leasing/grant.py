@@ -1,4 +1,4 @@
-"""Granting leases: making them of rows, and what is written for them."""
+"""Granting leases: making them of rows, and their writes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def read(
     now, worker = step.now, request.worker
     acquired_at = from_micros(now)
     lengths: dict[float, tuple[float, datetime]] = {}
-    """By what was asked for, how long a lease is, and until when."""
+    """By the requested length, how long a lease is, and until when."""
     granted: list[Granted] = []
     unreadable: list[tuple[Candidate, str]] = []
     by_task = request.lease_seconds_by_task or {}
@@ -99,7 +99,7 @@ def grant(step: Step, granted: Sequence[Granted], life: int) -> None:
         step.count(lane, "total_leased", len(waited))
         step.measured.took(lane, measure, waited)
         step.worked(granted[0][1].worker, lane, _LEASED, len(waited))
-    # Those that may have a row in `place` to forget.
+    # Jobs that may have a row in `place` to forget.
     placed = [
         job.seq
         for job, _ in granted

@@ -1,8 +1,8 @@
 """The transaction of one running job: the job's end and what its task wrote are one commit.
 
-While it is open its row in `job` is locked, as a sweep wants it: a sweep passes it over, and nobody
-takes the job away. The row of its lease is not: renewals and cancellations do not wait for it. See
-`leasehold.core.contract.transactions.JobTransaction`.
+While it is open its row in `job` is locked, as a sweep wants it: a sweep passes it over, and the
+job is not taken away. The row of its lease is not: renewals and cancellations do not wait for it.
+See `leasehold.core.contract.transactions.JobTransaction`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from leasehold.core.model.joblog import LogLine, check_progress
 from leasehold.core.model.lease import Settled, Settlement
 from leasehold.errors import LeaseLostError, StoreUnavailableError, TransactionError
 from leasehold.stores.postgres.leasing import renew
+from leasehold.stores.postgres.leasing.ends import refuse
 from leasehold.stores.postgres.leasing.settle import settle
-from leasehold.stores.postgres.leasing.state import refuse
 from leasehold.stores.postgres.server.connection import Row, patience_seconds
 from leasehold.stores.postgres.server.failures import translated
 from leasehold.stores.postgres.writing.application import ApplicationConnection, within
@@ -98,7 +98,7 @@ class HeldTransaction:
         self._job_id = job_id
         self._version = version
         self._is_over = False
-        # What is said meanwhile is seen when it commits, and written then: to write it at once
+        # Reports made meanwhile are seen when it commits, and written then: to write them at once
         # would hold the store's turn for as long as the task takes.
         self._progress: bytes | None = None
         self._log: list[tuple[Sequence[LogLine], int]] = []

@@ -1,4 +1,4 @@
-"""Lease: promote what is due, then take the best available jobs; `core.rules.leasing` says which.
+"""Lease: promote due jobs, then take the best available ones; `core.rules.leasing` says which.
 
 A lease reads first and writes then: what cannot be read is found out before anything is granted. A
 job that is met and may not be leased, because it came too late or cannot be read, is taken out in
@@ -30,6 +30,7 @@ from leasehold.core.rules.queue_limits import next_starts, open_queues
 from leasehold.core.rules.serving import Lane, Row, in_order
 from leasehold.env import from_micros
 from leasehold.stores.postgres.leasing import parking, ready
+from leasehold.stores.postgres.leasing.ends import Histories
 from leasehold.stores.postgres.leasing.grant import Granted, grant, read
 from leasehold.stores.postgres.leasing.order import (
     FOR_LEASING,
@@ -39,8 +40,7 @@ from leasehold.stores.postgres.leasing.order import (
     first_jobs,
 )
 from leasehold.stores.postgres.leasing.parking import KeyShelf
-from leasehold.stores.postgres.leasing.rebalance import rebalance
-from leasehold.stores.postgres.leasing.state import Histories
+from leasehold.stores.postgres.leasing.ready import rebalance
 from leasehold.stores.postgres.server.connection import unnested
 from leasehold.stores.postgres.writing.step import Statement, Step
 from leasehold.stores.tables import breakers
@@ -62,7 +62,7 @@ RECORD_PROMOTED: Final = f"""
     INSERT INTO event (event, after, seq, n, at, before, attempts, version)
     SELECT 1, 2, * FROM {unnested("bigint bigint bigint bigint bigint bigint")}
 """  # noqa: S608  # our own names
-# One whose time has come is available; if nobody took it, its queue is paused or full.
+# A due job is available; if no lease took it, its queue is paused or full.
 NEXT_DUE: Final = """
     SELECT least((SELECT min(due) FROM waiting WHERE due IS NOT NULL),
                  (SELECT min(held_until) FROM lane WHERE held_until > $1
@@ -80,7 +80,7 @@ LANES_WITH_WORK: Final = """
 
 
 class Leased(NamedTuple):
-    """What a lease came to."""
+    """The result of a lease."""
 
     granted: list[Granted]
     cut_short: bool = False
@@ -90,8 +90,8 @@ class Leased(NamedTuple):
 
 
 def ahead(request: LeaseRequest, guess: int | None = None) -> list[Statement]:
-    """What a lease asks first: which lanes have work, and for the jobs of the one that it probably
-    is. Wrongly guessed, they are locked for the moment of this write.
+    """A lease's first questions: which lanes have work, and the jobs of the most probable one.
+    Wrongly guessed, they are locked for the moment of this write.
     """
     lanes: Statement = (LANES_WITH_WORK, (list(request.queues),))
     return [lanes] if guess is None else [lanes, first_jobs(guess, request.limit)]
@@ -171,13 +171,13 @@ def lease(step: Step, request: LeaseRequest, rounds: GroupRounds, life: int = NO
             if may_be_more and len(granted) < request.limit:
                 break
             return Leased(granted, only_lane=look.only_lane)
-        # Others of their keys have taken the places of those that came too late.
+        # Others of their keys have taken the places of jobs that came too late.
     step.hints.ready = True
     return Leased(granted, cut_short=True)
 
 
 class _Look:
-    """One look at the jobs of a request: what is found, and what becomes of it."""
+    """One look at the jobs of a request: the candidates, and their treatment."""
 
     __slots__ = (
         "_limit",
@@ -206,7 +206,7 @@ class _Look:
         self._request = request
         self._limit = request.limit - granted
         self.lanes: dict[int, OpenLane] = {}
-        """Those that have work, by number."""
+        """The lanes that have work, by number."""
         self._of_one_tier: set[int] = set()
         self.taken: list[Candidate] = []
         self.late: list[Candidate] = []
@@ -260,7 +260,7 @@ class _Look:
                 return
 
     def write(self, granted: list[Granted], life: int) -> None:
-        """Grant what was taken, and see to the rest."""
+        """Grant the taken jobs, and see to the rest."""
         step = self._step
         for number, lane in self.lanes.items():
             if lane.probe is not None and lane.is_over:
@@ -291,11 +291,11 @@ class _Look:
             for number, lane in self.lanes.items()
         ]
         if parent_id is None:
-            # What a write does that is alone may have changed the jobs that were asked for ahead.
+            # A write that is alone may have changed the jobs that were asked for ahead.
             first = None if step.alone else step.first
             reader = LaneReader(step.db, FOR_LEASING, page=page, first=first)
             return in_order(reader, looked_into, step.now)
-        # What is parked behind jobs of other groups is the best of its own.
+        # A job parked behind jobs of other groups is the best of its own.
         for account in self._parked:
             home = self.lanes.get(account.lane)
             if home is not None and self._may_run(account, home):
@@ -313,7 +313,7 @@ class _Look:
 
 
 def _asked_of(lane: OpenLane) -> Callable[[], object] | None:
-    """What is asked before each further row of a lane is read; None if all may be."""
+    """The question before each further row of a lane is read; None if all may be read."""
     unlimited = lane.probe is None and lane.queue.free >= UNLIMITED
     return None if unlimited else lambda: lane.is_open
 

@@ -1,20 +1,21 @@
 """The door of the ready table: every pending job enters, moves and leaves here, and nowhere else.
 
 Guard: a job's row is out of the other state tables when it enters, and goes into one of them in the
-write in which it leaves. Whoever keeps account of pending jobs does it here.
+write in which it leaves. Accounts of pending jobs are kept here.
 
 `core.rules.placing` says where a job stands. Nearly all stand where their own row in `job` says;
-only the others have a row in `place`.
+only the others have a row in `place`. `tables.rebalance` has how jobs are placed anew.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, partial
 from typing import Any, Final
 
 from leasehold.core.model.priority import DEFAULT_SCORING, Scoring
-from leasehold.core.rules import key_accounts
+from leasehold.core.rules import key_accounts, rebalancing
+from leasehold.core.rules.key_accounts import Counted
 from leasehold.core.rules.measuring import count_entered, count_left
 from leasehold.core.rules.placing import PendingEntry, Standing, entering, moving
 from leasehold.stores.postgres.leasing import parking
@@ -22,6 +23,7 @@ from leasehold.stores.postgres.leasing.parking import KeyShelf
 from leasehold.stores.postgres.server.arrays import RowPlaces
 from leasehold.stores.postgres.server.connection import unnested
 from leasehold.stores.postgres.writing.step import Step
+from leasehold.stores.tables.rebalance import TablePasses
 
 # A new job's place is the default one, unless it has a deadline or its queue a max_priority.
 ENTER_NEW: Final = f"""
@@ -35,7 +37,7 @@ ENTER: Final = f"""
     unnested("bigint bigint bigint bigint bigint bigint bigint bigint text")
 }
 """  # noqa: S608  # our own names
-# Rows that were read in this write, and locked: nobody has moved them since.
+# Rows that were read in this write, and locked: they were not moved since.
 LEAVE: Final = "DELETE FROM ready WHERE ctid = ANY($1)"
 MOVE: Final = f"""
     UPDATE ready SET tier = to_tier, turn = to_turn FROM {
@@ -138,7 +140,7 @@ def count_event(step: Step, seq: int) -> None:
 
 
 def move(step: Step, standings: Sequence[Standing]) -> None:
-    """Put pending jobs where they belong now, going by what is said of them here."""
+    """Put pending jobs where they belong now, by the values given here."""
     counted = parking.counted_among(step, [each.seq for each in standings])
     moves = moving(standings, counted, step.now, cache(partial(scoring_of, step)))
     step.look_again()
@@ -148,3 +150,24 @@ def move(step: Step, standings: Sequence[Standing]) -> None:
         step.execute(FORGET_PLACES, (moves.unplaced,))
     if counted:
         key_accounts.moved(KeyShelf(step), counted.values())
+
+
+class PassBook(TablePasses):
+    """See `leasehold.core.rules.rebalancing.PassBook`."""
+
+    __slots__ = ()
+    write: Step
+
+    def __init__(self, step: Step) -> None:
+        super().__init__(step, KeyShelf(step))
+
+    def move(self, jobs: Sequence[Standing]) -> None:
+        move(self.write, jobs)
+
+    def counted_among(self, seqs: Sequence[int]) -> Mapping[int, Counted]:
+        return parking.counted_among(self.write, seqs)
+
+
+def rebalance(step: Step) -> bool:
+    """Place jobs anew that need it, so many of them; whether there may be more."""
+    return rebalancing.rebalance(PassBook(step))

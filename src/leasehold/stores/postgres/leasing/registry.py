@@ -15,10 +15,12 @@ from leasehold.stores.postgres.writing.database import Database
 from leasehold.stores.postgres.writing.step import Step
 
 ADD: Final = """
-    INSERT INTO worker VALUES ($1, $2, $3, $4, $5, $6, $7, $7, $8, false) ON CONFLICT (id) DO UPDATE
+    INSERT INTO worker VALUES ($1, $2, $3, $4, $5, $6, $7, $7, $8, false, $9)
+    ON CONFLICT (id) DO UPDATE
     SET host = excluded.host, pid = excluded.pid, queues = excluded.queues, tasks = excluded.tasks,
         slots = excluded.slots, started_at = excluded.started_at,
-        heartbeat_at = excluded.heartbeat_at, life = excluded.life, is_consumer = false
+        heartbeat_at = excluded.heartbeat_at, life = excluded.life, is_consumer = false,
+        app_version = excluded.app_version
 """
 # Guard: the entry is that life's own, and not one of its successor under the same name.
 FORGET_WORKERS: Final = """
@@ -34,7 +36,7 @@ FORGET_CONSUMER: Final = """
 """
 # Guard of the update: the entry is not a registered worker's.
 NOTE_CONSUMER: Final = """
-    INSERT INTO worker VALUES ($1, $2, $3, $4, $5, $6, $7, $7, 0, true)
+    INSERT INTO worker VALUES ($1, $2, $3, $4, $5, $6, $7, $7, 0, true, NULL)
     ON CONFLICT (id) DO UPDATE SET host = excluded.host, pid = excluded.pid,
         queues = excluded.queues, tasks = excluded.tasks, slots = excluded.slots,
         heartbeat_at = excluded.heartbeat_at
@@ -44,7 +46,7 @@ NOTE_CONSUMER: Final = """
 
 def register(database: Database, info: WorkerInfo) -> SessionLife:
     """Enter a worker; it is in the registry until its life is closed, or proved to be over."""
-    # Held before it is in the registry, so that nobody ever sees it there with its lock free.
+    # Held before it is in the registry, so that it is never seen there with its lock free.
     with translated(database.address):
         life = Life(info.id, database.session.begin_life())
 
@@ -62,7 +64,7 @@ def register(database: Database, info: WorkerInfo) -> SessionLife:
 
 
 def register_remote(database: Database, info: WorkerInfo, *, is_entered: bool) -> SessionLife:
-    """Enter a worker of which nothing is known but what it says."""
+    """Enter a worker that is known by its own words only."""
     life = remote_life(info)
     if not is_entered:
         _enter(database, info, life)
@@ -73,7 +75,7 @@ def _enter(database: Database, info: WorkerInfo, life: Life) -> None:
     def enter(step: Step) -> None:
         served = (_document(info.queues), _document(info.tasks))
         row = (info.id, info.host, info.pid, *served, info.slots, step.now, life.number)
-        step.execute(ADD, row)
+        step.execute(ADD, (*row, info.app_version))
 
     database.write(enter)
 
@@ -84,7 +86,7 @@ def _leave(database: Database, life: Life) -> None:
 
 
 def note_consumer(step: Step, request: LeaseRequest) -> None:
-    """Enter whoever leases as a consumer, or note that it still is one, or is one no more."""
+    """Enter the leasing worker as a consumer, or note that it still is one, or is one no more."""
     consumer = request.consumer
     assert consumer is not None
     if not consumer.queues:

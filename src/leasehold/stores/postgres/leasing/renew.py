@@ -1,4 +1,4 @@
-"""What a holder says while it works: renewals, progress, log lines. All of it fenced."""
+"""A holder's messages while it works: renewals, progress, log lines. All of it fenced."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from leasehold.core.model.lease import Renewal, Renewed, RunningLease, decide_re
 from leasehold.core.model.limits import LOG_LINES_MAX
 from leasehold.env import to_micros
 from leasehold.errors import LeaseExpiredError, LeaseLostError
-from leasehold.stores.postgres.leasing.state import refuse
+from leasehold.stores.postgres.leasing.ends import refuse
 from leasehold.stores.postgres.schema.texts import storable
 from leasehold.stores.postgres.server.connection import unnested
 from leasehold.stores.postgres.writing.step import Step
@@ -41,7 +41,7 @@ Held = tuple[int, int, RunningLease]
 
 
 def renew(step: Step, worker: str, renewals: Sequence[Renewal]) -> list[Renewed | LeaseLostError]:
-    """Renew what is still held and not expired, and the worker's own sign of life."""
+    """Renew leases that are held and not expired, and the worker's own sign of life."""
     held = _held(step, [renewal.job_id for renewal in renewals])
     answers: list[Renewed | LeaseLostError] = []
     extended: list[tuple[int, int, int, int]] = []
@@ -100,7 +100,7 @@ def append_log(
     seq = held[0]
     last = step.execute(LAST_LINE, (seq,)).fetchone()
     assert last is not None
-    # The number of a line that was dropped is used up: what is left tells how many there were.
+    # The number of a dropped line is used up: the rest tells how many there were.
     n = last[0] + dropped
     numbered = list(enumerate(lines, start=n + 1))[-LOG_LINES_MAX:]
     step.many(

@@ -1,14 +1,16 @@
-"""Settle: a holder's last word on its lease, fenced by the lease version.
+"""Settle and exchange: a holder's last word on its lease, fenced by the lease version; an exchange
+leases what fits in the same write.
 
-Guard of every statement here: the job's row is in `running` with exactly this version.
+Guard of a settlement: the job's row is in `running` with exactly this version.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
-from leasehold.core.model.lease import Settled, Settlement
+from leasehold.core.model.lease import Exchange, LeaseRequest, Settled, Settlement
 from leasehold.core.model.outcome import Complete, Fail, Outcome, within_limits
 from leasehold.core.model.stored import (
     UNREADABLE,
@@ -19,32 +21,47 @@ from leasehold.core.model.unreadable import set_aside_reason
 from leasehold.core.rules import key_accounts
 from leasehold.core.rules.decision import Decision, decide, failed_for_good
 from leasehold.core.rules.ends import EndedLease
+from leasehold.core.rules.replies import (
+    check_request_id,
+    digest_of_exchange,
+    exchange_again,
+    keep_exchange,
+)
 from leasehold.env import from_micros
 from leasehold.errors import LeaseLostError
-from leasehold.stores.postgres.leasing.ends import HELD, HELD_BY_NAME, Ends
+from leasehold.stores.postgres.leasing import lease as leasing
+from leasehold.stores.postgres.leasing.ends import HELD, HELD_BY_NAME, Ends, settle_stale
 from leasehold.stores.postgres.leasing.parking import KeyShelf
-from leasehold.stores.postgres.leasing.state import settle_stale
+from leasehold.stores.postgres.leasing.registry import note_consumer
+from leasehold.stores.postgres.reading.read import read_job
+from leasehold.stores.postgres.rules.schedules import shelf
 from leasehold.stores.postgres.server.arrays import RowPlaces
-from leasehold.stores.postgres.server.connection import columns, unnested
+from leasehold.stores.postgres.server.connection import about, unnested
+from leasehold.stores.postgres.submitting import dependencies
+from leasehold.stores.postgres.writing import remembered
+from leasehold.stores.postgres.writing.database import Database
 from leasehold.stores.postgres.writing.step import Statement, Step
 from leasehold.stores.tables import breakers
 
 # The lock is the fence: what this does not return was not the caller's any more. With each lease
 # comes what decides about a job whose attempt did not complete it, and where its row is. A job is
-# found by a range of one id, in the order of ids: of a table that was vacuumed while it was empty
-# the planner believes that any index is as good, and would read all of another one for each job.
+# found by a range of one id, in the order of ids, and its lease likewise: of a table that was
+# vacuumed while it was empty the planner believes that any index is as good, or all of one as good
+# as a place in it, and would read all of it for each job.
 SETTLE: Final = f"""
     WITH held AS (
         SELECT guarded.* FROM {unnested("text bigint")} AS settled (id, version), LATERAL (
-            SELECT job.id, job.lane, allowance, retry, running.ctid AS row, {HELD}
+            SELECT job.id, job.lane, allowance, retry, running.row, {HELD}
             FROM (SELECT * FROM job WHERE id >= settled.id AND id <= settled.id
-                  ORDER BY id LIMIT 1) AS job JOIN running USING (seq)
-            WHERE running.version = settled.version FOR UPDATE OF running
+                  ORDER BY id LIMIT 1) AS job, LATERAL (
+                SELECT ctid AS row, * FROM running
+                WHERE seq >= job.seq AND seq <= job.seq AND version = settled.version
+                ORDER BY seq LIMIT 1 FOR UPDATE) AS running
         ) AS guarded)
     SELECT held.id, held.lane, allowance, retry, queue, failures_in_row, row, {HELD_BY_NAME}
     FROM held JOIN lane ON lane.id = held.lane
 """  # noqa: S608  # our own names
-# Rows that were read in this write, and locked: nobody has changed them since. (A statement that
+# Rows that were read in this write, and locked: they were not changed since. (A statement that
 # finds and deletes them at once has to find them twice.)
 END: Final = "DELETE FROM running WHERE ctid = ANY($1)"
 
@@ -62,7 +79,7 @@ class Terms(NamedTuple):
 def ahead(settlements: Sequence[Settlement]) -> Statement:
     """The statement that finds these leases. Rows are locked in the order of the jobs' ids."""
     keys = sorted((each.job_id, each.version) for each in settlements)
-    return SETTLE, columns(keys)
+    return about(SETTLE, keys)
 
 
 def are_of_different_jobs(settlements: Sequence[Settlement]) -> bool:
@@ -71,9 +88,9 @@ def are_of_different_jobs(settlements: Sequence[Settlement]) -> bool:
 
 
 def settle(step: Step, settlements: Sequence[Settlement]) -> list[Settled | LeaseLostError]:
-    """Settle what is still held; answer the rest with what happened to it instead."""
+    """Settle jobs that are still held; answer the rest with their fate."""
     if not are_of_different_jobs(settlements):
-        # One job twice, under an old lease and a new one: each is judged by what the last one left.
+        # One job twice, under an old lease and a new one: each is judged after the one before.
         return [answer for each in settlements for answer in settle(step, [each])]
     found: dict[str, tuple[Terms, EndedLease]] = {}
     rows = RowPlaces()
@@ -115,7 +132,7 @@ def _decide(step: Step, held: EndedLease, terms: Terms, outcome: Outcome) -> Dec
         try:
             policy = retry_of(terms.retry)
         except UNREADABLE as error:
-            # When to try it again cannot be read: it is set aside, with what the attempt came to.
+            # The time of its next try cannot be read: it is set aside, with the attempt's outcome.
             reason = set_aside_reason(problem_of(error))
             return failed_for_good(held.attempts, reason, outcome.error)
     return decide(
@@ -127,3 +144,97 @@ def _decide(step: Step, held: EndedLease, terms: Terms, outcome: Outcome) -> Dec
         now=from_micros(step.now),
         random=step.random,
     )
+
+
+def exchange(
+    database: Database, settlements: Sequence[Settlement], request: LeaseRequest | None
+) -> Exchange:
+    """Settle and lease."""
+    # A lease does not pay for a long fan-out: the next exchange continues it.
+    queues = () if request is None else request.queues
+    sent = [ahead(settlements)] if settlements else []
+    is_light = database.remembered.rules.are_light(queues)
+    if request is not None and request.limit > 0:
+        sent += leasing.ahead(request, _probable_lane(database, request) if is_light else None)
+    return database.write(
+        lambda step: _exchange(database, step, settlements, request),
+        go_on=request is None,
+        side_by_side=partial(_side_by_side, queues) if is_light else None,
+        ahead=sent if are_of_different_jobs(settlements) else (),
+    )
+
+
+def _side_by_side(queues: Iterable[str], step: Step) -> bool:
+    """Whether nothing that an exchange does concerns other jobs than its own."""
+    found = step.found
+    due = (found.next_crossing, found.next_tick)
+    return not (
+        found.somebody_waits
+        or found.some_unresolved
+        or found.some_inheriting
+        or found.some_rescoring
+        or any(moment is not None and moment <= step.now for moment in due)
+        or not step.rules.are_light(queues)
+    )
+
+
+def _probable_lane(database: Database, request: LeaseRequest) -> int | None:
+    """The lane in which the jobs of a request probably are: where they were the last time."""
+    if request.parent_id is not None or request.tasks is not None or request.except_lanes:
+        return None
+    return database.remembered.lanes_with_work.get(request.queues)
+
+
+def exchange_once(
+    database: Database,
+    request_id: str,
+    settlements: Sequence[Settlement],
+    request: LeaseRequest | None,
+) -> Exchange:
+    """The same, or the answer to it when it was carried out before under this id."""
+    check_request_id(request_id)
+    digest = digest_of_exchange(settlements, request)
+
+    def operation(step: Step) -> Exchange:
+        before = remembered.find_reply(step.db, request_id, step.now)
+        if before is not None:
+            return exchange_again(before, digest, partial(read_job, step.db))
+        answer = _exchange(database, step, settlements, request)
+        remembered.keep_reply(step, request_id, keep_exchange(answer, digest))
+        return answer
+
+    return database.write(operation, go_on=request is None)
+
+
+def _exchange(
+    database: Database,
+    step: Step,
+    settlements: Sequence[Settlement],
+    request: LeaseRequest | None,
+) -> Exchange:
+    settled = settle(step, settlements) if settlements else []
+    generation, at = step.settings.generation, from_micros(step.now)
+    if request is not None and request.consumer is not None:
+        note_consumer(step, request)
+    if request is None or request.limit <= 0:
+        return Exchange(settled, [], settings_generation=generation, at=at)
+    # First, since settlements and due jobs may make others available.
+    dependencies.resolve(step)
+    tick = step.found.next_tick
+    if tick is not None and tick <= step.now:
+        _, tick = shelf(database, step).fire_due()
+    granted, cut_short, lane = leasing.lease(
+        step, request, database.group_rounds, database.lives.number_of(request.worker)
+    )
+    if granted:
+        database.remembered.lanes_with_work[request.queues] = lane
+    leases = [lease for _, lease in granted]
+    tick_at = None if tick is None else from_micros(tick)
+    if len(leases) >= request.limit:
+        return Exchange(settled, leases, None, tick_at, generation, at)
+    # Dependents of a job that came too late may be available when this write is over.
+    go_on = cut_short or dependencies.some_to_tell(step)
+    due = step.now if go_on else leasing.next_due(step, request.queues)
+    if due is None or (tick is not None and tick < due):
+        return Exchange(settled, leases, tick_at, tick_at, generation, at)
+    return Exchange(settled, leases, from_micros(due), tick_at, generation, at)

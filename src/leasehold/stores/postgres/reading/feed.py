@@ -43,8 +43,8 @@ _BEING_COMMITTED: Final = f"""
 """  # noqa: S608  # our own names
 _PAUSE: Final = "SELECT pg_sleep($1::float8)"
 _PAUSES_SECONDS: Final = (0.0, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
-"""Between two questions whether those that are being committed have ended."""
-# Numbers are given one by one: what is below the first that is missing will not change any more.
+"""Between two questions whether the transactions under way have ended."""
+# Numbers are given one by one: changes below the first missing number are final.
 _BEFORE_GAP: Final = """
     SELECT min(n) FROM (
         SELECT n, lead(n) OVER (ORDER BY n) AS next

@@ -1,26 +1,31 @@
-"""What is counted and measured, in the words of this database.
+"""Counts and measurements, in the words of this database. Jobs are never scanned.
 
-See `tables.tallies` (failures and workers) and `tables.sampling` (spans).
+See `tables.tallies` (failures and workers), `tables.sampling` (spans) and `tables.metrics`.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
 from leasehold.core.model.failure import FailedAttempt, Failure
 from leasehold.core.model.outcome import JobError
-from leasehold.core.model.span import SUMMED
+from leasehold.core.model.span import BANDS, SUMMED
+from leasehold.core.rules import metrics_check
 from leasehold.core.rules.failures import ErrorType, note
 from leasehold.core.rules.measuring import WORKER_COUNTERS
+from leasehold.core.rules.sampling import Resolution
 from leasehold.env import from_micros, to_micros
 from leasehold.stores.postgres.schema.texts import storable
 from leasehold.stores.postgres.server.connection import SqlConnection, unnested
-from leasehold.stores.tables.lanes import stats_from
+from leasehold.stores.postgres.submitting.gate import queues
+from leasehold.stores.tables.lanes import standings_from, stats_from
+from leasehold.stores.tables.metrics import TableMetrics
+from leasehold.stores.tables.oldest import oldest_from
 from leasehold.stores.tables.query import PlainReader, Query
-from leasehold.stores.tables.sampling import SPAN_COLUMNS, SPAN_NAMES, TableSpans
+from leasehold.stores.tables.sampling import EVERY_KEY, SPAN_COLUMNS, SPAN_NAMES, TableSpans
 from leasehold.stores.tables.tallies import FAILURE_COLUMNS, TableFailures, failures_of, row_of
 
 STATS: Final = stats_from("lane_now")
@@ -81,7 +86,7 @@ class FailureBook(TableFailures):
         self._db.execute(FORGET, (list(fingerprints),))
 
     def known_types(self, types: Collection[ErrorType]) -> Collection[ErrorType]:
-        # A name is known by what can be stored of it.
+        # A name is known by the part of it that can be stored.
         by_stored = {ErrorType(each.queue, storable(each.name)): each for each in types}
         asked = [list(column) for column in zip(*by_stored, strict=True)]
         rows = self._db.execute(KNOWN_TYPES, asked)
@@ -117,6 +122,14 @@ MEASURED: Final = """
     FROM measured JOIN lane ON lane.id = measured.lane
     WHERE queue = coalesce($1, queue) GROUP BY queue, measure, bucket
 """
+OLDEST: Final = oldest_from(
+    "SELECT id, queue FROM lane WHERE queue = coalesce($1, queue) "
+    "UNION ALL SELECT -id, queue FROM (SELECT id, queue FROM key_lane "
+    "WHERE queue = coalesce($1, queue) ORDER BY id LIMIT $2) AS keyed",
+    "queue",
+    moment="available_at",
+    by_age="",
+)
 KEPT: Final = f"SELECT queue, at, {SPAN_NAMES} FROM span WHERE resolution = $1 AND at >= $2"  # noqa: S608  # our own names
 KEEP_SPAN: Final = f"""
     INSERT INTO span (resolution, queue, at, {SPAN_NAMES})
@@ -131,6 +144,7 @@ class SpanShelf(TableSpans):
 
     lane_totals = TOTALS
     measured = MEASURED
+    oldest = OLDEST
     kept_spans = KEPT
     kept_spans_of_queue = f"{KEPT} AND queue = $3"
     keep_span = KEEP_SPAN
@@ -139,3 +153,39 @@ class SpanShelf(TableSpans):
 
     def _many(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
         self._db.many(statement, rows)
+
+
+STANDING: Final = standings_from("lane_now", "queue")
+
+# For the integrity check only: it does scan.
+RECOUNT: Final = """
+    SELECT lane.queue, lane.task, job.priority, count(*) FROM ready JOIN job USING (seq)
+    JOIN lane ON lane.id = job.lane GROUP BY lane.queue, lane.task, job.priority
+"""
+COUNTED_BY_BAND: Final = (
+    f"SELECT queue, task, {', '.join(f'pending_{band}' for band in BANDS)} FROM lane_now"  # noqa: S608  # our own names
+)
+LATEST_MINUTE: Final = "SELECT max(at) FROM span WHERE resolution = $1"
+
+
+class MetricsReader(SpanShelf, TableMetrics):
+    """What core.rules.metrics asks of a reader."""
+
+    keys_aged = EVERY_KEY
+    stats = STATS
+    standing = STANDING
+
+    def __init__(self, db: SqlConnection, now: int, lost: Collection[str] = ()) -> None:
+        TableMetrics.__init__(self, PlainReader(db), now, lost)
+        SpanShelf.__init__(self, db)
+
+    def queues(self) -> list[str]:
+        return queues(self._db)
+
+
+def problems(db: SqlConnection) -> Iterator[str]:
+    """What does not fit together, as sentences."""
+    pending: list[Any] = db.execute(RECOUNT).fetchall()
+    counted: list[Any] = db.execute(COUNTED_BY_BAND).fetchall()
+    latest: Any = db.execute(LATEST_MINUTE, (Resolution.MINUTE,)).fetchone()
+    return metrics_check.problems(SpanShelf(db), pending, counted, latest[0])

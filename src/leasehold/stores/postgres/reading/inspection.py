@@ -1,4 +1,4 @@
-"""Looking at the store itself: integrity, and what it is."""
+"""Looking at the store itself: integrity, and its description."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from leasehold.core.model.seals import refusal_of
-from leasehold.stores.postgres.reading import metrics
+from leasehold.stores.postgres.reading import figures
 from leasehold.stores.postgres.rules import known
-from leasehold.stores.postgres.rules.queues import QueueReader
-from leasehold.stores.postgres.rules.settings import unreadable_settings
-from leasehold.stores.postgres.schema.schedule_row import SCHEDULES
+from leasehold.stores.postgres.rules.known import unreadable_settings
+from leasehold.stores.postgres.rules.orders import QueueReader
+from leasehold.stores.postgres.rules.schedules import SCHEDULES
 from leasehold.stores.postgres.server.address import Address
 from leasehold.stores.postgres.server.connection import SqlConnection
-from leasehold.stores.postgres.writing.state import READ_SEAL
+from leasehold.stores.postgres.writing.remembered import READ_SEAL
 from leasehold.stores.tables import graph, inheritance, key_check, places_check
 from leasehold.stores.tables.tokens import TokenReader
 
@@ -26,8 +26,14 @@ _DESCRIBED: Final = """
 """
 
 
+# Where a table is believed to be empty, to go through all of another one for each of its rows seems
+# to be cheap. It is compared as a whole instead: each is read once.
+_COMPARE_AS_A_WHOLE: Final = "SET LOCAL enable_nestloop = off"
+
+
 def check(db: SqlConnection) -> list[str]:
-    """What must hold of the store's rows, at one moment; the problems found."""
+    """The invariants of the store's rows, at one moment; the problems found."""
+    db.execute(_COMPARE_AS_A_WHOLE)
     return [problem for part in _PARTS for problem in part(db)]
 
 
@@ -35,10 +41,10 @@ _PARTS: Final[tuple[Callable[[SqlConnection], Iterable[str]], ...]] = (
     places_check.misplaced,
     graph.problems,
     inheritance.problems,
-    metrics.problems,
+    figures.problems,
     lambda db: key_check.problems(db, QueueReader),
     lambda db: places_check.miscounted(db, "lane_now"),
-    lambda db: known.load(db).problems(),
+    lambda db: known.read_rules(db).problems(),
     unreadable_settings,
     SCHEDULES.unreadable,
     lambda db: TokenReader(db).unreadable(),

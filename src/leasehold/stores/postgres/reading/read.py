@@ -30,7 +30,7 @@ from leasehold.core.rules.serving import SEQ, Lane, Row, in_order
 from leasehold.stores.postgres.leasing.order import FOR_COUNTING, LaneReader
 from leasehold.stores.postgres.reading.figures import STATS
 from leasehold.stores.postgres.reading.where import compares_texts, conditions, counted_jobs
-from leasehold.stores.postgres.rules.known import load
+from leasehold.stores.postgres.rules.known import read_rules
 from leasehold.stores.postgres.schema.job_row import BY_STATUS, IDS, JOB, job_without, jobs_of
 from leasehold.stores.postgres.server.connection import SqlConnection
 from leasehold.stores.tables.lanes import stats
@@ -45,6 +45,13 @@ _PENDING: Final = f"""
 _LANES: Final = "SELECT id FROM lane WHERE queue = $1"
 _ALL_LANES: Final = f"{_LANES} UNION ALL SELECT -id FROM key_lane WHERE queue = $1"  # noqa: S608  # our own
 """With those in which jobs are parked."""
+# The columns of a filter's conditions: see `where`.
+NUMBERS: Final = """
+    SELECT job.seq FROM job JOIN lane ON lane.id = job.lane
+    LEFT JOIN finished ON finished.seq = job.seq
+    LEFT JOIN waiting ON waiting.seq = job.seq
+    LEFT JOIN running ON running.seq = job.seq
+"""
 FIND_IDS: Final = "SELECT id FROM job WHERE id >= $1 AND id < $2 ORDER BY id LIMIT $3"
 LAST_CHARACTER: Final = "\U0010ffff"
 """No id goes on with it: it is not printable."""
@@ -68,7 +75,7 @@ def read_jobs(db: SqlConnection, job_ids: Sequence[str]) -> list[Job]:
 
 
 def position(db: SqlConnection, job_id: str, now: int) -> int | None:
-    """How many pending jobs of its queue are served before this one."""
+    """How many pending jobs of its queue are served before it."""
     found: Any = db.execute(_PENDING, (job_id,)).fetchone()
     if found is None:
         return None
@@ -89,7 +96,7 @@ def peek(db: SqlConnection, queue: str, limit: int, now: int) -> list[Job]:
 
 
 def _in_order(db: SqlConnection, lanes: str, queue: str, now: int) -> Iterable[Row]:
-    rule = load(db).get(queue)
+    rule = read_rules(db).get(queue)
     scoring = DEFAULT_SCORING if rule is None else rule.config.scoring
     numbers = db.execute(lanes, (queue,)).fetchall()
     return in_order(
@@ -117,7 +124,7 @@ def search(
     before = check_cursor(limit, cursor)
     check_left_out(without)
     check_read(read_max)
-    # What is compared here has to be fetched, whether or not it is asked for.
+    # Columns that are compared here have to be fetched, whether or not they are asked for.
     compared = compares_texts(where)
     bottom = _lowest_read(db, where, before, read_max)
     select = job_without(() if compared else without)
@@ -161,8 +168,11 @@ def _walk(
             values.append(bottom)
         condition = " AND ".join(clauses) or "true"
         order = "ASC" if oldest_first else "DESC"
+        # Their numbers first, as a list: else all records of a job, in ten tables, are looked up
+        # for every job that is walked past, or whole tables of them are sorted.
+        numbers = f"{NUMBERS} WHERE {condition} ORDER BY job.seq {order} LIMIT ${len(values) + 1}"
         rows = db.execute(
-            f"{select} WHERE {condition} ORDER BY job.seq {order} LIMIT ${len(values) + 1}",
+            f"{select} WHERE job.seq = ANY(ARRAY({numbers})) ORDER BY job.seq {order}",
             (*values, page),
         ).fetchall()
         for row, job in zip(rows, jobs_of(db, rows), strict=True):

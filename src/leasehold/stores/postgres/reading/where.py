@@ -1,7 +1,7 @@
 """A JobFilter in SQL, as far as the server can say what JobFilter.matches says.
 
-Texts and metadata are compared in Python, page by page: what counts as the same text, whatever its
-case, and as the same JSON value, is decided in one place for every store.
+Texts and metadata are compared in Python, page by page: the equality of texts in any case, and of
+JSON values, is decided in one place for every store.
 """
 
 from __future__ import annotations
@@ -80,18 +80,30 @@ def _list(wanted: Sequence[str] | None) -> list[str] | None:
 
 
 def _one_of(statuses: Sequence[Status]) -> str:
-    """The few are found in their own table or index; the many that completed do not matter then."""
-    either = []
-    for status in statuses:
-        code = STATUS_CODE[status]
-        if status.is_terminal:
-            either.append(f"finished.status = {code}")
-            continue
-        if status is Status.PENDING:
-            among = "ready"
-        elif status is Status.RUNNING:
-            among = "running"
-        else:
-            among = f"waiting WHERE status = {code}"
-        either.append(f"job.seq IN (SELECT seq FROM {among})")  # noqa: S608  # our own names
-    return f"({' OR '.join(either) or 'false'})"
+    """The few of one status are found in their own table or index; the many that completed do not
+    matter then.
+
+    Of several, each job is asked what it has beside it: among lists that are joined by OR, the
+    server would look through the whole of each for every job.
+    """
+    if len(statuses) == 1 and not statuses[0].is_terminal:
+        return f"job.seq IN (SELECT seq FROM {_table_of(statuses[0])})"  # noqa: S608  # our own names
+    return f"({' OR '.join(map(_has, statuses)) or 'false'})"
+
+
+def _table_of(status: Status) -> str:
+    if status is Status.PENDING:
+        return "ready"
+    return (
+        "running" if status is Status.RUNNING else f"waiting WHERE status = {STATUS_CODE[status]}"
+    )
+
+
+def _has(status: Status) -> str:
+    if status.is_terminal:
+        return f"finished.status = {STATUS_CODE[status]}"
+    if status is Status.PENDING:
+        return "(finished.seq IS NULL AND waiting.seq IS NULL AND running.seq IS NULL)"
+    if status is Status.RUNNING:
+        return "running.seq IS NOT NULL"
+    return f"waiting.status = {STATUS_CODE[status]}"

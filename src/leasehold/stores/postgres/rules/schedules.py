@@ -1,19 +1,53 @@
-"""Schedules, as rows of PostgreSQL; see `tables.schedules`."""
+"""Schedules, as rows of PostgreSQL; one that cannot be read must not stop the others.
+
+See `tables.schedules`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, Final
 
 from leasehold.core.model.job import Draft, Job
+from leasehold.core.model.schedule import Schedule
+from leasehold.core.model.stored import (
+    UNREADABLE,
+)
+from leasehold.core.rules.scheduling import UnreadableSchedule
 from leasehold.errors import LeaseholdError
 from leasehold.stores.postgres.reading.read import read_job
-from leasehold.stores.postgres.schema.schedule_row import SCHEDULES
 from leasehold.stores.postgres.server.connection import POSTGRES
-from leasehold.stores.postgres.submitting.lanes import LaneNumbers
+from leasehold.stores.postgres.submitting.gate import LaneNumbers
 from leasehold.stores.postgres.submitting.submit import submit
 from leasehold.stores.postgres.writing.database import Database
 from leasehold.stores.postgres.writing.step import Step
-from leasehold.stores.tables.schedules import TableSchedules
+from leasehold.stores.tables.schedules import (
+    COLUMNS,
+    ScheduleRows,
+    TableSchedules,
+    makes_no_sense,
+    schedule_from,
+)
+
+_NAMES: Final = ", ".join((*COLUMNS, "number"))
+ALL: Final = f"SELECT {_NAMES} FROM schedule ORDER BY name"  # noqa: S608  # our own names
+ONE: Final = f"SELECT {_NAMES} FROM schedule WHERE name = $1"  # noqa: S608  # as above
+DUE: Final = f"""
+    SELECT {_NAMES} FROM schedule WHERE due_at <= $1 ORDER BY due_at, name LIMIT $2
+"""  # noqa: S608  # our own names
+
+
+def schedule_of(row: tuple[Any, ...]) -> Schedule | UnreadableSchedule:
+    """The schedule that a row tells, if it can be read here."""
+    *columns, number = row
+    values = dict(zip(COLUMNS, columns, strict=True))
+    try:
+        return schedule_from(values)
+    except UNREADABLE as problem:
+        return makes_no_sense(number, values["name"], problem)
+
+
+SCHEDULES: Final = ScheduleRows(ALL, ONE, DUE, schedule_of, "number")
 
 
 class ScheduleShelf(TableSchedules):

@@ -69,7 +69,7 @@ _COLUMNS: Final = {
     "first_failed_at": "failed_job.first_at",
     "last_failed_at": "failed_job.last_at",
 }
-"""What a snapshot is made of, by name."""
+"""The columns of a snapshot, by name."""
 
 # Exactly one of the four state tables has a row for it.
 _FROM: Final = f"""
@@ -95,7 +95,7 @@ _LIGHT: Final = {
     },
     "metadata": {"metadata": "NULL"},
 }
-"""What is fetched in place of columns that a search goes without."""
+"""The constants fetched in place of columns that a search goes without."""
 
 
 def job_without(fields: Collection[str]) -> str:
@@ -112,7 +112,7 @@ IDS: Final = f"SELECT job.seq, job.id {_FROM}"
 BY_STATUS: Final = f"SELECT {_COLUMNS['status']}, count(*) {_FROM}"
 """How many jobs there are, by the code of their status; to be grouped by that."""
 
-# What goes with jobs, for all of them at once.
+# The records of jobs, for all of them at once.
 _DEPENDS_ON: Final = "SELECT seq, id FROM dependency WHERE seq = ANY($1) ORDER BY seq, n"
 _LAST_ERRORS: Final = """
     SELECT DISTINCT ON (seq) seq, error_type, error_message, traceback FROM attempt

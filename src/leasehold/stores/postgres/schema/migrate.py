@@ -1,4 +1,4 @@
-"""Numbered migrations: whoever opens a store first brings it up to date.
+"""Numbered migrations: the first process to open a store brings it up to date.
 
 Guard: under a lock of the schema's name, so that of several processes that start at once one
 migrates and the others find it done.
@@ -18,7 +18,7 @@ from leasehold.stores.postgres.server.connection import SqlConnection
 MADE: Final = re.compile(r"^CREATE TABLE (\w+)", re.MULTILINE)
 LOCK: Final = "SELECT pg_advisory_xact_lock(hashtextextended('leasehold migrate ' || $1, 0))"
 # A query of the catalog, and not to_regclass(): within a transaction, the server may answer that
-# from its cache, and who has just waited for the lock would not see what was committed meanwhile.
+# from its cache, and a process that has just waited for the lock would miss commits meanwhile.
 TABLES: Final = """
     SELECT count(*), coalesce(bool_or(relname = 'migration'), false)
     FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace WHERE nspname = $1
@@ -30,8 +30,8 @@ REMEMBER: Final = """
 """
 APPLIED: Final = "INSERT INTO migration VALUES ($1, clock_timestamp())"
 FIRST_STATE: Final = """
-    INSERT INTO store_state (one, store_id, clock, version_base, server_started_at)
-    VALUES (1, $1, 0, 0, pg_postmaster_start_time())
+    INSERT INTO store_state (one, store_id, clock, version_base, server_started_at, table_number)
+    VALUES (1, $1, 0, 0, pg_postmaster_start_time(), 'store_state'::regclass::oid::bigint)
 """
 
 
@@ -48,7 +48,7 @@ def own_tables() -> set[str]:
 
 
 def migrate(db: SqlConnection, address: Address, env: Env) -> None:
-    """Make the schema or bring it up to date; refuses what is not ours, or newer than we are."""
+    """Make the schema or bring it up to date; refuses a foreign schema, or a newer one."""
     newest = migrations()[-1][0]
     with db.transaction():
         if version(db, address) == newest:

@@ -28,7 +28,7 @@ class Address(NamedTuple):
     """A parsed store URL."""
 
     conninfo: str
-    """What libpq is given: the URL without what is ours."""
+    """The URL for libpq, without our own parameters."""
     schema: str = SCHEMA
     pool_size: int = POOL_SIZE
     pool_timeout_seconds: float = POOL_TIMEOUT_SECONDS

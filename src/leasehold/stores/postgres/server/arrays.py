@@ -1,7 +1,7 @@
 """Lists as binary arrays, packed column by column.
 
 An exchange sends about fifty cells for each job, in columns. psycopg dumps a list cell by cell, in
-Python, and that was most of what a write cost its process: these dumpers pack a column at once.
+Python, and that was most of a write's cost to its process: these dumpers pack a column at once.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from typing import Any, Final
 from psycopg.adapt import Dumper
 from psycopg.pq import Format
 from psycopg.types.array import ListBinaryDumper
+
+from leasehold.stores.postgres.schema.texts import sendable
 
 _HEAD: Final = struct.Struct("!iiiii").pack
 _LENGTH: Final = struct.Struct("!i").pack
@@ -84,7 +86,7 @@ class _Texts(_Bytes):
     _element = 25
 
     def _encoded(self, obj: list[Any]) -> list[bytes]:
-        return [each.encode() for each in obj]
+        return [sendable(each).encode() if "\x00" in each else each.encode() for each in obj]
 
 
 class RowPlaces(list[bytes]):
@@ -117,7 +119,7 @@ _DUMPERS: Final[dict[type, type[Dumper]]] = {
 
 
 class ColumnDumper(ListBinaryDumper):
-    """Chooses by the first element that is there; what is rare is left to psycopg."""
+    """Chooses by the first present element; rare types are left to psycopg."""
 
     def get_key(self, obj: list[Any], format: Any) -> Any:  # noqa: A002  # psycopg's own names
         kind = _kind_of(obj)

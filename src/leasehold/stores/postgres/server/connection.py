@@ -12,14 +12,16 @@ anew in each transaction then, and statements are planned anew.
 
 from __future__ import annotations
 
+import re
 import select
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import partial
+from functools import cache, partial
 from typing import Any, Final, Protocol, TypeAlias, cast
 
 import psycopg
 from psycopg import RawCursor
+from psycopg.abc import Buffer
 from psycopg.adapt import AdaptersMap
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import tuple_row
@@ -27,8 +29,10 @@ from psycopg.types.numeric import Int8BinaryDumper
 from psycopg.types.string import BytesBinaryDumper, StrBinaryDumper
 from psycopg_pool import ConnectionPool
 
+from leasehold.stores.postgres.schema.texts import sendable
 from leasehold.stores.postgres.server.address import Address
 from leasehold.stores.postgres.server.arrays import ColumnDumper, RowPlaces, RowPlacesDumper
+from leasehold.stores.postgres.server.pipeline import Pipeline
 from leasehold.stores.postgres.server.silence import (
     CONNECT_TIMEOUT_SECONDS,
     ListeningConnection,
@@ -38,7 +42,12 @@ from leasehold.stores.tables.statements import Dialect
 Row = tuple[Any, ...]
 Pool: TypeAlias = "ConnectionPool[RawConnection]"
 
-PREPARE_THRESHOLD: Final = 1
+# The conditions of a search decide which index is the best, and whether any is.
+FOR_SEARCHES: Final = """
+    SELECT set_config('plan_cache_mode', 'auto', true), set_config('enable_seqscan', 'on', true)
+"""
+UNNESTED: Final = re.compile(r"unnest\(((?:\$\d+::\w+\[\](?:, )?)+)\)(\s+AS \w+)?")
+"""What `unnested` gives, and its name if it has one."""
 OF_THE_NETWORK: Final = {
     "connect_timeout": CONNECT_TIMEOUT_SECONDS,
     # A server that does not answer for half a minute is away: the system's own defaults are hours.
@@ -50,7 +59,7 @@ OF_THE_NETWORK: Final = {
 SILENCE_SECONDS: Final = 5.0
 """How much longer than the server's own timeouts an answer is waited for."""
 IDLE_IN_TRANSACTION_SECONDS: Final = 60
-"""Our transactions wait for nothing but the server; one that does is of a process that hangs."""
+"""Our transactions wait for nothing but the server; an idle one is of a process that hangs."""
 
 
 class RawConnection(ListeningConnection):
@@ -59,11 +68,13 @@ class RawConnection(ListeningConnection):
     is_pooled = False
     """Whether nothing that is set on it outlasts a transaction."""
     settings: dict[str, str]
-    """What it is to be set to."""
+    """Its settings."""
+    statements: Pipeline
+    """By which it sends several statements at once."""
 
 
 class SqlCursor(Protocol):
-    """What a statement gave."""
+    """The result of a statement."""
 
     @property
     def rowcount(self) -> int: ...
@@ -74,7 +85,7 @@ class SqlCursor(Protocol):
 
 
 class _BigInt(Int8BinaryDumper):
-    """Every whole number as bigint: one type, one prepared statement, whatever the value."""
+    """Every whole number as bigint: one type, one prepared statement, for any value."""
 
     def get_key(self, obj: int, format: Any) -> Any:  # noqa: A002, ARG002  # psycopg's own names
         return self.cls
@@ -83,24 +94,31 @@ class _BigInt(Int8BinaryDumper):
         return self
 
 
-class SqlConnection:
-    """What a statement is executed on.
+class _Text(StrBinaryDumper):
+    """Text in which a NUL, which the server refuses, leads to nothing."""
 
-    Inside `pipelined` a statement is sent at once and waited for only by who asks for its rows:
-    those that only write cost no round trip of their own.
+    def dump(self, obj: str) -> Buffer | None:
+        return super().dump(sendable(obj))
+
+
+class SqlConnection:
+    """The connection that statements are executed on.
+
+    Inside `pipelined` statements are sent when the rows of one of them are asked for, or at the
+    end: statements that only write cost no round trip of their own.
     """
 
     __slots__ = ("_pipeline", "raw")
 
     undo = "ROLLBACK"
-    """The statement that undoes what was written on it."""
+    """The statement that undoes its writes."""
 
     def __init__(self, raw: RawConnection) -> None:
         self.raw = raw
-        self._pipeline: psycopg.Pipeline | None = None
+        self._pipeline: Pipeline | None = None
 
     def begin(self, how: str = "BEGIN") -> None:
-        """Begin a transaction, in which statements find what they expect."""
+        """Begin a transaction, with the settings that statements rely on."""
         self.execute(how)
         if self.raw.is_pooled:
             self.execute(*_set(self.raw.settings, "true"))
@@ -115,46 +133,67 @@ class SqlConnection:
 
     @contextmanager
     def pipelined(self) -> Iterator[None]:
-        """Send statements without waiting; what goes wrong is raised at the end at the latest."""
-        with self.raw.pipeline() as pipeline:
-            self._pipeline = pipeline
-            try:
-                yield
-            finally:
-                self._pipeline = None
+        """Send statements without waiting; errors are raised at the end at the latest."""
+        pipeline = self.raw.statements
+        pipeline.begin()
+        self._pipeline = pipeline
+        try:
+            yield
+        except BaseException:
+            pipeline.give_up()
+            raise
+        else:
+            pipeline.end()
+        finally:
+            self._pipeline = None
 
     def execute(self, statement: str, values: Sequence[Any] | None = None) -> SqlCursor:
         """Execute one statement; the cursor has its rows, if it gives any."""
+        if self._pipeline is not None:
+            return self._pipeline.execute(statement, values)
         cursor: SqlCursor = self.raw.cursor(binary=True).execute(statement.encode(), values)
         return cursor
 
     def many(self, statement: str, rows: Sequence[Sequence[Any]]) -> SqlCursor | None:
         """Execute a statement about many rows, given the rows; nothing, if there are none."""
-        return self.execute(statement, columns(rows)) if rows else None
+        return self.execute(*about(statement, rows)) if rows else None
 
     def changed(self, statement: str, values: Sequence[Any]) -> int:
         """Execute a statement, and wait for how many rows it has changed."""
-        cursor = self.execute(statement, values)
-        if self._pipeline is not None:
-            self._pipeline.sync()
-        return cursor.rowcount
+        return self.execute(statement, values).rowcount
 
 
 class BorrowedConnection(SqlConnection):
-    """The application's own, in its own transaction: whatever it is set to stays so."""
+    """The application's own, in its own transaction: its settings stay as they are."""
 
-    __slots__ = ()
+    __slots__ = ("_borrowed",)
 
     undo = "ROLLBACK TO SAVEPOINT leasehold"
 
     def __init__(self, raw: psycopg.Connection[Row]) -> None:
         super().__init__(cast("RawConnection", raw))
+        self._borrowed: psycopg.Pipeline | None = None
+
+    @contextmanager
+    def pipelined(self) -> Iterator[None]:
+        with self.raw.pipeline() as pipeline:
+            self._borrowed = pipeline
+            try:
+                yield
+            finally:
+                self._borrowed = None
 
     def execute(self, statement: str, values: Sequence[Any] | None = None) -> SqlCursor:
         cursor = RawCursor(self.raw, row_factory=tuple_row)
         adapt(cursor.adapters)
         found: SqlCursor = cursor.execute(statement.encode(), values, binary=True)
         return found
+
+    def changed(self, statement: str, values: Sequence[Any]) -> int:
+        cursor = self.execute(statement, values)
+        if self._borrowed is not None:
+            self._borrowed.sync()
+        return cursor.rowcount
 
 
 @contextmanager
@@ -163,6 +202,7 @@ def one_moment(db: SqlConnection) -> Iterator[None]:
     try:
         with db.pipelined():
             db.begin("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            db.execute(FOR_SEARCHES)
             yield
             db.execute("COMMIT")
     except BaseException:
@@ -187,6 +227,29 @@ def unnested(types: str) -> str:
     """
     names = types.split()
     return f"unnest({', '.join(f'${n}::{name}[]' for n, name in enumerate(names, start=1))})"
+
+
+def about(statement: str, rows: Sequence[Sequence[Any]]) -> tuple[str, Sequence[Any]]:
+    """A statement about the rows that `unnested` stands for in it, and its values.
+
+    One row is written as it is: to take twenty arrays apart costs more than to insert it.
+    """
+    return (for_one_row(statement), rows[0]) if len(rows) == 1 else (statement, columns(rows))
+
+
+@cache
+def for_one_row(statement: str) -> str:
+    """The same statement where there is one row, whose cells are its values.
+
+    >>> for_one_row(f"INSERT INTO progress SELECT * FROM {unnested('bigint text')}")
+    'INSERT INTO progress SELECT * FROM (VALUES ($1::bigint, $2::text)) AS one_row'
+    """
+
+    def written(found: re.Match[str]) -> str:
+        alias = found[2] or " AS one_row"
+        return f"(VALUES ({found[1].replace('[]', '')})){alias}"
+
+    return UNNESTED.sub(written, statement)
 
 
 def open_connection(address: Address, *, application_name: str) -> RawConnection:
@@ -238,7 +301,7 @@ def check(raw: RawConnection) -> None:
 
 
 def parameters(address: Address, application_name: str) -> dict[str, Any]:
-    """What every connection is opened with; what the URL says of the network counts more."""
+    """The parameters of every connection; those of the URL about the network count more."""
     given = conninfo_to_dict(address.conninfo)
     own = {name: each for name, each in OF_THE_NETWORK.items() if name not in given}
     return {**own, "application_name": application_name, "client_encoding": "UTF8"}
@@ -247,19 +310,25 @@ def parameters(address: Address, application_name: str) -> dict[str, Any]:
 def configure(raw: RawConnection, address: Address) -> None:
     """Let a new connection speak as the statements of the store expect."""
     raw.cursor_factory = RawCursor
-    raw.prepare_threshold = PREPARE_THRESHOLD
+    # `Pipeline` prepares, and its statements would be gone when psycopg tidies up its own.
+    raw.prepare_threshold = None
     adapt(raw.adapters)
     settle_in(
         raw,
         timeouts(address)
         | {
             "search_path": address.schema,
-            # Of a table that was never analyzed, a bitmap scan and a sort are taken to be cheap.
+            # Of a table that was never analyzed, or when it was empty, a bitmap scan and a sort are
+            # taken to be cheap, and so is it to read all of it for each job that is looked up.
             "enable_bitmapscan": "off",
+            "enable_seqscan": "off",
             "jit": "off",
+            # To plan a settlement anew each time took the server longer than to carry it out.
+            "plan_cache_mode": "force_generic_plan",
         },
     )
     raw.patience_seconds = patience_seconds(address)
+    raw.statements = Pipeline(raw, may_prepare=not raw.is_pooled)
 
 
 def timeouts(address: Address) -> dict[str, str]:
@@ -299,7 +368,7 @@ def _set(settings: dict[str, str], is_local: str) -> tuple[str, list[str]]:
 def adapt(adapters: AdaptersMap) -> None:
     # The one that is registered last is preferred.
     adapters.register_dumper(int, _BigInt)
-    adapters.register_dumper(str, StrBinaryDumper)
+    adapters.register_dumper(str, _Text)
     adapters.register_dumper(bytes, BytesBinaryDumper)
     adapters.register_dumper(list, ColumnDumper)
     adapters.register_dumper(RowPlaces, RowPlacesDumper)

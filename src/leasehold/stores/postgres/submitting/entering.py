@@ -16,13 +16,13 @@ from leasehold.core.rules.replies import (
 )
 from leasehold.core.rules.rule_book import RuleBook
 from leasehold.errors import LeaseholdError, QueueFullError
-from leasehold.stores.postgres.submitting.lanes import LaneNumbers
+from leasehold.stores.postgres.submitting.gate import LaneNumbers
 from leasehold.stores.postgres.submitting.submit import submit as submit_in
-from leasehold.stores.postgres.writing import replies
+from leasehold.stores.postgres.writing import remembered
 from leasehold.stores.postgres.writing.application import within
 from leasehold.stores.postgres.writing.database import Database
 from leasehold.stores.postgres.writing.loans import Loans
-from leasehold.stores.postgres.writing.step import TAKE_NUMBERS, Step
+from leasehold.stores.postgres.writing.step import Step, numbers_for
 
 Stored = Sequence[Submitted | LeaseholdError] | QueueFullError
 Write = Callable[[Callable[[Step], Stored]], Stored]
@@ -30,7 +30,7 @@ Write = Callable[[Callable[[Step], Stored]], Stored]
 
 
 def _unchecked(_: Step) -> None:
-    """For whoever may submit anyway."""
+    """For a caller that may submit anyway."""
 
 
 def submit(
@@ -56,7 +56,7 @@ def submit(
         return database.write(
             checked,
             side_by_side=bind(_side_by_side, queues) if expected else None,
-            ahead=[(TAKE_NUMBERS, (len(drafts),))] if plain else (),
+            ahead=[numbers_for(len(drafts))] if plain else (),
         )
 
     return _submit(write, database.lanes, drafts, partial=partial)
@@ -90,7 +90,7 @@ def submit_within(
     def write(operation: Callable[[Step], Stored]) -> Stored:
         return within(database, connection, operation, may_share)[0]
 
-    # What is looked up in a transaction that may be rolled back is not remembered.
+    # A look-up in a transaction that may be rolled back is not remembered.
     return _submit(write, LaneNumbers(), drafts, partial=partial)
 
 
@@ -101,18 +101,18 @@ def submit_once(
     check_request_id(request_id)
     digest = digest_of_submit(drafts, partial=partial)
     with database.read() as db:
-        before = replies.find(db, request_id, database.now(db))
+        before = remembered.find_reply(db, request_id, database.now(db))
     if before is not None:
         return SortedOut.of(drafts).woven(submit_again(before, digest))
 
     def write(operation: Callable[[Step], Stored]) -> Stored:
         def once(step: Step) -> Stored:
-            before = replies.find(step.db, request_id, step.now)
+            before = remembered.find_reply(step.db, request_id, step.now)
             if before is not None:
                 return submit_again(before, digest)
             answers = operation(step)
             if not isinstance(answers, LeaseholdError):
-                replies.keep(step, request_id, keep_submit(answers, digest))
+                remembered.keep_reply(step, request_id, keep_submit(answers, digest))
             return answers
 
         return database.write(once)

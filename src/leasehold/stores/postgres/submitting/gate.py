@@ -1,13 +1,15 @@
-"""What the gate of a submit reads of queues, and keeps for them; `core.rules.gate` decides.
+"""The state of queues that the gate of a submit reads and keeps; `core.rules.gate` decides.
 
 Guard: depth and buckets are read, and written down, in the write that stores the jobs, so no other
 process comes in between. Only the buckets of queues and clients may be elsewhere
 (`writing.loans`): tokens for the whole call are taken there before the gate decides.
+
+Lanes: one per queue and task, known by number.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from leasehold.core.model.budget import FORGOTTEN_AT_ONCE
@@ -20,6 +22,7 @@ from leasehold.stores.postgres.server.connection import SqlConnection, unnested
 
 if TYPE_CHECKING:
     from leasehold.stores.postgres.writing.step import Step
+
 
 # Only the UNIQUE (queue, task) index and the queue's few lanes are read, never its jobs.
 FILLED: Final = """
@@ -78,7 +81,7 @@ class GateBook(StartBook):
         elsewhere = self._full_at_elsewhere(queue, bucket)
         if elsewhere is not None:
             return elsewhere
-        # Here a rate is exact: nobody else may count at the same time.
+        # Here a rate is exact: no other write may count at the same time.
         self.step.must_be_alone()
         return super().full_at(queue, bucket)
 
@@ -122,3 +125,53 @@ class GateBook(StartBook):
             KEEP_DRAIN,
             (drain.older_at, drain.older_ended, drain.newer_at, drain.newer_ended, queue),
         )
+
+
+FIND: Final = f"""
+    SELECT lane.queue, lane.task, id FROM {unnested("text text")} AS wanted (queue, task)
+        JOIN lane ON lane.queue = wanted.queue AND lane.task = wanted.task
+"""  # noqa: S608  # our own names
+MAKE: Final = f"""
+    INSERT INTO lane (queue, task, made_at) SELECT * FROM {unnested("text text bigint")}
+    RETURNING queue, task, id
+"""  # noqa: S608  # our own names
+
+
+QUEUES: Final = "SELECT queue FROM lane UNION SELECT name FROM queue ORDER BY 1"
+
+
+LaneName = tuple[str, str]
+"""Queue and task."""
+
+
+class LaneNumbers:
+    """Remembers lane numbers, which never change once they are committed on a server that lasts."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, str], int] = {}
+
+    def forget(self) -> None:
+        """Committed rows may be lost."""
+        self._known = {}
+
+    def numbers(self, step: Step, wanted: Collection[LaneName]) -> Mapping[LaneName, int]:
+        """The numbers of lanes; missing ones are made."""
+        known = self._known
+        if all(name in known for name in wanted):
+            return known
+        names = set(wanted)
+        found = {(queue, task): id_ for queue, task, id_ in step.many(FIND, list(names)) or ()}
+        # One made in this very write is not remembered yet: it may still be rolled back.
+        known.update({name: id_ for name, id_ in found.items() if name not in step.new_lanes})
+        missing = [name for name in names if name not in found]
+        if missing:
+            step.must_be_alone()
+            made = step.many(MAKE, [(*name, step.now) for name in missing]) or ()
+            found |= {(queue, task): id_ for queue, task, id_ in made}
+            step.new_lanes.update(missing)
+        return found
+
+
+def queues(db: SqlConnection) -> list[str]:
+    """Every queue that has jobs or rules, or had."""
+    return [str(name) for (name,) in db.execute(QUEUES)]

@@ -32,9 +32,8 @@ from leasehold.env import to_micros
 from leasehold.errors import LeaseholdError, QueueFullError
 from leasehold.stores.postgres.leasing import ready
 from leasehold.stores.postgres.server.connection import columns, unnested
-from leasehold.stores.postgres.submitting import linking
-from leasehold.stores.postgres.submitting.gate import GateBook
-from leasehold.stores.postgres.submitting.lanes import LaneNumbers
+from leasehold.stores.postgres.submitting.dependencies import Linker
+from leasehold.stores.postgres.submitting.gate import GateBook, LaneNumbers
 from leasehold.stores.postgres.writing.step import Step, row_of
 
 # Guard: an id that is taken ends a write that goes side by side with others. It is done again,
@@ -137,7 +136,7 @@ class Intake(GateBook):
         return {job_id for (job_id,) in rows}
 
     def endings(self, job_ids: Collection[str]) -> Mapping[str, Status | None]:
-        found = linking.find_dependencies(self.step, job_ids)
+        found = Linker(self.step).find_dependencies(job_ids)
         self._numbers = {job_id: seq for job_id, (seq, _) in found.items()}
         return {job_id: ended for job_id, (_, ended) in found.items()}
 
@@ -159,11 +158,11 @@ class Intake(GateBook):
             ]
             step.many(KEEP_KEYS, rows)
         if links:
-            linking.link(step, numbers, drafts, links, self._numbers)
+            Linker(step).link(numbers, drafts, links, self._numbers)
         return answers
 
     def tell_again(self, ended: Collection[str]) -> None:
-        linking.tell_again(self.step, [self._numbers[job_id] for job_id in ended])
+        Linker(self.step).tell_again([self._numbers[job_id] for job_id in ended])
 
     def statuses(self, job_ids: Collection[str]) -> Mapping[str, Status]:
         rows: Any = self.step.execute(STATUSES, (list(job_ids),))

@@ -3,13 +3,13 @@
 The order of locks, the same in every write, so that none waits for another in a circle:
 
 1. the *turn* of the store (`writing.turn`): alone, or side by side with others;
-2. in a write that is alone, nothing more is waited for: nobody else writes;
+2. in a write that is alone, nothing more is waited for: there is no other writer;
 3. in one that is side by side: rows of `running` in the order of the jobs' ids, then the row of one
    worker; or, in a submit, the ids of new jobs in their own order. Rows of `waiting` and `ready`
-   are taken at any time, but only those that nobody has locked (SKIP LOCKED): none is waited for.
+   are taken at any time, but only unlocked ones (SKIP LOCKED): none is waited for.
 
-Whatever is committed while somebody follows the change feed shares one more lock, which nobody ever
-takes alone (`reading.feed`): it is not waited for.
+Every commit while the change feed is followed shares one more lock, which is never taken alone
+(`reading.feed`): it is not waited for.
 
 The transaction of a task (`leasing.held`) is open for long, and before its turn: it holds nothing
 but its row of `job`, FOR KEY SHARE. Only who takes a job from its holder wants more of that row,
@@ -42,7 +42,7 @@ from leasehold.core.rules.group_rounds import GroupRounds
 from leasehold.core.rules.sampling import end_minute
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import StoreClosedError, StoreError
-from leasehold.stores.postgres.leasing.rebalance import PassBook
+from leasehold.stores.postgres.leasing.ready import PassBook
 from leasehold.stores.postgres.reading.figures import SpanShelf
 from leasehold.stores.postgres.schema.migrate import migrate
 from leasehold.stores.postgres.server import address as addresses
@@ -52,13 +52,19 @@ from leasehold.stores.postgres.server.failures import TRY_AGAIN, is_lost, transl
 from leasehold.stores.postgres.server.lending import Lending
 from leasehold.stores.postgres.server.life import Deaths
 from leasehold.stores.postgres.server.session import ServerSession
-from leasehold.stores.postgres.submitting.dependents import Links
-from leasehold.stores.postgres.submitting.lanes import LaneNumbers
-from leasehold.stores.postgres.writing import deltas, state
+from leasehold.stores.postgres.submitting.dependencies import Links
+from leasehold.stores.postgres.submitting.gate import LaneNumbers
+from leasehold.stores.postgres.writing import remembered
 from leasehold.stores.postgres.writing.loans import Loans
 from leasehold.stores.postgres.writing.outcome import Outcome
-from leasehold.stores.postgres.writing.state import Remembered, StateRow
-from leasehold.stores.postgres.writing.step import MinuteIsOver, NotAlone, Statement, Step
+from leasehold.stores.postgres.writing.remembered import Remembered, StateRow
+from leasehold.stores.postgres.writing.step import (
+    MinuteIsOver,
+    NotAlone,
+    Statement,
+    Step,
+    WasRestored,
+)
 from leasehold.stores.postgres.writing.tries import TRIES_MAX, MaySideBySide, Tries, Way
 from leasehold.stores.postgres.writing.turn import Turn
 from leasehold.stores.tables import statements
@@ -91,7 +97,7 @@ class Database(WritesGoOn):
         self.clock = StoreClock(env)
         self.lanes = LaneNumbers()
         self._inherited: list[object] = []
-        """What is the parent's after a fork. It is kept, or its end would close the parent's."""
+        """The parent's connections after a fork. They are kept, or their end would close them."""
         self.remembered = Remembered(self.address.shown)
         self._version_base = 0
         self._closed = False
@@ -143,11 +149,11 @@ class Database(WritesGoOn):
         side_by_side: MaySideBySide | None = None,
         ahead: Sequence[Statement] = (),
     ) -> T:
-        """Carry out an operation in one transaction; what it wrote is durable when this returns.
+        """Carry out an operation in one transaction; its writes are durable when this returns.
 
         `side_by_side` says, of the state that the write finds, whether it may share its turn. The
         statements in `ahead` are sent before that state is known, and cost no round trip of their
-        own; the operation takes what they gave by `Step.first`.
+        own; the operation takes their results by `Step.first`.
         """
         self.check_open()
         answer = self._run(operation, side_by_side, ahead)
@@ -168,7 +174,8 @@ class Database(WritesGoOn):
                 outcome: Outcome[T] = Outcome()
                 try:
                     with self._lending.connection() as db:
-                        self._transaction(db, operation, tries.way, ahead, outcome)
+                        sent = ahead if tries.may_send_ahead else ()
+                        self._transaction(db, operation, tries.way, sent, outcome)
                 except (NotAlone, UniqueViolation) as error:
                     # Somebody else may have just used the id of a job. Alone it can be said which.
                     tries.go_alone(error)
@@ -244,15 +251,17 @@ class Database(WritesGoOn):
         loans: Loans,
         ahead: Sequence[Statement] = (),
     ) -> tuple[T, Step]:
-        """Carry out an operation inside a transaction, whoever commits it.
+        """Carry out an operation inside a transaction, which the caller commits.
 
         Raises NotAlone if it must be undone and done again alone.
         """
         alone = way.side_by_side is None
         self.turn.take(db, alone=alone, seconds=way.seconds)
-        looked = db.execute(state.READ)
+        looked = db.execute(remembered.READ)
         sent = {statement: (values, db.execute(statement, values)) for statement, values in ahead}
         step = self._step(db, looked, sent, loans, alone=alone)
+        if step.found.was_restored and sent:
+            raise WasRestored
         if way.side_by_side is None:
             self._prepare(step)
         elif step.found.server_was_started or not way.side_by_side(step):
@@ -283,7 +292,7 @@ class Database(WritesGoOn):
         row: Any = looked.fetchone()
         found = StateRow(*row)
         if found.server_was_started or found.version_base != self._version_base:
-            # What this process remembers may be what the server has lost.
+            # The server may have lost rows that this process remembers.
             self.lanes.forget()
             self.remembered = Remembered(self.address.shown)
             self._version_base = found.version_base
@@ -293,22 +302,29 @@ class Database(WritesGoOn):
         return Step(db, self.env, now, found, known, numbers, sent, loans, alone=alone)
 
     def _prepare(self, step: Step) -> None:
-        """Before anything is changed: fold in what was counted, and end a minute that is over.
+        """Before anything is changed: fold in the counts, and end a minute that is over.
 
         The first write after a start of the server raises the versions of leases above all that
-        were ever granted, also those that the server has lost.
+        were ever granted, also those that the server has lost. Where it is a restored dump, its
+        leases are taken back: they may have been overtaken since.
         """
         if step.found.server_was_started:
-            row: Any = step.execute(state.RAISE_VERSIONS).fetchone()
+            row: Any = step.execute(remembered.RAISE_VERSIONS).fetchone()
             step.found = step.found._replace(version_base=row[0], server_was_started=False)
         if step.found.has_deltas:
-            deltas.fold(step.db)
+            step.fold()
         minute = step.now // MINUTE_MICROS
         if minute > step.found.open_minute:
             end_minute(SpanShelf(step.db), minute)
+        if step.found.was_restored:
+            # Imported here, since a sweep needs a whole database.
+            from leasehold.stores.postgres.leasing.recover import take_back_restored
+
+            take_back_restored(step)
+            step.found = step.found._replace(was_restored=False)
 
     def after_commit(self, hints: Hints) -> None:
-        """Wake whoever waits for what was committed."""
+        """Wake the listeners to a commit."""
         self._unresolved = self._unresolved or hints.unresolved
         if hints:
             self.session.send(hints)

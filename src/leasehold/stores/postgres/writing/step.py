@@ -1,4 +1,4 @@
-"""What an operation works with inside a write: connection, time, counters and hints."""
+"""An operation's state inside a write: connection, time, counters and hints."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ from functools import cache
 from typing import Any, Final
 
 from leasehold.core.model.outcome import JobError
-from leasehold.core.model.span import MINUTE_MICROS
+from leasehold.core.model.span import BANDS, MINUTE_MICROS, SUMMED
+from leasehold.core.model.status import Status
 from leasehold.core.rules.rule_book import RuleBook
 from leasehold.core.rules.settings_in_force import SettingsInForce
 from leasehold.env import Env
 from leasehold.stores.postgres.reading.figures import FIND_WORKER, MAKE_WORKER, note_failures
-from leasehold.stores.postgres.rules import settings
-from leasehold.stores.postgres.rules.known import load
+from leasehold.stores.postgres.rules import known
+from leasehold.stores.postgres.rules.known import read_rules
 from leasehold.stores.postgres.schema.texts import storable
 from leasehold.stores.postgres.server.connection import SqlConnection, SqlCursor, unnested
 from leasehold.stores.postgres.submitting.gate import StartBook
 from leasehold.stores.postgres.writing.loans import Loans
-from leasehold.stores.postgres.writing.state import Known, StateRow
+from leasehold.stores.postgres.writing.remembered import Known, StateRow
 from leasehold.stores.tables.step import TableStep
 
 # A lane whose breaker has counted failures; it is closed, and news if it held jobs back.
@@ -32,7 +33,21 @@ INSERT_EVENTS: Final = (
 ADD_MEASURED: Final = (
     f"INSERT INTO measured SELECT * FROM {unnested('bigint bigint bigint bigint bigint')}"  # noqa: S608  # our own names
 )
-TAKE_NUMBERS: Final = "SELECT nextval('job_seq') FROM generate_series(1, $1)"
+COUNTERS: Final = (
+    *(status.value for status in Status),
+    *(f"total_{name}" for name in SUMMED),
+    *(f"pending_{band}" for band in BANDS),
+)
+# What writes that went side by side have counted.
+FOLD: Final = f"""
+    WITH gone AS (DELETE FROM lane_delta RETURNING *), total AS (
+        SELECT lane, {", ".join(f"coalesce(sum({name}), 0)::bigint AS {name}" for name in COUNTERS)}
+        FROM gone GROUP BY lane)
+    UPDATE lane SET {", ".join(f"{name} = lane.{name} + total.{name}" for name in COUNTERS)}
+    FROM total WHERE total.lane = lane.id
+"""  # noqa: S608  # our own names
+TAKE_NUMBER: Final = "SELECT nextval('job_seq')"
+TAKE_NUMBERS: Final = f"{TAKE_NUMBER} FROM generate_series(1, $1)"
 
 Statement = tuple[str, Sequence[Any]]
 """A statement and its values."""
@@ -42,6 +57,10 @@ class NotAlone(Exception):  # noqa: N818  # no error: it never leaves `writing`
     """A write found that it must have the store to itself; it is undone and done again, alone."""
 
 
+class WasRestored(NotAlone):
+    """The store was restored from a dump: nothing may be sent before its leases are taken back."""
+
+
 class MinuteIsOver(NotAlone):
     """The same, but only because a minute has to be ended: that can be left to others."""
 
@@ -49,8 +68,8 @@ class MinuteIsOver(NotAlone):
 class Step(TableStep):
     """One write, from BEGIN to COMMIT.
 
-    It has the store to itself (`alone`), or goes side by side with others; then what it counts is
-    folded in later, and nothing may depend on what it cannot see.
+    It has the store to itself (`alone`), or goes side by side with others; then its counts are
+    folded in later, and nothing may depend on rows it cannot see.
     """
 
     db: SqlConnection
@@ -85,7 +104,7 @@ class Step(TableStep):
         self.next_due = found.next_due
         self.worker_numbers = worker_numbers
         self._new_workers: set[int] = set()
-        """Those that this write has met first."""
+        """The workers that this write has met first."""
 
     def undo(self) -> None:
         """Undo what this write has done; it may go on reading, and then raises."""
@@ -96,9 +115,15 @@ class Step(TableStep):
         if not self.alone:
             raise NotAlone
 
+    def fold(self) -> None:
+        """Add up the counts of writes side by side. Only in a write that has the store to itself,
+        before it reads a counter.
+        """
+        self.execute(FOLD)
+
     def take_numbers(self, jobs: int) -> list[int]:
         """So many job numbers that were never used, ascending."""
-        return [number for (number,) in self.first(TAKE_NUMBERS, (jobs,))]
+        return [number for (number,) in self.first(*numbers_for(jobs))]
 
     def version_of(self, number: int) -> int:
         """A lease version above all that were ever granted, from a new number of the sequence."""
@@ -110,7 +135,7 @@ class Step(TableStep):
         return cursor if cursor and sent == values else self.db.execute(statement, values)
 
     def look_again(self) -> None:
-        """Said by who changes where jobs stand or lanes are held: what was sent ahead is stale."""
+        """Called when jobs' places or held lanes change: statements sent ahead are stale."""
         self._ahead.clear()
 
     def due_at(self, moments: Iterable[int]) -> None:
@@ -143,13 +168,13 @@ class Step(TableStep):
         return StartBook(self.db, self.now)
 
     def _load_rules(self) -> RuleBook:
-        return load(self.db)
+        return read_rules(self.db)
 
     def _load_settings(self) -> SettingsInForce:
-        return settings.load(self.db)
+        return known.read_settings(self.db)
 
     def flush(self) -> None:
-        """Write the counters, and what was measured."""
+        """Write the counters and measurements."""
         if self.failed:
             note_failures(self.db, self.failed, self.now)
             self.failed.clear()
@@ -174,6 +199,11 @@ class Step(TableStep):
             if self.rules:
                 self._note_moves(lane, tally)
         self._tally.clear()
+
+
+def numbers_for(jobs: int) -> Statement:
+    """The statement that gives so many job numbers."""
+    return (TAKE_NUMBER, ()) if jobs == 1 else (TAKE_NUMBERS, (jobs,))
 
 
 @cache

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from leasehold.stores.postgres.writing.step import MinuteIsOver, Step
+from leasehold.stores.postgres.writing.step import MinuteIsOver, Step, WasRestored
 from leasehold.stores.postgres.writing.turn import Patience
 
 TRIES_MAX: Final = 20
 """How often a write is tried that others got in the way of."""
 
 MaySideBySide = Callable[[Step], bool]
-"""Whether a write may go side by side with others, given what it finds."""
+"""Whether a write may go side by side with others, given the state it finds."""
 
 
 MINUTE_WAIT_SECONDS: Final = 0.25
@@ -42,6 +42,8 @@ class Tries:
         self._left = TRIES_MAX
         self._patience = Patience(seconds_max)
         self._if_kept_waiting: Way | None = None
+        self.may_send_ahead = True
+        """Whether statements may be sent before the state of the store is known."""
         if self._is_alone:
             self._wait()
 
@@ -61,7 +63,9 @@ class Tries:
 
     def go_alone(self, reason: Exception) -> None:
         """Try it alone next, which is no try of its own; raises the reason if it was alone."""
-        if self._is_alone:
+        if isinstance(reason, WasRestored):
+            self.may_send_ahead = False
+        elif self._is_alone:
             raise reason
         self._left += 1
         if isinstance(reason, MinuteIsOver):

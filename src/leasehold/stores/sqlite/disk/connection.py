@@ -16,13 +16,13 @@ import apsw
 
 from leasehold.errors import StoreClosedError, StoreUnavailableError
 from leasehold.interrupts import SHIELD
+from leasehold.stores.sqlite.disk.failures import translated
 from leasehold.stores.sqlite.disk.files import Durability
 from leasehold.stores.sqlite.disk.log_sync import LogSync
 from leasehold.stores.sqlite.disk.watch import FileWatch
 from leasehold.stores.sqlite.reading.where import add_mentions
 from leasehold.stores.sqlite.schema.damaged_cells import add_reads_as
 from leasehold.stores.sqlite.schema.migrate import migrate, migrations, schema_version
-from leasehold.stores.sqlite.writing.failures import translated
 from leasehold.stores.sqlite.writing.transaction import wait_when_busy
 
 SQLITE_OLDEST: Final = (3, 51, 3)
@@ -114,7 +114,7 @@ KEPT: Final = 8
 class Readers:
     """A small pool: readers see the last commit and never wait for a writer.
 
-    They answer when what they have seen is durable.
+    They answer when the commits they have seen are durable.
     """
 
     def __init__(self, path: Path, watch: FileWatch, sync: LogSync) -> None:
@@ -140,7 +140,7 @@ class Readers:
         borrower = threading.get_ident()
         while True:
             with SHIELD, self._mutex:
-                # A thread that reads already may read more: whoever pauses waits for it.
+                # A thread that reads already may read more: a pause waits for it.
                 if not self._paused or borrower in self._borrowers:
                     if self._closed:
                         raise StoreClosedError(f"the store {self._path} is closed")
@@ -157,8 +157,8 @@ class Readers:
                 yield db
             self._sync.make_seen_durable()
         finally:
-            # An interrupt on its way here leaves it to whoever closes this generator: it is then
-            # taken back a little later, with the traceback.
+            # An interrupt on its way here leaves it to the closing of this generator: the
+            # connection is then taken back a little later, with the traceback.
             with SHIELD:
                 self._take_back(db, borrower)
 
@@ -183,10 +183,10 @@ class Readers:
             db.close()
 
     def pause(self, seconds: float) -> bool:
-        """Let nobody begin a read, and wait for those under way; False if that takes too long.
+        """Let no read begin, and wait for those under way; False if that takes too long.
 
-        It cannot be done by a thread that is itself inside a read. Whatever the answer, `resume`
-        must follow.
+        It cannot be done by a thread that is itself inside a read. `resume` must follow in any
+        case.
         """
         if not self._mutex.acquire(timeout=seconds):
             return False
@@ -205,7 +205,7 @@ class Readers:
             self._changed.notify_all()
 
     def close_idle(self) -> None:
-        """Close the connections that nobody uses now."""
+        """Close the idle connections."""
         with self._mutex:
             idle, self._idle = self._idle, []
         for db in idle:

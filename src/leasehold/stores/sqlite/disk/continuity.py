@@ -51,6 +51,10 @@ class StoreProgress:
         clock, version_floor = db.execute(READ).fetchall()[0]
         return cls(int(str(clock)), int(str(version_floor)))
 
+    def is_behind(self, other: StoreProgress) -> bool:
+        """Whether it was reached before the other: the store has gone back."""
+        return self.clock < other.clock or self.version_floor < other.version_floor
+
 
 def is_held(path: Path) -> bool:
     """Whether any process, this one included, has the store open to write."""
@@ -74,7 +78,7 @@ class Continuity:
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             self._somebody_else_holds_it = not self._try(fcntl.LOCK_EX)
-            # Shared from now on. Nobody else can come between: openings take turns.
+            # Shared from now on. No other process can come between: openings take turns.
             self._try(fcntl.LOCK_SH)
         except BaseException:
             self.close()
@@ -91,17 +95,17 @@ class Continuity:
         return self._somebody_else_holds_it
 
     def is_unbroken(self, now: StoreProgress, changed_at: int) -> bool:
-        """Whether all that was ever written to the store is still in it, as far as can be told.
+        """Whether every write ever made to the store is still in it, as far as can be told.
 
-        `changed_at` is the change time of the database, as the kernel keeps it: whoever puts an
-        older file back, and this note with it, cannot put that back.
+        `changed_at` is the change time of the database, as the kernel keeps it: a person who puts
+        an older file back, and this note with it, cannot put that back.
         """
         how, noted, noted_change = self._read()
         if noted is None:
             return False
         if self._somebody_else_holds_it:
             # They have gone on since the last note.
-            return noted.clock <= now.clock and noted.version_floor <= now.version_floor
+            return not now.is_behind(noted)
         return how == _LEFT and noted == now and noted_change == changed_at
 
     def noted(self) -> StoreProgress | None:
@@ -174,9 +178,9 @@ def has_log(files: StoreFiles) -> bool:
 def refuse_without_log(files: StoreFiles) -> None:
     """Raise StoreUnavailableError where others have the store open, and its log was deleted.
 
-    They would never see what is written to a new one, nor would its writer see what they wrote.
-    Call it under the store's lock: nobody is about to open the store. One who is about to close it
-    has deleted the log a moment before it lets go of the store, so this waits a little.
+    They would never see writes to a new one, nor would its writer see theirs. Call it under the
+    store's lock: no process is about to open the store. One that is about to close it has deleted
+    the log a moment before it lets go of the store, so this waits a little.
     """
     for _ in range(CLOSING_LOOKS):
         if not (is_held(files.continuity) and files.lacks_log()):
@@ -192,8 +196,8 @@ def refuse_without_log(files: StoreFiles) -> None:
 def set_foreign_log_aside(files: StoreFiles) -> None:
     """Call it under the store's lock, while no process has the store open.
 
-    Raises StoreUnavailableError where there is a log and no database: whatever was acknowledged
-    last is in that log, and a new store would be made beside it.
+    Raises StoreUnavailableError where there is a log and no database: the last acknowledged writes
+    are in that log, and a new store would be made beside it.
     """
     if not has_log(files):
         return
@@ -218,7 +222,7 @@ def set_foreign_log_aside(files: StoreFiles) -> None:
 
 
 def _bears_mark(database: Path) -> bool:
-    """Whether the file itself, whatever a log says, is a backup that nobody has opened yet."""
+    """Whether the file itself, regardless of a log, is a backup that was never opened."""
     # Immutable: SQLite looks neither for a log nor for other processes.
     flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
     try:
@@ -228,7 +232,7 @@ def _bears_mark(database: Path) -> bool:
         finally:
             db.close()
     except apsw.Error:
-        # What is only whole together with its log is no backup.
+        # A file that is only whole together with its log is no backup.
         return False
 
 

@@ -14,6 +14,10 @@ store is known to go on where it was left:
     a log was deleted       and with it, it may be, all that was ever written: the file is not empty
     a process was killed    and nobody else had the store open: it cannot be told from the above
 
+Leases that run by a copy which has certainly come back, one that bears the mark or is behind the
+note of the last opening, may have been overtaken since the copy was made. The first write takes
+them back, whatever it is about: `restored` in `meta` says so until it has.
+
 What cannot be told: a machine that is snapshotted with its memory and resumed goes on within the
 same start, with its processes, and every file is as it was.
 
@@ -32,8 +36,8 @@ import apsw
 
 from leasehold.env import Env
 from leasehold.stores.sqlite.disk.continuity import Continuity, StoreProgress
+from leasehold.stores.sqlite.disk.failures import translated
 from leasehold.stores.sqlite.disk.files import FileId, StoreFiles, boot_id
-from leasehold.stores.sqlite.writing.failures import translated
 from leasehold.stores.sqlite.writing.transaction import transaction
 
 FLOOR_SHIFT: Final = 20
@@ -47,13 +51,15 @@ READ: Final = "SELECT CAST(value AS BLOB) FROM meta WHERE key = ?"
 WRITE: Final = "INSERT OR REPLACE INTO meta VALUES (?, ?)"
 MARK: Final = "INSERT OR REPLACE INTO meta VALUES ('copy', '1')"
 UNMARK: Final = "DELETE FROM meta WHERE key = 'copy'"
-# Above all that was counted from the last floor, even if the clock shows no later time.
+RESTORED: Final = "INSERT OR REPLACE INTO meta VALUES ('restored', '1')"
+TAKEN_BACK: Final = "DELETE FROM meta WHERE key = 'restored'"
+# Above all versions counted from the last floor, even if the clock shows no later time.
 RAISE: Final = f"""
     UPDATE store_state SET
         version_floor = max(((max(version_floor, ?) >> {FLOOR_SHIFT}) + 1) << {FLOOR_SHIFT}, ?)
 """  # noqa: S608  # our own number
-# As with versions, so with the numbers of changes: who has seen some that this store knows nothing
-# of is told of a gap, and not given others under the same numbers.
+# As with versions, so with the numbers of changes: a follower that has seen some that this store
+# does not know is told of a gap, and not given others under the same numbers.
 FORGET_CHANGES: Final = """
     DELETE FROM change;
     DELETE FROM sqlite_sequence WHERE name = 'change';
@@ -84,6 +90,8 @@ def open_epoch(
         before = {key: _read(db, key) for key in now}
         if not (is_new or _goes_on(db, before, now, continuity, files.changed_at())):
             left = continuity.noted()
+            if was_marked or (left is not None and StoreProgress.of(db).is_behind(left)):
+                db.execute(RESTORED)
             raise_floor(db, env, 0 if left is None else left.version_floor)
             db.execute(UNMARK)
         if before != now:
@@ -122,14 +130,19 @@ def _goes_on(
     )
 
 
+def is_restored(db: apsw.Connection) -> bool:
+    """Whether the leases of a copy that came back are still to be taken back."""
+    return _read(db, "restored") is not None
+
+
 def mark_as_copy(db: apsw.Connection) -> None:
-    """Let whoever opens this copy know that others may have gone on from where it was made."""
+    """Tell the opener of this copy that others may have gone on from where it was made."""
     db.execute(MARK)
 
 
 @contextmanager
 def synced(db: apsw.Connection, durability: str) -> Iterator[None]:
-    """Sync what is written inside: were it lost together with grants, nobody would miss them."""
+    """Sync the writes inside: were they lost together with grants, it would go unnoticed."""
     db.execute("PRAGMA synchronous = FULL")
     yield
     db.execute(f"PRAGMA synchronous = {durability}")

@@ -1,9 +1,9 @@
 """Forks: nothing of SQLite may be inherited.
 
 SQLite keeps a table of the POSIX locks that its process holds on each file. A forked child inherits
-the table but not the locks: it believes itself protected, takes none of its own, and whoever closes
-the file next deletes the write-ahead log under it. Acknowledged commits are lost then, and nothing
-looks damaged.
+the table but not the locks: it believes itself protected, takes none of its own, and the next
+process to close the file deletes the write-ahead log under it. Acknowledged commits are lost then,
+and nothing looks damaged.
 
 So before a fork every store of the process stops at a gate, lets its writes and reads end and
 closes its connections. Afterwards parent and child both go on with the same object, and open the
@@ -68,7 +68,7 @@ class Forkable(Protocol):
 
 
 class _Fork:
-    """What is known while a fork is under way."""
+    """The state of a fork under way."""
 
     def __init__(self) -> None:
         self.thread = threading.get_ident()
@@ -128,7 +128,12 @@ def why_inherited(file: FileId | None) -> str:
 
 
 def refusal(path: Path, reason: str) -> str:
-    """What a child is told that must not use a file."""
+    """The message to a child that must not use a file."""
+    if "uwsgi" in sys.modules:
+        return (
+            f"{path} cannot be used in this process, since uWSGI forked it after the queue was "
+            "made: start uWSGI with --lazy-apps, so that every process makes its own"
+        )
     return (
         f"{path} cannot be used in this forked process, since {reason}: SQLite cannot tell the "
         "locks of parent and child apart, and commits would be lost. Fork before the connection is "
@@ -157,7 +162,7 @@ def _prepare() -> bool:
     fork = _process.fork = _Fork()
     deadline = SYSTEM.clock.monotonic() + PATIENCE_SECONDS
     for store in list(_process.stores):
-        # Until it is known to be closed: whatever goes wrong, the child must not use it.
+        # Until it is known to be closed: if anything goes wrong, the child must not use it.
         fork.open_because[store] = "closing it before the fork failed"
         reason = store.close_for_fork(max(0.0, deadline - SYSTEM.clock.monotonic()))
         if reason is None:
@@ -254,13 +259,13 @@ def _keep_for_ever(inherited: list[object]) -> None:
 
 
 def _close_at_exit() -> None:
-    """Close connections that nobody has closed, so that no log is left behind.
+    """Close connections that were left open, so that no log is left behind.
 
     The stores stay usable: another handler of the application may come after this one.
     """
     _notice_unannounced_fork()
     for store in list(_process.stores):
-        # Whatever goes wrong now is as if the process had been killed, which does no harm.
+        # An error now is as if the process had been killed, which does no harm.
         with suppress(LeaseholdError, apsw.Error, OSError):
             store.close_for_fork(EXIT_SECONDS)
         store.resume_after_fork()

@@ -2,10 +2,10 @@
 
 The holder of the lock is told by a note of a few bytes inside the lock's own file.
 
-Whoever gets the lock writes it through a shared mapping, which takes less than a microsecond and
-no call of the kernel. It is only read by those who have waited in vain, and by `doctor`. A note is
-left behind by whoever was killed, and not there yet of whoever was stopped right after it got the
-lock: nobody is named whom the kernel does not know as the holder (`kernel_locks.py`).
+The holder writes it through a shared mapping, which takes less than a microsecond and no call of
+the kernel. Only callers that have waited in vain read it, and `doctor`. A killed holder leaves its
+note behind, and one that was stopped right after it got the lock has not written it yet: no process
+is named that the kernel does not know as the holder (`writers_of`).
 """
 
 from __future__ import annotations
@@ -18,14 +18,13 @@ import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from leasehold.env import Env, from_micros
 from leasehold.errors import StoreBusyError
 from leasehold.stores.sqlite.disk.files import StoreFiles
-from leasehold.stores.sqlite.disk.kernel_locks import is_verified
 
-_NOTE: Final = struct.Struct("<QQ48s64s")  # pid, since (in micros), program, what it does
+_NOTE: Final = struct.Struct("<QQ48s64s")  # pid, since (in micros), program, operation
 _PROGRAM_BYTES: Final = 48
 
 _VERBS: Final = {
@@ -53,7 +52,7 @@ class Holder:
         return is_stopped(self.pid)
 
     def in_words(self) -> str:
-        """Who it is, since when, what it does, and what to do about it."""
+        """The holder, since when, its operation, and the remedy."""
         since = from_micros(self.since_micros).isoformat(timespec="seconds")
         who = f"process {self.pid} ({self.program}) has held its write lock since {since}"
         return f"{who}, doing: {self.doing}. {self.advice()}"
@@ -68,7 +67,7 @@ class Holder:
 
 
 class HolderNote:
-    """The note, as whoever takes the lock writes it."""
+    """The note, as the holder of the lock writes it."""
 
     def __init__(self, fd: int, env: Env) -> None:
         self._time_micros = env.clock.time_micros
@@ -103,12 +102,12 @@ _NOBODY: Final = bytes(8)
 
 
 def doing(operation: object) -> str:
-    """What is noted of an operation: the name of its function, or of its kind."""
+    """The note of an operation: the name of its function, or of its kind."""
     return getattr(operation, "__qualname__", None) or type(operation).__name__
 
 
 def holder_of(lock_path: Path) -> Holder | None:
-    """Who holds the lock at this moment; None if nobody does, or nobody has told."""
+    """The holder of the lock at this moment; None if there is none, or it has not told."""
     try:
         fd = os.open(lock_path, os.O_RDWR | os.O_CLOEXEC)
     except OSError:
@@ -162,7 +161,7 @@ def open_transaction_of(database: Path) -> tuple[int, str] | None:
     with suppress(OSError, ValueError):
         note = files.transaction_note.read_text(encoding="utf-8")
         pid = int(note.partition(" ")[0])  # No number in a note that was cut off: on a full disk.
-        # Whoever writes to SQLite's log has a lock in the file beside it.
+        # A process that writes to SQLite's log has a lock in the file beside it.
         if is_verified(pid, files.log_index, "POSIX"):
             return pid, note
     return None
@@ -188,3 +187,45 @@ def busy(database: Path) -> StoreBusyError:
         holder_pid=pid,
         is_holder_stopped=stopped,
     )
+
+
+LOCKS: Final = Path("/proc/locks")
+
+Kind = Literal["FLOCK", "POSIX"]
+
+
+def writers_of(path: Path, kind: Kind) -> frozenset[int] | None:
+    """The processes that hold a lock on this file to write; None where the kernel does not tell.
+
+    It tells of no process outside this one's pid namespace, and on some file systems it names
+    another device than the file does: where no lock at all is known of a file, nothing is.
+    """
+    try:
+        status = path.stat()
+        lines = LOCKS.read_text().splitlines()
+    except OSError:
+        return None
+    file = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
+    # 1: FLOCK  ADVISORY  WRITE 1234 fe:00:5678 0 EOF; one who waits has -> behind the number.
+    of_file = [fields for fields in map(str.split, lines) if file in fields]
+    held = [fields for fields in of_file if fields[1] == kind and fields[3] == "WRITE"]
+    return frozenset(int(fields[4]) for fields in held if int(fields[4]) > 0) if of_file else None
+
+
+def is_verified(pid: int, path: Path, kind: Kind) -> bool:
+    """Whether a process that has noted that it holds a lock may be named as its holder.
+
+    It is alive, too: a lock that a fork has inherited is still known by who took it.
+    """
+    holders = writers_of(path, kind)
+    return (holders is None or pid in holders) and _is_alive(pid)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass  # There is one, of another user.
+    return True

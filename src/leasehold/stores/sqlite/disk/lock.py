@@ -1,9 +1,9 @@
 """The store's file lock, which makes processes write in turn.
 
-The kernel serves those who wait for it in the order they came, and would let them wait for ever. So
-the waiting is done by a thread of the lock's own: it keeps the place in the kernel's queue, while
-the caller waits for it no longer than agreed, and can be interrupted. A caller that gives up leaves
-the place to the next one in this process; if there is none when the lock comes, it is let go.
+The kernel serves waiting processes in the order they came, and would let them wait for ever. So the
+waiting is done by a thread of the lock's own: it keeps the place in the kernel's queue, while the
+caller waits for it no longer than agreed, and can be interrupted. A caller that gives up leaves the
+place to the next one in this process; if there is none when the lock comes, it is let go.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from leasehold.stores.sqlite.disk.holder import (
     holder_of,
     is_stopped,
     open_transaction_of,
+    writers_of,
 )
-from leasehold.stores.sqlite.disk.kernel_locks import writers_of
 
 LOCK_TIMEOUT_SECONDS: Final = 30.0
 """How long a write waits for its turn, unless the store was opened with another limit."""
@@ -72,7 +72,7 @@ class WriteLock:
         # Its folder is the database's name with "-run" behind it.
         database = Path(str(self._path.parent).removesuffix("-run"))
         if open_transaction_of(database) is not None:
-            # Whoever holds the lock waits for that, too.
+            # The holder of the lock waits for that, too.
             raise busy(database)
         holder = holder_of(self._path)
         waited = f"{database} stays locked: after {self._timeout_seconds:g} s of waiting,"
@@ -85,7 +85,7 @@ class WriteLock:
         )
 
     def _held_without_a_note(self, waited: str) -> StoreBusyError:
-        """Whoever has the lock has not said so yet, or is no part of Leasehold."""
+        """The holder of the lock has not said so yet, or is no part of Leasehold."""
         known = sorted(writers_of(self._path, "FLOCK") or ())
         if not known:
             return StoreBusyError(f"{waited} another process still holds its write lock; try again")
@@ -115,7 +115,7 @@ class WriteLock:
         self.drop()
 
     def drop(self) -> None:
-        """Close what is the kernel's, with no regard to threads: in a fork there are none."""
+        """Close the descriptors, with no regard to threads: in a fork there are none."""
         self._note.close()
         if self._fd >= 0:
             os.close(self._fd)
@@ -123,7 +123,7 @@ class WriteLock:
 
     def __del__(self) -> None:
         if getattr(self, "_fd", -1) >= 0:
-            # Nobody is waited for: the interpreter may be about to end, and its threads with it.
+            # No thread is waited for: the interpreter may be about to end, and its threads with it.
             self._line.close(join=False)
             self.drop()
 
@@ -162,7 +162,7 @@ class _Line:
                 raise
             return True
         except BaseException:
-            # Thrown in from outside, by whatever means: nobody is left to take the lock.
+            # Thrown in from outside, by any means: no thread is left to take the lock.
             if not self._give_up():
                 fcntl.flock(self._fd, fcntl.LOCK_UN)
             raise

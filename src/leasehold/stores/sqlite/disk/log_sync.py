@@ -2,25 +2,25 @@
 
 SQLite itself syncs its log inside the commit, so processes would wait for one another's syncs, one
 after the other. Here a commit only writes to the log. Its process then syncs the log while others
-write, and one sync makes durable whatever was committed before it began, by anybody.
+write, and one sync makes durable all commits before it began, of every process.
 
-So a commit can be seen before it is durable. Nobody may answer on the strength of it: whoever has
-read it, in a write or only to look, first sees to it that it is. Four numbers that all processes
-share, in a file of the run folder, tell whether anything is left to do:
+So a commit can be seen before it is durable. No answer may rely on it: a process that has read it,
+in a write or only to look, first sees to it that it is. Four numbers that all processes share, in a
+file of the run folder, tell whether anything is left to do:
 
-    begun    the last commit that somebody was about to make: nobody sees a later one
-    done     the last one that was made
-    synced   all up to this one are durable
+    begun    the last commit that a process was about to make: no process sees a later one
+    done     the last commit that was made
+    synced   all commits up to this one are durable
     failed   whether a sync has failed, so that no later one proves anything
 
-They say nothing about what is in the store, only about what is in the memory of this machine, so
-they may outlive the store, a restart and a restore. The connections of applications sync inside
-their commits, and need no number.
+They say nothing about the contents of the store, only about the memory of this machine, so they may
+outlive the store, a restart and a restore. The connections of applications sync inside their
+commits, and need no number.
 
-When a sync fails, the kernel drops what it could not write, and the next sync succeeds all the
-same: what is appended to such a log may be lost behind the gap. So the log is copied into the
-database at once, and begun anew (`WriteSide.replace_log`). Where even that fails, nobody writes any
-more until everybody has closed the store: opening it then reads the log again, up to the gap.
+When a sync fails, the kernel drops the pages it could not write, and the next sync succeeds all the
+same: commits appended to such a log may be lost behind the gap. So the log is copied into the
+database at once, and begun anew (`WriteSide.replace_log`). Where even that fails, no process writes
+any more until all have closed the store: opening it then reads the log again, up to the gap.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from collections.abc import Callable
 from typing import Final
 
 from leasehold.errors import StoreUnavailableError
+from leasehold.stores.sqlite.disk.failures import of_files
 from leasehold.stores.sqlite.disk.files import Durability, FileId, StoreFiles, locked_file_id
-from leasehold.stores.sqlite.disk.refusals import of_files
 
 IS_POSSIBLE = hasattr(os, "fdatasync") and hasattr(os, "posix_fallocate")
 """Elsewhere SQLite syncs inside its commits."""
@@ -43,13 +43,13 @@ _BYTES: Final = 4 * 8
 
 
 class LogSync:
-    """One process's view of what is durable; every thread of it may use it."""
+    """One process's view of the durable commits; every thread of it may use it."""
 
     def __init__(self, files: StoreFiles, durability: Durability) -> None:
         self._files = files
         self.durability: Durability = durability
         self._is_late = durability == "full" and IS_POSSIBLE
-        """Not under `normal`, where nobody waits for the disk."""
+        """Not under `normal`, where no caller waits for the disk."""
         self.in_commit: Durability = "normal" if self._is_late else durability
         """How far SQLite itself is to go inside a commit."""
         self._log = os.fspath(files.log)
@@ -86,8 +86,8 @@ class LogSync:
         return self._numbers
 
     def close(self) -> None:
-        """Let go of all files; whoever needs them again opens them again."""
-        # Another thread may be in the middle of it: they are closed when nobody uses them.
+        """Let go of all files; they are opened again when they are needed."""
+        # Another thread may be in the middle of it: they are closed when no thread uses them.
         self._numbers = self._opened = None
 
     @property
@@ -102,12 +102,13 @@ class LogSync:
             if commit is not None:
                 commit()
             return 0
-        if self._shared[FAILED]:
+        begun, _, synced, has_failed = self._shared
+        if has_failed:
             raise self.refusal("a sync of its log failed before")
         if commit is None:
-            return self._shared[BEGUN]
+            return begun
         # A loss of power may have left the numbers torn: none that is synced is ever given again.
-        number = max(self._shared[BEGUN], self._shared[SYNCED]) + 1
+        number = max(begun, synced) + 1
         self._shared[BEGUN] = number
         commit()
         self._shared[DONE] = number
@@ -119,9 +120,11 @@ class LogSync:
 
     def make_durable(self, number: int) -> None:
         """Sync the log unless somebody has since. Raises OSError where that fails."""
-        if self.is_durable(number):
+        if not self._is_late:
             return
-        done = self._shared[DONE]
+        _, done, synced, has_failed = self._shared
+        if synced >= number and not has_failed:
+            return
         # Where this process cannot even open it, nothing is known of the disk: others may sync it.
         opened = self._open_log()
         if opened is not None:
@@ -133,16 +136,17 @@ class LogSync:
             finally:
                 # What fails is remembered with its variables: the file must not stay open for that.
                 opened = None
-        if self._shared[FAILED]:
+        _, _, synced, has_failed = self._shared
+        if has_failed:
             # The kernel tells of a failure once: this sync may have succeeded over a gap.
             raise OSError("a sync of another process failed")
         # Another process may write here between: a number that is too low costs a sync.
-        self._shared[SYNCED] = max(self._shared[SYNCED], done)
+        self._shared[SYNCED] = max(synced, done)
 
     def make_seen_durable(self) -> None:
-        """Whatever this process can have seen until now."""
+        """The last commit that this process can have seen until now."""
         if not self._is_late or (self._numbers is None and not self._files.synced.exists()):
-            return  # Nobody has ever committed without a sync.
+            return  # There never was a commit without a sync.
         # Where a sync has failed, looking is still allowed: somebody has to find out.
         if self._shared[SYNCED] < self._shared[BEGUN] and not self._shared[FAILED]:
             try:
@@ -158,7 +162,7 @@ class LogSync:
         self._shared[DONE] = self._shared[SYNCED] = self._shared[BEGUN]
 
     def _open_log(self) -> _OpenLog | None:
-        """The log as it is now; None where whoever closed the store last has copied all of it into
+        """The present log; None where the last process to close the store has copied all of it into
         the database.
         """
         opened = self._opened
@@ -187,7 +191,7 @@ class _OpenLog:
     def __init__(self, path: str) -> None:
         self.fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         self.file = locked_file_id(self.fd)
-        # It may be new: what is synced in a file that nobody finds again is lost.
+        # It may be new: data synced in a file that has no name after a crash is lost.
         folder = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_CLOEXEC)
         try:
             os.fsync(folder)

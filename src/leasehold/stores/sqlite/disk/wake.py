@@ -2,8 +2,8 @@
 
 After a commit the writer puts a byte into every other process's FIFO; a thread on the other side
 reads it and calls the listeners there. It takes some tens of microseconds, and nothing polls the
-database. A byte is only a hint: whoever is woken looks for itself, and a slow poll finds what a
-lost byte did not tell.
+database. A byte is only a hint: a woken listener looks for itself, and a slow poll finds the news
+that a lost byte did not tell.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Final
 from leasehold.core.model.records import Listener
 from leasehold.env import Env
 from leasehold.errors import StoreClosedError
+from leasehold.interrupts import SHIELD
 from leasehold.stores.tables.hints import Hints
 
 logger = logging.getLogger("leasehold.store")
@@ -58,9 +59,9 @@ class Wake:
         self._closed = False
 
     def begin_anew(self) -> None:
-        """In a forked child: close what is the parent's, its listeners included, and start empty.
+        """In a forked child: close the parent's descriptors, its listeners included; start empty.
 
-        As long as the child had the parent's FIFO open, nobody could tell that the parent is gone.
+        As long as the child had the parent's FIFO open, the parent's death could not be told.
         """
         inbox, self._inbox = self._inbox, None
         peers, self._peers = self._peers, {}
@@ -85,9 +86,9 @@ class Wake:
         return end
 
     def send(self, hints: Hints) -> None:
-        """Tell everybody, here and elsewhere, what a commit brought.
+        """Tell all listeners, here and elsewhere, the news of a commit.
 
-        Nothing that goes wrong here is raised: what the caller wrote has been committed.
+        No error is raised here: the caller's write has been committed.
         """
         news = (
             (READY if hints.ready else b"")
@@ -168,7 +169,7 @@ class Wake:
             self._peers[name] = os.open(self._folder / name, flags)
         except OSError as error:
             if error.errno == errno.ENXIO:
-                # Nobody reads it: its process is gone. A new one never uses an old name.
+                # It has no reader: its process is gone. A new one never uses an old name.
                 with contextlib.suppress(FileNotFoundError):
                     (self._folder / name).unlink()
             elif error.errno != errno.ENOENT:
@@ -190,10 +191,11 @@ class Wake:
         # Somebody may have deleted it: those who listened there look later, by their slow poll.
         self._folder.mkdir(mode=0o700, exist_ok=True)
         hidden.rename(path)
-        self._thread = threading.Thread(
-            target=self._receive, args=(self._inbox,), name="leasehold-wake", daemon=True
-        )
-        self._thread.start()
+        with SHIELD:  # `close` joins the thread, which must have been started.
+            self._thread = threading.Thread(
+                target=self._receive, args=(self._inbox,), name="leasehold-wake", daemon=True
+            )
+            self._thread.start()
 
     def _receive(self, inbox: int) -> None:
         poll = select.poll()
@@ -207,7 +209,7 @@ class Wake:
                     continue
                 self._tell_listeners(news, None, None)
         finally:
-            # Under the lock, so that nobody writes to the number of a descriptor that is closed.
+            # Under the lock, so that no write goes to the number of a closed descriptor.
             with self._mutex:
                 self._inbox = None
                 _close(inbox)

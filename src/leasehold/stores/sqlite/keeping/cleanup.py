@@ -22,10 +22,10 @@ from leasehold.errors import LeaseholdError
 from leasehold.stores.sqlite.disk import space
 from leasehold.stores.sqlite.keeping import archive
 from leasehold.stores.sqlite.reading.figures import STATS
-from leasehold.stores.sqlite.rules import settings
-from leasehold.stores.sqlite.rules.known import load
+from leasehold.stores.sqlite.rules import known
+from leasehold.stores.sqlite.rules.known import read_rules
 from leasehold.stores.sqlite.schema.rows import SQLITE
-from leasehold.stores.sqlite.submitting.dependents import DependentsBook
+from leasehold.stores.sqlite.submitting.dependencies import DependentsBook
 from leasehold.stores.sqlite.writing.database import Database
 from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.tables.archive import DROP
@@ -64,8 +64,8 @@ HISTORIES: Final = """
     SELECT 0, seq, (SELECT finished_at FROM finished WHERE seq = attempt.seq AND status = 5), ''
     FROM attempt WHERE seq > :minor AND seq < :bound GROUP BY seq ORDER BY seq LIMIT :rows
 """
-# Each completed job has at least three events: as many jobs as a third of the bound are enough.
-# What has no attempt record any more has lost its history, and is not counted.
+# Each completed job has at least three events: as many jobs as a third of the bound are enough. A
+# job without an attempt record has lost its history, and is not counted.
 HISTORY_BOUND: Final = """
     SELECT max(seq) FROM (
         SELECT seq, sum(events) OVER (ORDER BY seq DESC) AS total FROM (
@@ -100,7 +100,7 @@ class CleanUpLook(TableLook):
 
     @property
     def _rules(self) -> RuleBook:
-        return load(self._db)
+        return read_rules(self._db)
 
     def _rows(
         self, statement: str, values: dict[str, Any], after: Bookmark, limit: int
@@ -140,8 +140,8 @@ def first_submitted_after(db: apsw.Connection, cutoff: int) -> int:
     return high
 
 
-# Guard of every pruning: the job is still in `finished`, and nobody needs it. Whether its end is
-# old enough for its queue is asked of what this finds.
+# Guard of every pruning: the job is still in `finished`, and no job needs it. Whether its end is
+# old enough for its queue is asked of the rows that this finds.
 STILL_ENDED: Final = f"""
     SELECT finished.seq, lane.queue, finished.status, finished.finished_at
     FROM json_each(:seqs) AS doomed
@@ -192,7 +192,7 @@ ARCHIVE_AUDITS: Final = """
     SELECT n, at, actor, action, count, detail FROM (SELECT * FROM audit ORDER BY n LIMIT ?2)
     WHERE at <= ?1 OR typeof(at) <> 'integer'
 """
-# Guard: only what has just been copied, in the same write.
+# Guard: only rows that have just been copied, in the same write.
 FORGET_ARCHIVED_AUDITS: Final = """
     DELETE FROM audit WHERE n IN (SELECT n FROM audit_archive ORDER BY n DESC LIMIT ?)
 """
@@ -284,7 +284,7 @@ def prune(
         # The record of an earlier clean-up, as a rule: who only looks has nobody to mend it.
         if isinstance(error, LeaseholdError) or not database.mend():
             raise
-    # Not while the error is handled: its traceback keeps alive what the reader saw.
+    # Not while the error is handled: its traceback keeps the reader's rows alive.
     report = report or cleaning.prune(store, run, order)
     if run is None and report.run is not None:
         # Damage that no write has met yet is looked for once per clean-up.
@@ -297,4 +297,4 @@ def prune(
 
 def _policy(database: Database) -> RetentionPolicy:
     with database.read() as db:
-        return retention_by(settings.load(db).values, RetentionPolicy())
+        return retention_by(known.read_settings(db).values, RetentionPolicy())

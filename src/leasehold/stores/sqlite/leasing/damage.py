@@ -2,12 +2,12 @@
 
 A lease notices most of them by itself (`lease.py`). Some damage does not say which row it is in:
 text that is no UTF-8, for instance, cannot even be fetched, and the write fails. Then a reader,
-which holds up nobody, looks for the damaged rows, the jobs are set aside, and the write is tried
+which blocks no writer, looks for the damaged rows, the jobs are set aside, and the write is tried
 again.
 
 Guard of setting aside: the job's row is out of the state table it stands in, in the same write; its
-row in `job` is untouched. Nothing is taken for granted of what a row holds: what is no number there
-counts as 0.
+row in `job` is untouched. Nothing is taken for granted of a row's values: one that is no number
+where a number should be counts as 0.
 """
 
 from __future__ import annotations
@@ -29,17 +29,14 @@ from leasehold.core.rules.decision import Decision
 from leasehold.core.rules.ends import EndedLease
 from leasehold.core.rules.measuring import count_left
 from leasehold.stores.sqlite.leasing import parking, ready
-from leasehold.stores.sqlite.leasing.ends import Ends
+from leasehold.stores.sqlite.leasing.ends import Ends, Histories
 from leasehold.stores.sqlite.leasing.parking import KeyShelf
-from leasehold.stores.sqlite.leasing.state import Histories
 from leasehold.stores.sqlite.rules import known
-from leasehold.stores.sqlite.rules.settings import unreadable_settings
-from leasehold.stores.sqlite.rules.tokens import TokenReader
+from leasehold.stores.sqlite.rules.known import TokenReader, unreadable_settings
+from leasehold.stores.sqlite.rules.schedules import SCHEDULES
 from leasehold.stores.sqlite.schema import damaged_cells
 from leasehold.stores.sqlite.schema.job_row import GUARDED, problems
 from leasehold.stores.sqlite.schema.rows import whole
-from leasehold.stores.sqlite.schema.schedule_row import SCHEDULES
-from leasehold.stores.sqlite.submitting import inheritance
 from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.tables.job_states import Ending, JobState
 
@@ -121,7 +118,7 @@ class Reached(NamedTuple):
 
 
 class Identity(NamedTuple):
-    """What a job is known by."""
+    """The identity of a job."""
 
     id: str
     lane: int
@@ -129,7 +126,7 @@ class Identity(NamedTuple):
 
 
 def find(db: apsw.Connection, limit: int = PASSED_OVER_AT_ONCE) -> list[Damaged]:
-    """Jobs that have not ended and cannot be read. It reads all that have not: not for a write."""
+    """Unfinished jobs that cannot be read. It reads all unfinished ones: not for a write."""
     return list(islice(chain(_damaged(db, _LIVE), _never_due(db)), limit))
 
 
@@ -198,7 +195,7 @@ def told(db: apsw.Connection) -> Iterator[str]:
     """Every row that cannot be read, as sentences; also of jobs that were set aside."""
     yield from damaged_cells.told(db)
     yield from SCHEDULES.unreadable(db)
-    yield from known.load(db).problems()
+    yield from known.read_rules(db).problems()
     yield from unreadable_settings(db)
     yield from TokenReader(db).unreadable()
 
@@ -217,7 +214,7 @@ def _never_due(db: apsw.Connection) -> Iterator[Damaged]:
 
 
 def _identity(step: Step, seq: int, stood_in: int = 0) -> Identity:
-    """What a job is known by, put right where nobody could name it or find it otherwise."""
+    """The identity of a job, put right where it could not be named or found otherwise."""
     raw, lane, priority, _ = _row(step, IDENTITY, seq)
     try:
         job_id = raw.decode()
@@ -232,7 +229,7 @@ def _identity(step: Step, seq: int, stood_in: int = 0) -> Identity:
 
 
 def _reached_by(step: Step, seq: int, said: Reached) -> Reached:
-    """How far a job has got, by what its row says and what is known of it elsewhere."""
+    """How far a job has got, by its row and by its other records."""
     version, ended_event, n = _row(step, REACHED, seq)
     return Reached(max(said.version, version), said.attempts, max(said.events, ended_event, n))
 
@@ -240,7 +237,7 @@ def _reached_by(step: Step, seq: int, said: Reached) -> Reached:
 def _out_of_waiting(step: Step, seq: int) -> tuple[Any, ...] | None:
     blocked = step.execute(_IS_BLOCKED, (seq,)).fetchone() is not None
     if blocked:
-        inheritance.wait_no_more(step, (seq,))
+        Histories(step).note_raised_by((seq,))
     out: Any = step.execute(OUT_OF_WAITING, (seq,)).fetchone()
     if out is None:
         return None

@@ -1,14 +1,72 @@
-"""The ends of attempts as `core.rules.ends` has gathered them, written down."""
+"""The states of jobs, and how attempts and jobs end, in the words of this database.
+
+See `tables.job_states`, and `core.rules.ends` for the records of ended attempts.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Iterable, Sequence
+from typing import Final
 
-from leasehold.core.rules import ends
-from leasehold.core.rules.placing import PendingEntry
+from leasehold.core.model.lease import Settled, Settlement
+from leasehold.core.model.stored import MOMENT_MAX
+from leasehold.core.rules import ends, fence
+from leasehold.errors import LeaseLostError
 from leasehold.stores.sqlite.leasing import ready
-from leasehold.stores.sqlite.leasing.state import INSERT_FINISHED
+from leasehold.stores.sqlite.schema.rows import ENDED_STATUS, SQLITE, whole
 from leasehold.stores.sqlite.writing.step import Step
+from leasehold.stores.tables.attempts import entry, trim_attempts
+from leasehold.stores.tables.job_states import JobState, TableHistories, state_by
+
+ENDED: Final = f"""
+    {ENDED_STATUS}, {whole("finished.version")}, {whole("finished.attempts")},
+    {whole("finished.events")}, {whole("finished.available_at", MOMENT_MAX)}
+"""
+# The record of an attempt that was taken from its holder has the expiry of its lease.
+SETTLED_UNDER: Final = f"""
+    SELECT outcome, after, {whole("attempts")} FROM attempt
+    WHERE seq = ? AND version = ? AND expires_at IS NULL
+"""  # noqa: S608  # our own names
+# A damaged cell must not stop the write: a value that is no blob is no result; any codec is read.
+RESULT_OF: Final = """
+    SELECT result, CAST(coalesce(result_codec, 'json') AS BLOB) FROM finished
+    WHERE seq = ? AND typeof(result) = 'blob'
+"""
+INSERT_FINISHED: Final = f"INSERT INTO finished VALUES ({', '.join('?' * 11)})"  # noqa: S608  # placeholders
+
+
+class Histories(TableHistories):
+    """See `leasehold.core.rules.fence.Histories`."""
+
+    dialect = SQLITE
+    by_number = state_by("job.seq", SQLITE, ENDED)
+    by_id = state_by("job.id", SQLITE, ENDED)
+    find_settled = SETTLED_UNDER
+    find_result = RESULT_OF
+    insert_finished = INSERT_FINISHED
+    _step: Step
+
+    def _count_pending_event(self, seq: int) -> None:
+        ready.count_event(self._step, seq)
+
+    def _leave_ready(self, jobs: Sequence[JobState]) -> None:
+        ready.leave_by_number(self._step, [job.seq for job in jobs])
+
+    def _note_versions(self, erased: Iterable[JobState]) -> None:
+        # Should an id be used again, its leases must not repeat a version that was granted before.
+        granted = (job.lease_version for job in erased)
+        self._step.version_floor = max((self._step.version_floor, *granted))
+
+
+def refuse(step: Step, job_id: str, version: int) -> LeaseLostError:
+    """Refuse a stale holder, and tell the job's history."""
+    return fence.refuse(Histories(step), job_id, version)
+
+
+def settle_stale(step: Step, settlement: Settlement) -> Settled | LeaseLostError:
+    """Refuse a settlement whose lease is over, or answer one that was accepted before."""
+    return fence.settle_stale(Histories(step), settlement)
+
 
 # Deleting the row is the fence: what this does not return was not the caller's any more.
 END_LEASE: Final = """
@@ -21,28 +79,7 @@ COUNT_FAILURE: Final = """
     INSERT INTO failed_job VALUES (?1, 1, ?2, ?2)
     ON CONFLICT (seq) DO UPDATE SET count = count + 1, last_at = excluded.last_at
 """
-SURPLUS_ATTEMPT: Final = """
-    SELECT version FROM attempt WHERE seq = ? ORDER BY version DESC LIMIT 1 OFFSET ?
-"""
-# An attempt record stands for two history events; they stay when the record itself has to go. The
-# first one's message is then when the lease was to end.
-KEEP_ITS_EVENTS: Final = """
-    INSERT INTO event
-    SELECT seq, leased_event, started_at, 3, 2, 3, number, worker, version,
-           started_at + lease_micros
-        FROM attempt WHERE seq = ?1 AND version <= ?2
-    UNION ALL
-    SELECT seq, ended_event, ended_at, outcome, 3, after, attempts, worker, version, message
-        FROM attempt WHERE seq = ?1 AND version <= ?2
-"""
-DROP_ATTEMPTS: Final = "DELETE FROM attempt WHERE seq = ? AND version <= ?"
 INSERT_WAITING: Final = "INSERT INTO waiting VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
-WHERE_IT_ENTERS: Final = """
-    SELECT lane, priority,
-           coalesce((SELECT base FROM raised WHERE raised.seq = job.seq), priority),
-           created_at, deadline, parent_id
-    FROM job WHERE seq = ?
-"""
 
 
 class Ends(ends.GatheredEnds):
@@ -62,7 +99,7 @@ class Ends(ends.GatheredEnds):
         if self.failed:
             step.executemany(COUNT_FAILURE, self.failed)
         for seq in self.surplus:
-            _trim_attempts(step, seq)
+            trim_attempts(step, seq)
         step.executemany(INSERT_FINISHED, self.finished)
         step.jobs_ended(self.ended)
         if self.waiting or self.again:
@@ -70,17 +107,3 @@ class Ends(ends.GatheredEnds):
             ready.enter(step, [entry(step, *each) for each in self.again])
             step.hints.ready = True
         self.count(step)
-
-
-def entry(step: Step, seq: int, version: int, attempts: int, events: int) -> PendingEntry:
-    """A job that is to be pending again, which was running or had ended."""
-    row: Any = step.execute(WHERE_IT_ENTERS, (seq,)).fetchone()
-    lane, priority, base, *rest = row
-    return PendingEntry(seq, lane, priority, base, version, attempts, events, step.now, *rest)
-
-
-def _trim_attempts(step: Step, seq: int) -> None:
-    surplus = step.execute(SURPLUS_ATTEMPT, (seq, step.settings.attempt_records_max)).fetchone()
-    if surplus is not None:
-        step.execute(KEEP_ITS_EVENTS, (seq, surplus[0]))
-        step.execute(DROP_ATTEMPTS, (seq, surplus[0]))

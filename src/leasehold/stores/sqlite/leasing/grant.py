@@ -1,4 +1,4 @@
-"""Granting leases: making them of rows, and what is written for them."""
+"""Granting leases: making them of rows, and their writes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def read(
     now, floor, worker = step.now, step.version_floor, request.worker
     acquired_at = from_micros(now)
     lengths: dict[float, tuple[float, datetime]] = {}
-    """By what was asked for, how long a lease is, and until when."""
+    """By the requested length, how long a lease is, and until when."""
     granted: list[Granted] = []
     unreadable: list[tuple[int, str]] = []
     by_task = request.lease_seconds_by_task or {}
@@ -113,7 +113,7 @@ def grant(step: Step, granted: Sequence[Granted], life: int) -> None:
     keys: list[RowKey] = []
     counted: list[tuple[int, int]] = []
     placed: list[int] = []
-    """Those that may have a row in `place` to forget."""
+    """Jobs that may have a row in `place` to forget."""
     running: list[tuple[Any, ...]] = []
     for job, lease in granted:
         (

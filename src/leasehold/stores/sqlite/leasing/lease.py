@@ -1,4 +1,4 @@
-"""Lease: promote what is due, then take the best available jobs; `core.rules.leasing` says which.
+"""Lease: promote due jobs, then take the best available ones; `core.rules.leasing` says which.
 
 A lease reads first and writes then: what cannot be read is found out before anything is granted. A
 job that is met and may not be leased, because it came too late or cannot be read, is taken out in
@@ -31,6 +31,7 @@ from leasehold.core.rules.serving import Lane, Row, in_order
 from leasehold.env import from_micros
 from leasehold.stores.sqlite.leasing import damage, parking, ready
 from leasehold.stores.sqlite.leasing.damage import Damaged
+from leasehold.stores.sqlite.leasing.ends import Histories
 from leasehold.stores.sqlite.leasing.grant import Granted, grant, read
 from leasehold.stores.sqlite.leasing.order import (
     FOR_LEASING,
@@ -39,8 +40,7 @@ from leasehold.stores.sqlite.leasing.order import (
     LaneReader,
 )
 from leasehold.stores.sqlite.leasing.parking import KeyShelf
-from leasehold.stores.sqlite.leasing.rebalance import rebalance
-from leasehold.stores.sqlite.leasing.state import Histories
+from leasehold.stores.sqlite.leasing.ready import rebalance
 from leasehold.stores.sqlite.schema.job_row import problem_with
 from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.tables import breakers
@@ -59,9 +59,9 @@ FIND_DUE: Final = """
 """
 FORGET_WAITING: Final = "DELETE FROM waiting WHERE seq = ?"
 RECORD_PROMOTED: Final = "INSERT INTO event VALUES (?, ?, ?, 1, ?, 2, ?, NULL, ?, NULL)"
-# What is no number is above all numbers, and left out.
+# A value that is no number is above all numbers, and left out.
 NEXT_DUE: Final = f"SELECT min(due) FROM waiting WHERE due <= {MOMENT_MAX}"  # noqa: S608  # our own number
-# One whose time has come is available; if nobody took it, its queue is paused or full.
+# A due job is available; if no lease took it, its queue is paused or full.
 NEXT_PROBE: Final = "SELECT min(held_until) FROM lane WHERE pending > 0 AND held_until > ?"
 
 LANES_WITH_WORK: Final = """
@@ -71,7 +71,7 @@ LANES_WITH_WORK: Final = """
 
 
 class Leased(NamedTuple):
-    """What a lease came to."""
+    """The result of a lease."""
 
     granted: list[Granted]
     cut_short: bool = False
@@ -150,7 +150,7 @@ def lease(step: Step, request: LeaseRequest, rounds: GroupRounds, life: int = NO
             if may_be_more and len(granted) < request.limit:
                 break
             return Leased(granted)
-        # Others of their keys have taken the places of those that came too late.
+        # Others of their keys have taken the places of jobs that came too late.
     step.hints.ready = True
     return Leased(granted, cut_short=True)
 
@@ -160,7 +160,7 @@ _AS_CANDIDATE: Final = partial(tuple.__new__, Candidate)
 
 
 class _Look:
-    """One look at the jobs of a request: what is found, and what becomes of it."""
+    """One look at the jobs of a request: the candidates, and their treatment."""
 
     __slots__ = ("_parked", "_request", "_step", "lanes", "late", "taken", "turned_away", "walk")
 
@@ -177,7 +177,7 @@ class _Look:
         self._step = step
         self._request = request
         self.lanes: dict[int, OpenLane] = {}
-        """Those that have work, by number."""
+        """The lanes that have work, by number."""
         self.taken: list[Candidate] = []
         self.late: list[Candidate] = []
         self.turned_away: list[Candidate] = []
@@ -219,7 +219,7 @@ class _Look:
                 return
 
     def write(self, granted: list[Granted], life: int) -> None:
-        """Grant what was taken, and see to the rest."""
+        """Grant the taken jobs, and see to the rest."""
         step = self._step
         for number, lane in self.lanes.items():
             if lane.probe is not None and lane.is_over:
@@ -249,7 +249,7 @@ class _Look:
         ]
         if parent_id is None:
             return in_order(LaneReader(step.db, FOR_LEASING), looked_into, step.now)
-        # What is parked behind jobs of other groups is the best of its own.
+        # A job parked behind jobs of other groups is the best of its own.
         for account in self._parked:
             home = self.lanes.get(account.lane)
             if home is not None and self._may_run(account, home):
@@ -267,7 +267,7 @@ class _Look:
 
 
 def _asked_of(lane: OpenLane) -> Callable[[], object] | None:
-    """What is asked before each further row of a lane is read; None if all may be."""
+    """The question before each further row of a lane is read; None if all may be read."""
     unlimited = lane.probe is None and lane.queue.free >= UNLIMITED
     return None if unlimited else lambda: lane.is_open
 

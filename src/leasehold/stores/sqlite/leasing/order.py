@@ -60,7 +60,7 @@ NEXT_TIER_OF_GROUP: Final = """
 
 
 class Candidate(NamedTuple):
-    """A pending job as a lease reads it; what is in it may be damaged."""
+    """A pending job as a lease reads it; its values may be damaged."""
 
     tier: int
     turn: int
@@ -98,7 +98,7 @@ class Statements(NamedTuple):
 
 
 FOR_LEASING: Final = Statements(SPREAD, NEXT_TIER, READY_IN_LANE, READY_IN_TIER)
-"""All that a lease tells."""
+"""The columns of a lease."""
 FOR_LEASING_IN_GROUP: Final = Statements(
     SPREAD_OF_GROUP, NEXT_TIER_OF_GROUP, READY_IN_GROUP, READY_IN_TIER_OF_GROUP
 )

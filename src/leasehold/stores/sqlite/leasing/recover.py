@@ -1,14 +1,10 @@
 """The recovery sweep: take back what expired, or whose holder is proved dead.
 
-A reader looks for them, which holds up nobody; the writes that follow take back so many each, and
+A reader looks for them, which blocks no writer; the writes that follow take back so many each, and
 look at every job once more: its lease is expired by now, or its holder is proved dead in this very
 write. (A worker that comes back under its old id has its lock again before it can lease anything.)
 
 Guard of the take: the row is still in `running` with the version that was read, in the same write.
-
-Taking jobs back from holders that are lost: what a sweep does, so much in each write.
-
-Entering a worker into the registry, together with its sign of life.
 """
 
 from __future__ import annotations
@@ -33,18 +29,14 @@ from leasehold.core.model.lives import Life
 from leasehold.core.model.status import Event
 from leasehold.core.rules import recovery
 from leasehold.core.rules.ends import EndedLease
-from leasehold.core.rules.recovery import (
-    HeldJob,
-    report_of,
-)
+from leasehold.core.rules.recovery import HeldJob, report_of
 from leasehold.stores.sqlite.leasing import damage, lease
-from leasehold.stores.sqlite.leasing.ends import END_LEASE, Ends
+from leasehold.stores.sqlite.leasing.ends import END_LEASE, Ends, Histories
 from leasehold.stores.sqlite.leasing.parking import KeyShelf
-from leasehold.stores.sqlite.leasing.rebalance import rebalance
+from leasehold.stores.sqlite.leasing.ready import rebalance
 from leasehold.stores.sqlite.leasing.registry import FORGET_WORKER
-from leasehold.stores.sqlite.leasing.state import Histories
 from leasehold.stores.sqlite.reading.feed import FEED
-from leasehold.stores.sqlite.rules.queues import QueueBook
+from leasehold.stores.sqlite.rules.orders import QueueBook
 from leasehold.stores.sqlite.schema.job_row import problem_with
 from leasehold.stores.sqlite.schema.rows import SQLITE
 from leasehold.stores.sqlite.writing import clock_repair
@@ -62,13 +54,14 @@ LOST: Final = f"""
         OR worker IN (SELECT value FROM json_each(?2))
     ORDER BY expires_at, seq
 """  # noqa: S608  # our own number
-# A life that cannot be read is nobody's: no death proves such a lease lost, and it waits to expire.
+# A life that cannot be read is no life: no death proves such a lease lost, and it waits to expire.
 _LIFE: Final = "iif(typeof(life) = 'integer', life, 0)"
 _HELD_JOB: Final = f"""
     SELECT seq, id, lane, running.version, worker, {_LIFE}, expires_at, heartbeat_at,
            running.attempts, allowance, max_retries + 1, cancel_reason
     FROM running JOIN job USING (seq)
 """  # noqa: S608  # our own names
+RUNNING: Final = "SELECT seq FROM running ORDER BY expires_at, seq"
 STILL_LOST: Final = f"{_HELD_JOB} WHERE seq = ?"
 HELD_UNDER: Final = f"{_HELD_JOB} WHERE id = ? AND running.version = ?"
 # Who still holds a job stays dead for the next sweep, which finds the job by its holder.
@@ -80,7 +73,7 @@ SILENT: Final = f"""
     SELECT id FROM worker WHERE {_IS_SILENT} AND id NOT IN (SELECT worker FROM running)
 """  # noqa: S608  # our own names
 FORGET_SILENT: Final = f"DELETE FROM worker WHERE id = ?3 AND {_IS_SILENT}"  # noqa: S608  # as above
-# Many whose time is over have started, or ended, before: a reader finds those that have not.
+# Many late jobs have started, or ended, before: a reader finds those that have not.
 LATE: Final = f"""
     SELECT ready.seq, job.lane, version, attempts, events, available_at, job.id, job.start_by
     FROM job LEFT JOIN place ON place.seq = job.seq JOIN ready ON {AT_ITS_PLACE}
@@ -110,21 +103,31 @@ class Holdings(TableHoldings, Histories):
         return EndedLease._make(row)
 
 
+def take_back_restored(step: Step) -> None:
+    """Take back every running job, after a copy of the store came back."""
+    running = [seq for (seq,) in step.execute(RUNNING)]
+    recovery.take_back_restored(Holdings(step), _held(step, running, set_aside=[]))
+
+
 def recover(step: Step, jobs: Sequence[int], dead: Collection[Life]) -> SweepReport:
     """Take back those of these jobs that are lost, in one write."""
     set_aside: list[Event] = []
-
-    def readable() -> Iterator[tuple[HeldRow, HeldJob]]:
-        for seq in jobs:
-            problem = problem_with(step.db, seq)
-            if problem is not None:
-                decision = damage.set_aside(step, damage.Damaged(seq, problem))
-                set_aside.extend([] if decision is None else [decision.event])
-            elif (found := held_of(step.execute(STILL_LOST, (seq,)).fetchone())) is not None:
-                yield found
-
-    events = recovery.sweep(Holdings(step), readable(), now=step.now, dead=dead)
+    held = _held(step, jobs, set_aside)
+    events = recovery.sweep(Holdings(step), held, now=step.now, dead=dead)
     return report_of(events + set_aside)
+
+
+def _held(
+    step: Step, jobs: Sequence[int], set_aside: list[Event]
+) -> Iterator[tuple[HeldRow, HeldJob]]:
+    """Those of these jobs that run; jobs that cannot be read are set aside, with their events."""
+    for seq in jobs:
+        problem = problem_with(step.db, seq)
+        if problem is not None:
+            decision = damage.set_aside(step, damage.Damaged(seq, problem))
+            set_aside.extend([] if decision is None else [decision.event])
+        elif (found := held_of(step.execute(STILL_LOST, (seq,)).fetchone())) is not None:
+            yield found
 
 
 def forget_workers(step: Step, dead: Collection[Life], silent: Collection[str]) -> list[Life]:
@@ -143,7 +146,7 @@ def cancel_late(step: Step, jobs: Sequence[int]) -> None:
 
 
 def sweep(database: Database) -> SweepReport:
-    """Take back what expired or whose holder is proved dead, and go on with what was cut short."""
+    """Take back jobs of expired leases and dead holders, and go on with work that was cut short."""
     monotonic = database.env.clock.monotonic
     started = monotonic()
     database.put_right()
@@ -190,7 +193,7 @@ def promote(database: Database) -> int:
 
 
 def repair_clock(database: Database, actor: str) -> ClockRepair:
-    """Set the store's clock back to the wall clock, once nobody works."""
+    """Set the store's clock back to the wall clock, once no worker is left."""
     sweep(database)
     return database.write(
         lambda step: clock_repair.repair(step, database.env.clock.reading(), actor)

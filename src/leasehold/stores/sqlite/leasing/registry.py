@@ -11,12 +11,12 @@ import msgspec
 from leasehold.core.model.lease import LeaseRequest
 from leasehold.core.model.lives import Life, remote_life
 from leasehold.core.model.records import WorkerInfo
+from leasehold.stores.sqlite.disk.failures import of_files
 from leasehold.stores.sqlite.disk.life import LockedLife
-from leasehold.stores.sqlite.disk.refusals import of_files
 from leasehold.stores.sqlite.writing.database import Database
 from leasehold.stores.sqlite.writing.step import Step
 
-ADD: Final = "INSERT OR REPLACE INTO worker VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, ?)"
+ADD: Final = "INSERT OR REPLACE INTO worker VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?)"
 # Guard: the entry is that life's own, and not one of its successor under the same name.
 FORGET_WORKER: Final = "DELETE FROM worker WHERE id = ? AND life = ?"
 # Guard: the entry is that consumer's own, and not one of its successor under the same name; nor
@@ -27,7 +27,7 @@ FORGET_CONSUMER: Final = """
 """
 # Guard of the update: the entry is not a registered worker's.
 NOTE_CONSUMER: Final = """
-    INSERT INTO worker VALUES (?, ?, ?, ?, ?, ?, ?, ?, 1, 0)
+    INSERT INTO worker VALUES (?, ?, ?, ?, ?, ?, ?, ?, 1, 0, NULL)
     ON CONFLICT (id) DO UPDATE SET host = excluded.host, pid = excluded.pid,
         queues = excluded.queues, tasks = excluded.tasks, slots = excluded.slots,
         heartbeat_at = excluded.heartbeat_at
@@ -67,7 +67,7 @@ class RemoteLife:
 
 
 def register_remote_worker(database: Database, info: WorkerInfo, *, is_entered: bool) -> RemoteLife:
-    """Enter a worker of which nothing is known but what it says."""
+    """Enter a worker that is known by its own words only."""
     life = remote_life(info)
     if not is_entered:
         _enter(database, info, life)
@@ -78,7 +78,7 @@ def _enter(database: Database, info: WorkerInfo, life: Life) -> None:
     def enter(step: Step) -> None:
         served = (_document(info.queues), _document(info.tasks))
         row = (info.id, info.host, info.pid, *served, info.slots, step.now, step.now)
-        step.execute(ADD, (*row, life.number))
+        step.execute(ADD, (*row, life.number, info.app_version))
 
     database.write(enter)
 
@@ -89,7 +89,7 @@ def _leave(database: Database, life: Life) -> None:
 
 
 def note_consumer(step: Step, request: LeaseRequest) -> None:
-    """Enter whoever leases as a consumer, or note that it still is one, or is one no more."""
+    """Enter the leasing worker as a consumer, or note that it still is one, or is one no more."""
     consumer = request.consumer
     assert consumer is not None
     if not consumer.queues:

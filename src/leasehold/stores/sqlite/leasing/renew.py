@@ -1,4 +1,4 @@
-"""What a holder says while it works: renewals, progress, log lines. All of it fenced."""
+"""A holder's messages while it works: renewals, progress, log lines. All of it fenced."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from leasehold.core.model.lease import Renewal, Renewed, RunningLease, decide_re
 from leasehold.core.model.limits import LOG_LINES_MAX
 from leasehold.env import to_micros
 from leasehold.errors import LeaseExpiredError, LeaseLostError
-from leasehold.stores.sqlite.leasing.state import refuse
+from leasehold.stores.sqlite.leasing.ends import refuse
 from leasehold.stores.sqlite.writing.step import Step
 
 HELD: Final = """
@@ -29,7 +29,7 @@ DROP_LINES: Final = "DELETE FROM log WHERE seq = ? AND n <= ?"
 
 
 def renew(step: Step, worker: str, renewals: Sequence[Renewal]) -> list[Renewed | LeaseLostError]:
-    """Renew what is still held and not expired, and the worker's own sign of life."""
+    """Renew leases that are held and not expired, and the worker's own sign of life."""
     step.execute(BEAT, (step.now, worker))
     return [_renew_one(step, renewal) for renewal in renewals]
 
@@ -74,7 +74,7 @@ def append_log(
     seq = row[0]
     last = step.execute(LAST_LINE, (seq,)).fetchone()
     assert last is not None
-    # The number of a line that was dropped is used up: what is left tells how many there were.
+    # The number of a dropped line is used up: the rest tells how many there were.
     n = last[0] + dropped
     numbered = list(enumerate(lines, start=n + 1))[-LOG_LINES_MAX:]
     step.executemany(

@@ -31,13 +31,12 @@ from leasehold.core.rules.replies import (
 from leasehold.env import from_micros
 from leasehold.errors import LeaseLostError
 from leasehold.stores.sqlite.leasing import lease as leasing
-from leasehold.stores.sqlite.leasing.ends import END_LEASE, Ends
+from leasehold.stores.sqlite.leasing.ends import END_LEASE, Ends, settle_stale
 from leasehold.stores.sqlite.leasing.parking import KeyShelf
 from leasehold.stores.sqlite.leasing.registry import note_consumer
-from leasehold.stores.sqlite.leasing.state import settle_stale
 from leasehold.stores.sqlite.reading.read import read_job
 from leasehold.stores.sqlite.rules.schedules import shelf
-from leasehold.stores.sqlite.submitting import dependents
+from leasehold.stores.sqlite.submitting import dependencies
 from leasehold.stores.sqlite.writing import remembered
 from leasehold.stores.sqlite.writing.database import Database, KnownLease
 from leasehold.stores.sqlite.writing.step import Step
@@ -61,12 +60,12 @@ def settle(
     settlements: Sequence[Settlement],
     known_leases: Mapping[str, KnownLease],
 ) -> list[Settled | LeaseLostError]:
-    """Settle what is still held; answer the rest with what happened to it instead.
+    """Settle jobs that are still held; answer the rest with their fate.
 
     `known_leases` has the leases granted here, by job, which spares looking them up.
     """
     if len({settlement.job_id for settlement in settlements}) < len(settlements):
-        # One job twice, under an old lease and a new one: each is judged by what the last one left.
+        # One job twice, under an old lease and a new one: each is judged after the one before.
         return [answer for each in settlements for answer in settle(step, [each], known_leases)]
     keys: list[tuple[int, int]] = []
     lanes: dict[int, int] = {}
@@ -114,7 +113,7 @@ def _decide(step: Step, held: EndedLease, terms: Terms, outcome: Outcome) -> Dec
         try:
             policy = retry_of(terms.retry)
         except UNREADABLE as error:
-            # When to try it again cannot be read: it is set aside, with what the attempt came to.
+            # The time of its next try cannot be read: it is set aside, with the attempt's outcome.
             reason = set_aside_reason(problem_of(error))
             return failed_for_good(held.attempts, reason, outcome.error)
     return decide(
@@ -138,7 +137,7 @@ KNOWN_LEASES_MAX: Final = 100_000
 def exchange(
     database: Database, settlements: Sequence[Settlement], request: LeaseRequest | None
 ) -> Exchange:
-    """Settle and lease; what is learnt of the leases is remembered once they are committed."""
+    """Settle and lease; facts about the leases are remembered once they are committed."""
     # A lease does not pay for a long fan-out: the next exchange continues it.
     answer, numbers = database.write(
         lambda step: _exchange(database, step, settlements, request), go_on=request is None
@@ -199,8 +198,8 @@ def _exchange(
         note_consumer(step, request)
     if request is None or request.limit <= 0:
         return Exchange(settled, [], settings_generation=generation, at=at), []
-    # First, since what was settled and what is due may make others available.
-    dependents.resolve(step)
+    # First, since settlements and due jobs may make others available.
+    dependencies.resolve(step)
     _, tick = shelf(database, step).fire_due()
     granted, cut_short = leasing.lease(
         step, request, database.group_rounds, database.lives.number_of(request.worker)
@@ -210,8 +209,8 @@ def _exchange(
     tick_at = None if tick is None else from_micros(tick)
     if len(leases) >= request.limit:
         return Exchange(settled, leases, None, tick_at, generation, at), numbers
-    # Whoever waited for a job that came too late may be available when this write is over.
-    go_on = cut_short or dependents.some_to_tell(step)
+    # Dependents of a job that came too late may be available when this write is over.
+    go_on = cut_short or dependencies.some_to_tell(step)
     due = step.now if go_on else leasing.next_due(step, request.queues)
     if due is None or (tick is not None and tick < due):
         return Exchange(settled, leases, tick_at, tick_at, generation, at), numbers

@@ -1,11 +1,11 @@
-"""What is counted and measured, in the words of this database.
+"""Counts and measurements, in the words of this database. Jobs are never scanned.
 
-See `tables.tallies` (failures and workers) and `tables.sampling` (spans).
+See `tables.tallies` (failures and workers), `tables.sampling` (spans) and `tables.metrics`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -14,17 +14,27 @@ import msgspec
 
 from leasehold.core.model.failure import FailedAttempt, Failure
 from leasehold.core.model.outcome import JobError
-from leasehold.core.model.span import SUMMED, Span
+from leasehold.core.model.span import BANDS, SUMMED, Span
 from leasehold.core.model.stored import UNREADABLE
+from leasehold.core.rules import metrics_check
 from leasehold.core.rules.failures import ErrorType, note
 from leasehold.core.rules.measuring import WORKER_COUNTERS
 from leasehold.core.rules.sampling import Resolution
 from leasehold.env import from_micros, to_micros
 from leasehold.stores.sqlite.schema.damaged_cells import sound_row
 from leasehold.stores.sqlite.schema.rows import WHOLE_MAX, LenientReader, whole
-from leasehold.stores.tables.lanes import stats_from
+from leasehold.stores.sqlite.submitting.gate import queues
+from leasehold.stores.tables.lanes import standings_from, stats_from
+from leasehold.stores.tables.metrics import TableMetrics
+from leasehold.stores.tables.oldest import oldest_from
 from leasehold.stores.tables.query import Query
-from leasehold.stores.tables.sampling import SPAN_COLUMNS, SPAN_NAMES, TableSpans
+from leasehold.stores.tables.sampling import (
+    EVERY_KEY,
+    SPAN_COLUMNS,
+    SPAN_NAMES,
+    TableSpans,
+    queue_name,
+)
 from leasehold.stores.tables.tallies import FAILURE_COLUMNS, TableFailures, failures_of, row_of
 
 STATS: Final = stats_from("lane")
@@ -50,7 +60,7 @@ ADD_WORKED: Final = f"""
     UPDATE worker_total SET last_at = ?, {_MORE}
     WHERE id IN (SELECT bucket FROM measured WHERE lane = 0)
 """  # noqa: S608  # our own names
-# Whatever a damaged lane holds, its jobs are counted.
+# The jobs of a damaged lane are counted, too.
 _QUEUE_OF: Final = "coalesce((SELECT CAST(queue AS TEXT) FROM lane WHERE id = ?2), '')"
 FIND_WORKER: Final = f"SELECT id FROM worker_total WHERE worker = ?1 AND queue = {_QUEUE_OF}"  # noqa: S608  # our own names
 MAKE_WORKER: Final = f"""
@@ -98,7 +108,7 @@ def note_failures(
 
 
 SOUND: Final = f" AND {sound_row('span')}"
-# A sweep puts right what is no count; a minute that ends before it must not fail.
+# A sweep mends a cell that is no count; a minute that ends before it must not fail.
 _SUMS_OF_LANES: Final = ", ".join(
     f"sum({whole(name)})" for name in ("pending", *(f"total_{name}" for name in SUMMED))
 )
@@ -111,6 +121,15 @@ MEASURED: Final = """
     FROM measured JOIN lane ON lane.id = measured.lane
     WHERE queue = coalesce(?, queue) GROUP BY queue, measure, bucket
 """
+# The condition of the index stands in it word by word, or SQLite would not use it.
+OLDEST: Final = oldest_from(
+    "SELECT id, queue FROM lane WHERE queue = coalesce(?1, queue) AND pending > 0 "
+    "UNION ALL SELECT -id, queue FROM (SELECT id, queue FROM key_lane "
+    "WHERE queue = coalesce(?1, queue) ORDER BY id LIMIT ?2) AS keyed",
+    "CAST(queue AS BLOB)",
+    moment="iif(typeof(available_at) = 'integer', available_at, NULL)",
+    by_age="INDEXED BY ready_by_age",
+)
 KEPT: Final = f"""
     SELECT queue, at, {SPAN_NAMES} FROM span INDEXED BY span_by_time
     WHERE resolution = ?1 AND at >= ?2
@@ -129,6 +148,7 @@ class SpanShelf(TableSpans):
 
     lane_totals = TOTALS
     measured = MEASURED
+    oldest = OLDEST
     kept_spans = KEPT
     kept_spans_of_queue = KEPT_OF_QUEUE
     keep_span = KEEP_SPAN
@@ -151,3 +171,43 @@ class SpanShelf(TableSpans):
         # What is reckoned with them is kept.
         if {*map(type, figures)} != {int} or min(figures) < 0 or max(figures) > WHOLE_MAX:
             raise ValueError(f"a span with other figures than counts: {figures}")
+
+
+_QUEUE: Final = "CAST(queue AS BLOB)"
+STANDING: Final = standings_from("lane", _QUEUE)
+
+# For the integrity check only: it does scan.
+RECOUNT: Final = """
+    SELECT lane.queue, lane.task, job.priority, count(*) FROM ready JOIN job USING (seq)
+    JOIN lane ON lane.id = job.lane GROUP BY lane.id, job.priority
+"""
+COUNTED_BY_BAND: Final = (
+    f"SELECT queue, task, {', '.join(f'pending_{band}' for band in BANDS)} FROM lane"  # noqa: S608  # our own names
+)
+LATEST_MINUTE: Final = "SELECT max(at) FROM span WHERE resolution = ?"
+
+
+class MetricsReader(SpanShelf, TableMetrics):
+    """What core.rules.metrics asks of a reader."""
+
+    keys_aged = EVERY_KEY
+    stats = STATS
+    standing = STANDING
+
+    def __init__(self, db: apsw.Connection, now: int, lost: Collection[str] = ()) -> None:
+        TableMetrics.__init__(self, LenientReader(db), now, lost)
+        SpanShelf.__init__(self, db)
+
+    def queues(self) -> list[str]:
+        return queues(self._db)
+
+    def named(self, queue: Any) -> str:
+        return queue_name(queue)
+
+
+def problems(db: apsw.Connection) -> Iterator[str]:
+    """What does not fit together, as sentences."""
+    pending: list[Any] = db.execute(RECOUNT).fetchall()
+    counted: list[Any] = db.execute(COUNTED_BY_BAND).fetchall()
+    latest: Any = db.execute(LATEST_MINUTE, (Resolution.MINUTE,)).fetchone()
+    return metrics_check.problems(SpanShelf(db), pending, counted, latest[0])

@@ -1,4 +1,4 @@
-"""Looking at the store itself: integrity, copies, what it is."""
+"""Looking at the store itself: integrity, copies, its description."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from leasehold.errors import BackupExistsError, StoreError
 from leasehold.stores.sqlite.disk.epoch import mark_as_copy, read_store_id
 from leasehold.stores.sqlite.disk.files import StoreFiles, create_private, file_system
 from leasehold.stores.sqlite.leasing import damage
-from leasehold.stores.sqlite.reading import metrics
-from leasehold.stores.sqlite.rules.queues import QueueReader
+from leasehold.stores.sqlite.reading import figures
+from leasehold.stores.sqlite.rules.orders import QueueReader
 from leasehold.stores.sqlite.writing import own_state
 from leasehold.stores.sqlite.writing.remembered import READ_SEAL
 from leasehold.stores.sqlite.writing.turn import who_writes
@@ -40,7 +40,7 @@ def check(db: apsw.Connection) -> list[str]:
 def _as_far_as_possible(
     db: apsw.Connection, name: str, part: Callable[[apsw.Connection], Iterable[str]]
 ) -> Iterator[str]:
-    """What one part of the check finds; a row that cannot be read must not hide the rest."""
+    """The findings of one part of the check; an unreadable row must not hide the rest."""
     try:
         yield from part(db)
     except UNREADABLE as error:
@@ -51,7 +51,7 @@ _PARTS: Final[dict[str, Callable[[apsw.Connection], Iterable[str]]]] = {
     "places": places_check.misplaced,
     "dependencies": graph.problems,
     "inherited priorities": inheritance.problems,
-    "metrics": metrics.problems,
+    "metrics": figures.problems,
     "limits per key": lambda db: key_check.problems(db, QueueReader),
     "counters": lambda db: places_check.miscounted(db, "lane"),
 }

@@ -33,7 +33,7 @@ from leasehold.core.rules.serving import SEQ, Lane, Row, in_order
 from leasehold.stores.sqlite.leasing.order import FOR_COUNTING, LaneReader
 from leasehold.stores.sqlite.reading.figures import STATS
 from leasehold.stores.sqlite.reading.where import conditions, counted_jobs
-from leasehold.stores.sqlite.rules.known import load
+from leasehold.stores.sqlite.rules.known import read_rules
 from leasehold.stores.sqlite.schema.job_row import (
     BY_STATUS,
     IDS,
@@ -62,7 +62,7 @@ FIND_IDS: Final = (
 
 
 def read_job(db: apsw.Connection, job_id: str) -> Job | None:
-    """A snapshot of one job; of one that cannot be read, with what can be."""
+    """A snapshot of one job; of an unreadable one, its readable fields."""
     try:
         row = db.execute(f"{JOB} WHERE job.id = ?", (job_id,)).fetchone()
         return None if row is None else job_of(db, row)
@@ -72,13 +72,13 @@ def read_job(db: apsw.Connection, job_id: str) -> Job | None:
 
 
 def position(db: apsw.Connection, job_id: str, now: int) -> int | None:
-    """How many pending jobs of its queue are served before this one."""
+    """How many pending jobs of its queue are served before it."""
     found: Any = db.execute(_PENDING, (job_id,)).fetchone()
     if found is None:
         return None
     queue, seq = found
     served = _in_order(db, _ALL_LANES, queue, now)
-    # One that cannot be placed, because its row or another is damaged, stands nowhere.
+    # A job that cannot be placed, because its row or another is damaged, stands nowhere.
     with suppress(*UNREADABLE):
         return next((count for count, row in enumerate(served) if row[SEQ] == seq), None)
     return None
@@ -86,7 +86,7 @@ def position(db: apsw.Connection, job_id: str, now: int) -> int | None:
 
 def peek(db: apsw.Connection, queue: str, limit: int, now: int) -> list[Job]:
     """The pending jobs of a queue that are served first."""
-    # Where a damaged row stands is not known: what was read before it is told.
+    # Where a damaged row stands is not known: the jobs read before it are told.
     numbers: list[int] = []
     with suppress(*UNREADABLE):
         numbers.extend(row[SEQ] for row in islice(_in_order(db, _LANES, queue, now), limit))
@@ -94,7 +94,7 @@ def peek(db: apsw.Connection, queue: str, limit: int, now: int) -> list[Job]:
 
 
 def _in_order(db: apsw.Connection, lanes: str, queue: str, now: int) -> Iterable[Row]:
-    rule = load(db).get(queue)
+    rule = read_rules(db).get(queue)
     scoring = DEFAULT_SCORING if rule is None else rule.config.scoring
     numbers: list[Any] = db.execute(lanes, (queue,)).fetchall()
     return in_order(

@@ -1,4 +1,7 @@
-"""The rules of queues as a write needs them: read again only when somebody changed them."""
+"""What people have laid down: rules of queues, settings, and tokens of the service.
+
+Rules and settings are read again only after a change. A damaged row hinders only itself.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,16 @@ import msgspec
 
 from leasehold.core.model.codes import DELETED_BY
 from leasehold.core.model.queue_config import QueueConfig, QueueRule, QueueState
+from leasehold.core.model.settings import DEFINITIONS, SettingValue, check_setting
 from leasehold.core.model.stored import UNREADABLE, moment, problem_of
 from leasehold.core.rules.rule_book import RuleBook
+from leasehold.core.rules.settings_in_force import SettingsInForce
+from leasehold.errors import InvalidSettingError
 from leasehold.stores.sqlite.schema.rows import LenientReader, guarded, value_of
+from leasehold.stores.tables import tokens
 from leasehold.stores.tables.query import Kind, Query
 
-LOAD: Final = f"""
+READ_RULES: Final = f"""
     SELECT {guarded("name", Kind.TEXT)}, {guarded("state", Kind.TEXT)},
            {guarded("config", Kind.TEXT)} FROM queue
 """  # noqa: S608  # our own names
@@ -45,14 +52,14 @@ class RuleCache:
         and then be used again for other rules.
         """
         if generation != self._generation:
-            self._known = load(db)
+            self._known = read_rules(db)
             self._generation = generation
         return self._known
 
 
-def load(db: apsw.Connection) -> RuleBook:
+def read_rules(db: apsw.Connection) -> RuleBook:
     """The rules as they are now, inside this write or read."""
-    rows: Any = db.execute(LOAD)
+    rows: Any = db.execute(READ_RULES)
     rules = dict(_rule_of(row) for row in rows)
     for queue, created_at, created_by, changed_at, changed_by in LenientReader(db).rows(SIGNATURES):
         if queue in rules:
@@ -74,3 +81,73 @@ def _rule_of(row: tuple[Any, ...]) -> tuple[str, QueueRule]:
         return queue, QueueRule(QueueState(told), known, actor or None)
     except UNREADABLE as error:
         return queue, QueueRule(QueueState.PAUSED, QueueConfig(), problem=problem_of(error))
+
+
+GENERATION: Final = "SELECT settings_generation FROM store_state"
+READ_SETTINGS: Final = f"""
+    SELECT {guarded("name", Kind.TEXT)}, {guarded("value", Kind.TEXT)} FROM setting
+"""  # noqa: S608  # our own names
+
+
+class KnownSettings:
+    """Remembers the settings under the generation at which they were read."""
+
+    def __init__(self) -> None:
+        # Before the first change there is nothing to read.
+        self._known = self.unset = SettingsInForce.of(0, {})
+
+    def at(self, db: apsw.Connection, generation: int) -> SettingsInForce:
+        """The settings. `generation` must be committed: one that is not may come to nothing and
+        then be used again for other settings.
+        """
+        if generation != self._known.generation:
+            self._known = read_settings(db)
+        return self._known
+
+
+def read_settings(db: apsw.Connection) -> SettingsInForce:
+    """The settings as they are now, inside this write or read.
+
+    One that this version does not know was set by a newer one, and is left alone; one that it
+    cannot read counts as not set.
+    """
+    row: Any = db.execute(GENERATION).fetchone()
+    return SettingsInForce.of(row[0], _read(db)[0])
+
+
+def unreadable_settings(db: apsw.Connection) -> list[str]:
+    """The settings that cannot be read, as sentences."""
+    return _read(db)[1]
+
+
+def _read(db: apsw.Connection) -> tuple[dict[str, SettingValue], list[str]]:
+    values: dict[str, SettingValue] = {}
+    problems: list[str] = []
+    rows: Any = db.execute(READ_SETTINGS)
+    for name, value in rows:
+        try:
+            known = value_of("its name", Kind.TEXT, name)
+            if known in DEFINITIONS:
+                decoded = msgspec.json.decode(value_of("its value", Kind.TEXT, value))
+                values[known] = check_setting(known, decoded)
+        except (*UNREADABLE, InvalidSettingError) as error:
+            shown = name.decode(errors="replace") if isinstance(name, bytes) else name
+            problems.append(
+                f"the setting {shown!r} cannot be read, and counts as not set: {problem_of(error)}"
+            )
+    return values, problems
+
+
+_DOCUMENT: Final = guarded("document", Kind.TEXT)
+
+
+class TokenReader(tokens.TokenReader):
+    """The tokens of a store and its signing key, for who reads."""
+
+    all = f"SELECT {guarded('name', Kind.TEXT)}, {_DOCUMENT} FROM token ORDER BY name"  # noqa: S608  # our own names
+    by_name = f"SELECT {_DOCUMENT} FROM token WHERE name = ?"  # noqa: S608  # our own names
+    by_digest = f"SELECT {_DOCUMENT} FROM token WHERE digest = ?"  # noqa: S608  # our own names
+    read_key = f"SELECT {guarded('value', Kind.TEXT)} FROM meta WHERE key = 'signing_key'"  # noqa: S608  # our own names
+
+    def text(self, what: str, value: Any) -> str:
+        return str(value_of(what, Kind.TEXT, value))

@@ -1,24 +1,82 @@
-"""Schedules, as rows of SQLite; see `tables.schedules`."""
+"""Schedules, as rows of SQLite; one that cannot be read must not stop the others.
+
+See `tables.schedules`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 from leasehold.core.model.job import Draft, Job
-from leasehold.core.model.stored import micros
-from leasehold.core.rules.scheduling import next_tick_from
+from leasehold.core.model.schedule import Schedule
+from leasehold.core.model.stored import UNREADABLE, micros
+from leasehold.core.rules.scheduling import UnreadableSchedule, next_tick_from
 from leasehold.env import to_micros
 from leasehold.errors import LeaseholdError
 from leasehold.stores.sqlite.reading.read import read_job
-from leasehold.stores.sqlite.schema.rows import SQLITE
-from leasehold.stores.sqlite.schema.schedule_row import AHEAD, SCHEDULES
+from leasehold.stores.sqlite.schema.rows import SQLITE, guarded, value_of
 from leasehold.stores.sqlite.submitting.gate import LaneNumbers
 from leasehold.stores.sqlite.submitting.submit import submit
-from leasehold.stores.sqlite.writing.database import Database
 from leasehold.stores.sqlite.writing.step import Step
-from leasehold.stores.tables.schedules import TableSchedules
+from leasehold.stores.tables.query import Kind
+from leasehold.stores.tables.schedules import (
+    COLUMNS,
+    ScheduleRows,
+    TableSchedules,
+    makes_no_sense,
+    schedule_from,
+)
+
+if TYPE_CHECKING:
+    from leasehold.stores.sqlite.writing.database import Database
+
+KINDS: Final = {
+    "name": Kind.TEXT,
+    "draft": Kind.TEXT,
+    "created_at": Kind.MOMENT,
+    "updated_at": Kind.MOMENT,
+    "next_at": Kind.MOMENT_OR_NULL,
+    "due_at": Kind.MOMENT_OR_NULL,
+    "paused": Kind.WHOLE,
+    "last_at": Kind.MOMENT_OR_NULL,
+    "last_job_id": Kind.TEXT_OR_NULL,
+    "fired": Kind.WHOLE,
+    "missed": Kind.WHOLE,
+    "missed_at": Kind.MOMENT_OR_NULL,
+    "error": Kind.TEXT_OR_NULL,
+}
+assert tuple(KINDS) == COLUMNS
+_GUARDED: Final = ", ".join(guarded(f"schedule.{name}", kind) for name, kind in KINDS.items())
+# The rowid is there for one whose very name cannot be read.
+ALL: Final = f"SELECT {_GUARDED}, rowid FROM schedule ORDER BY schedule.name"  # noqa: S608  # our own names
+ONE: Final = f"SELECT {_GUARDED}, rowid FROM schedule WHERE schedule.name = $1"  # noqa: S608  # as above
+DUE: Final = f"""
+    SELECT {_GUARDED}, rowid FROM schedule
+    WHERE schedule.due_at <= $1 ORDER BY schedule.due_at, schedule.name LIMIT $2
+"""  # noqa: S608  # our own names
+AHEAD: Final = f"""
+    SELECT {_GUARDED}, rowid FROM schedule WHERE schedule.due_at > $1 ORDER BY schedule.name
+"""  # noqa: S608  # our own names
+
+
+def schedule_of(row: tuple[Any, ...]) -> Schedule | UnreadableSchedule:
+    """The schedule that a row tells, if it can be read here."""
+    try:
+        return schedule_from(
+            {
+                name: value_of(name, kind, fetched)
+                for (name, kind), fetched in zip(KINDS.items(), row, strict=False)
+            }
+        )
+    except UNREADABLE as problem:
+        name = row[0].decode(errors="replace") if isinstance(row[0], bytes) else str(row[0])
+        return makes_no_sense(row[-1], name, problem)
+
+
+SCHEDULES: Final = ScheduleRows(ALL, ONE, DUE, schedule_of, "rowid")
+
 
 GO_ON: Final = "UPDATE schedule SET next_at = $1, due_at = $1 WHERE rowid = $2"
 

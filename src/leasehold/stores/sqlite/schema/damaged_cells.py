@@ -86,6 +86,37 @@ def find(db: apsw.Connection, table: str, limit: int = NAMED_MAX) -> list[Damage
     ]
 
 
+class Key(NamedTuple):
+    """What names a row, whatever its key holds."""
+
+    condition: str
+    values: tuple[Any, ...]
+
+
+def unsound_rows(db: apsw.Connection, table: str, limit: int) -> list[Key]:
+    """The rows of a table in which a cell does not hold what it must. It reads the whole table."""
+    names = _keys(db, table)
+    # Bytes that are no text cannot be read as one, but can be made one again.
+    shown = ", ".join(
+        f"typeof({name}) = 'text', iif(typeof({name}) = 'text', CAST({name} AS BLOB), {name})"
+        for name in names
+    )
+    rows: Any = db.execute(
+        f"SELECT {shown} FROM {table} WHERE NOT {sound_row(table)} LIMIT ?",  # noqa: S608  # our own names
+        (limit,),
+    )
+    return [
+        Key(
+            " AND ".join(
+                f"{name} = {'CAST(? AS TEXT)' if is_text else '?'}"
+                for name, is_text in zip(names, row[::2], strict=True)
+            ),
+            row[1::2],
+        )
+        for row in rows
+    ]
+
+
 def told(db: apsw.Connection) -> Iterator[str]:
     """Every such cell that is not put right by itself, as sentences."""
     for table in CELLS:

@@ -30,7 +30,7 @@ from leasehold.core.rules.submitting import due_at
 from leasehold.env import to_micros
 from leasehold.errors import LeaseholdError, QueueFullError
 from leasehold.stores.sqlite.leasing import ready
-from leasehold.stores.sqlite.submitting import linking
+from leasehold.stores.sqlite.submitting.dependencies import Linker
 from leasehold.stores.sqlite.submitting.gate import GateBook, LaneNumbers
 from leasehold.stores.sqlite.writing.step import Grouped, Step
 
@@ -133,7 +133,7 @@ class Intake(GateBook):
         return {job_id for (job_id,) in rows}
 
     def endings(self, job_ids: Collection[str]) -> Mapping[str, Status | None]:
-        found = linking.find_dependencies(self.step, job_ids)
+        found = Linker(self.step).find_dependencies(job_ids)
         self._numbers = {job_id: seq for job_id, (seq, _) in found.items()}
         return {job_id: ended for job_id, (_, ended) in found.items()}
 
@@ -157,11 +157,12 @@ class Intake(GateBook):
             rows = [(each.queue, each.key, first + each.place, each.digest, until) for each in keys]
             step.executemany(KEEP_KEY, rows)
         if links:
-            linking.link(step, first, drafts, links, self._numbers)
+            numbers = range(first, first + len(drafts))
+            Linker(step).link(numbers, drafts, links, self._numbers)
         return answers
 
     def tell_again(self, ended: Collection[str]) -> None:
-        linking.tell_again(self.step, [self._numbers[job_id] for job_id in ended])
+        Linker(self.step).tell_again([self._numbers[job_id] for job_id in ended])
 
     def statuses(self, job_ids: Collection[str]) -> Mapping[str, Status]:
         rows: Any = self.step.execute(STATUSES, (_json(job_ids),))

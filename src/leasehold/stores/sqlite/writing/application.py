@@ -1,8 +1,8 @@
 """The application's own connection to the store's file.
 
-It is an apsw connection, configured as the store's own writer is. What is added: its transactions
-take their turn with everybody else's, and what was submitted in one wakes workers once it is
-committed, whichever way that is done.
+It is an apsw connection, configured as the store's own writer is. It adds that its transactions
+take their turn with all others, and that jobs submitted in one wake workers once it is committed,
+by any way.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from leasehold.stores.sqlite.disk.connection import (
     WAL_BYTES_KEPT,
     WAL_PAGES_BEFORE_CHECKPOINT,
 )
+from leasehold.stores.sqlite.disk.failures import translated
 from leasehold.stores.sqlite.disk.files import Durability
 from leasehold.stores.sqlite.schema.damaged_cells import add_reads_as
-from leasehold.stores.sqlite.writing.failures import translated
 from leasehold.stores.sqlite.writing.remembered import Remembered
 from leasehold.stores.sqlite.writing.transaction import begin, wait_when_busy
 from leasehold.stores.sqlite.writing.turn import ApplicationTurn
@@ -56,11 +56,11 @@ class ApplicationConnection(apsw.Connection):
         super().__init__(str(database), flags=apsw.SQLITE_OPEN_READWRITE)
         self.database = database
         self.remembered = Remembered()
-        """It is its own: the store's belongs to whoever leads its writes."""
+        """It is its own: the store's belongs to the leader of its writes."""
         self.hints = Hints()
         """Whom to wake when the open transaction is committed."""
         self.is_kept_open = False
-        """Whether nobody may commit now, because a job's completion is still to join."""
+        """Whether no commit is allowed now, because a job's completion is still to join."""
         self.turn = turn
         self._after_commit = after_commit
         self._entered: list[Transaction] = []
@@ -110,9 +110,9 @@ class ApplicationConnection(apsw.Connection):
 
     @shielded
     def begin(self, purpose: str = "") -> None:
-        """Begin to write, in turn; waits for whoever writes now.
+        """Begin to write, in turn; waits for the present writer.
 
-        An interrupt may be delivered when it has begun: whoever calls it then rolls back.
+        An interrupt may be delivered when it has begun: the caller then rolls back.
         """
         self.turn.before_commit()
         check_not_inside(self.database)
@@ -218,7 +218,7 @@ class Transaction:
             try:
                 connection.commit()
             finally:
-                # What was not committed is not to be, whatever kept it from it.
+                # A failed commit is not to be repeated, whatever its cause.
                 self._roll_back()
 
     @shielded
@@ -230,7 +230,7 @@ class Transaction:
 
 
 class _SafetyNet:
-    """Rolls back what nobody else can end: an interrupt may strike in the very call of __exit__.
+    """Rolls back an abandoned transaction: an interrupt may strike in the very call of __exit__.
 
     It is an object of its own so that it goes inside the shield, as a rule: an interrupt that
     strikes in a finalizer is dropped by Python.
@@ -276,7 +276,7 @@ def _checkpoint(db: apsw.Connection) -> None:
     try:
         db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
     except apsw.Error:
-        # What was written is committed; the next commit, here or elsewhere, tries it again.
+        # The writes are committed; the next commit, here or elsewhere, tries it again.
         return
 
 

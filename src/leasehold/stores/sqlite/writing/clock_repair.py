@@ -1,8 +1,9 @@
 """Setting the store's clock back to the wall clock, with every time that came from it.
 
-Two kinds of times are later than the wall clock. What *happened* by the wrong clock has happened
-now. What was *put off* from a moment by the wrong clock is put off from now, by what is left of it.
-Anything else that lies ahead was set by a person or before the clock went wrong, and stays.
+Two kinds of times are later than the wall clock. An event that *happened* by the wrong clock has
+happened now. An event *put off* from a moment by the wrong clock is put off from now, by the rest
+of its delay. Any other time that lies ahead was set by a person or before the clock went wrong, and
+stays.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ HAPPENED: Final = {
     "failed_job": ("first_at", "last_at"),
     "event": ("at",),
     "log": ("at",),
-    "schedule": ("created_at", "updated_at", "last_at"),
+    "schedule": ("created_at", "updated_at", "last_at", "missed_at"),
     "audit": ("at",),
     "audit_archive": ("at",),
     "lane": ("made_at",),
@@ -82,7 +83,7 @@ OPEN_MINUTE: Final = "UPDATE store_state SET open_minute = ?"
 
 
 def repair(step: Step, reading: ClockReading, actor: str) -> ClockRepair:
-    """Set the clock back, if it is ahead and nobody works."""
+    """Set the clock back, if it is ahead and no worker is left."""
     before, now = step.now, reading.wall
     if before - now <= TOLERANCE_MICROS:
         return ClockRepair(before=from_micros(before), after=from_micros(before), changed={})

@@ -7,6 +7,7 @@ import logging
 import os
 import weakref
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TypeVar, cast
 
 import apsw
@@ -26,6 +27,7 @@ from leasehold.stores.sqlite.disk.continuity import (
     set_foreign_log_aside,
 )
 from leasehold.stores.sqlite.disk.epoch import has_store_id
+from leasehold.stores.sqlite.disk.failures import translated
 from leasehold.stores.sqlite.disk.files import Durability, FileId, StoreFiles
 from leasehold.stores.sqlite.disk.life import Deaths
 from leasehold.stores.sqlite.disk.lock import LOCK_TIMEOUT_SECONDS, LOCK_TIMEOUT_SECONDS_MAX
@@ -34,14 +36,13 @@ from leasehold.stores.sqlite.disk.space import DiskReserve
 from leasehold.stores.sqlite.disk.wake import Wake
 from leasehold.stores.sqlite.disk.watch import FileWatch
 from leasehold.stores.sqlite.leasing import damage
-from leasehold.stores.sqlite.leasing.rebalance import PassBook
+from leasehold.stores.sqlite.leasing.ready import PassBook
 from leasehold.stores.sqlite.schema import damaged_cells
-from leasehold.stores.sqlite.submitting.dependents import Links
+from leasehold.stores.sqlite.submitting.dependencies import Links
 from leasehold.stores.sqlite.submitting.gate import LaneNumbers
 from leasehold.stores.sqlite.writing import own_state, recounting
 from leasehold.stores.sqlite.writing.application import ApplicationConnection, check_not_inside
 from leasehold.stores.sqlite.writing.clock import StoreClock
-from leasehold.stores.sqlite.writing.failures import translated
 from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.sqlite.writing.turn import ApplicationTurn
 from leasehold.stores.sqlite.writing.write_side import WriteSide
@@ -125,7 +126,7 @@ class Database(WritesGoOn):
     def _look_at_log(self) -> None:
         """Where a killed process has left a log, see whose it is, before anybody replays it.
 
-        Where there is none although others have the store open, see that nobody begins another.
+        Where there is none although others have the store open, see that no process begins another.
         """
         if is_held(self.files.continuity):
             if self.files.lacks_log():
@@ -140,6 +141,8 @@ class Database(WritesGoOn):
         """Open the write side if it is not; the first write does it anyway."""
         if not self.side.is_open:
             self.writer.open()
+        if self.side.is_restored:
+            self.writer.run(lambda _step: None)
 
     @shielded
     def close(self) -> None:
@@ -248,11 +251,13 @@ class Database(WritesGoOn):
 
     def _begin_anew(self) -> bool:
         """Delete records that cannot be read, where that does no harm; False if there are none."""
-        with self.readers.lend() as db:
-            if not own_state.find_records(db):
-                return False
-        self.writer.run(lambda step: own_state.begin_records_anew(step.db))
-        return True
+        is_begun = False
+        while True:
+            with self.readers.lend() as db:
+                found = own_state.find_records(db)
+            if found is None or not self.writer.run(partial(_begin_records_anew, found)):
+                return is_begun
+            is_begun = True
 
     def put_right(self) -> None:
         """The same for a sweep, which looks whether or not anything has failed."""
@@ -311,12 +316,16 @@ class Database(WritesGoOn):
 
 
 def _may_be_damage(error: Exception) -> bool:
-    """Whether an error may come from a cell that does not hold what it must.
+    """Whether an error may come from a damaged cell.
 
-    Of our own errors only the vaguest may: SQLite refused a value. The others say what was wrongly
-    asked for, or what to do.
+    Of our own errors only the vaguest may: SQLite refused a value. The others name a wrong request,
+    or the remedy.
     """
     return not isinstance(error, LeaseholdError) or type(error) is StoreError
+
+
+def _begin_records_anew(found: own_state.Unreadable, step: Step) -> bool:
+    return own_state.begin_records_anew(step.db, found)
 
 
 def _put_right(step: Step) -> None:

@@ -1,11 +1,12 @@
-"""What the store keeps of itself: its one row of state, and its lanes. Damage is put right at once.
+"""The store's own records: its one row of state, and its lanes. Damage is put right at once.
 
 Everything in these two tables can be told from other rows, or begun anew without harm, except the
-names of a lane: those are lost. So whoever writes and finds a value that cannot be right replaces
-it, in the same write, and says so in the log:
+names of a lane: those are lost. So a write that finds a value that cannot be right replaces it, in
+the same write, and says so in the log:
 
     clock                  the time of the last job, then what the machine's clock shows
-    version_floor          above every lease version in the store, and above the wall clock
+    version_floor          above all that was counted from the last one, as far as the latest leases
+                           tell, and above the wall clock; a job that is there has its own version
     next_seq               above every number in the store
     the generations        a number that was never used, so that every process reads again
     open_minute            the minute now: what was counted since the last look falls into it
@@ -22,11 +23,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import apsw
 import msgspec
 
+from leasehold.core.model.budget import MENDED_AT_ONCE
 from leasehold.core.model.span import MINUTE_MICROS
 from leasehold.core.model.stored import MOMENT_MAX
 from leasehold.core.rules.sampling import KeptSpan, Resolution
@@ -49,8 +51,24 @@ _WHOLE: Final = CELLS["store_state"]["next_seq"]
 
 _IS_THERE: Final = "SELECT 1 FROM store_state"
 _MAKE: Final = "INSERT INTO store_state (one, clock, version_floor, next_seq) VALUES (1, 0, 0, 1)"
-_NUMBERED: Final = ("job", "archive", "pruned_key", "idempotency", "attempt", "event")
-_VERSIONED: Final = ("ready", "waiting", "running", "finished", "attempt")
+# An idempotency key names a job that is there, or was pruned: it has no number of its own.
+_NUMBERED: Final = ("job", "pruned_key", "attempt", "event")
+# The archive is ordered by days: from each, a seek leads to the next.
+_HIGHEST_ARCHIVED: Final = f"""
+    WITH RECURSIVE known (day) AS (
+        SELECT min(day) FROM archive
+        UNION ALL SELECT (SELECT min(day) FROM archive WHERE archive.day > known.day)
+        FROM known WHERE day IS NOT NULL)
+    SELECT max((
+        SELECT max(seq) FROM archive WHERE archive.day = known.day AND {_WHOLE.format("seq")}))
+    FROM known
+"""  # noqa: S608  # our own names
+# Those leased last are among the last that were submitted and leased. `running` is small.
+_LATEST_VERSIONS: Final = (
+    "SELECT version FROM running",
+    f"SELECT version FROM finished ORDER BY seq DESC LIMIT {MENDED_AT_ONCE}",  # noqa: S608  # our own number
+    f"SELECT version FROM attempt ORDER BY seq DESC, version DESC LIMIT {MENDED_AT_ONCE}",  # noqa: S608  # as above
+)
 _LAST_CREATED: Final = "SELECT created_at FROM job ORDER BY seq DESC LIMIT 1"
 _LAST_MINUTE: Final = f"""
     SELECT max(at) FROM span WHERE resolution = {Resolution.MINUTE:d} AND typeof(at) = 'integer'
@@ -74,16 +92,15 @@ _IS_MOMENT: Final = CELLS["resting"]["until"].format("until")
 _REST_NO_MORE: Final = f"UPDATE resting SET until = 0 WHERE NOT ({_IS_MOMENT})"  # noqa: S608  # our own names
 # The jobs of a key whose account cannot be read stand in their lanes again; a lease that meets more
 # of them than may run parks them under a new one.
-_UNCOUNT: Final = (
-    """
+_PARKED: Final = """
+    SELECT lane, tier, turn, seq FROM ready WHERE lane = -? ORDER BY tier, turn, seq LIMIT ?
+"""
+_TO_ITS_LANE: Final = """
     UPDATE ready SET lane = (SELECT lane FROM job WHERE job.seq = ready.seq)
-    WHERE lane IN (SELECT -id FROM key_lane WHERE {})
-    """,
-    """
-    UPDATE place SET lane = NULL, key_lane = NULL
-    WHERE key_lane IN (SELECT id FROM key_lane WHERE {})
-    """,
-)
+    WHERE lane = ? AND tier = ? AND turn = ? AND seq = ?
+"""
+_COUNTED_FOR_NONE: Final = "UPDATE place SET lane = NULL, key_lane = NULL WHERE seq = ?"
+_SHOWN: Final = "SELECT seq FROM place WHERE key_lane = ? AND lane IS NULL LIMIT ?"
 
 
 def find(db: apsw.Connection) -> list[Damage]:
@@ -92,7 +109,7 @@ def find(db: apsw.Connection) -> list[Damage]:
 
 
 def told(db: apsw.Connection) -> Iterator[str]:
-    """The same, as sentences, and what no write can put right."""
+    """The same, as sentences, and damage that no write can put right."""
     for damage in find(db):
         if damage.column in _NAMES:
             yield f"{damage}: its jobs are not leased; restore a backup"
@@ -126,7 +143,7 @@ def put_state_right(db: apsw.Connection, env: Env) -> bool:
     values: dict[str, Any] = {
         "clock": lambda: _sound_moment(db, _LAST_CREATED),
         "version_floor": lambda: _floor_above(db, wall),
-        "next_seq": lambda: _highest(db, "seq", _NUMBERED) + 1,
+        "next_seq": lambda: _highest_number(db) + 1,
         "queue_generation": lambda: wall,
         "settings_generation": lambda: wall,
         "open_minute": lambda: max(wall // MINUTE_MICROS, _sound_moment(db, _LAST_MINUTE) + 1),
@@ -183,33 +200,65 @@ def _reckon_from_here(db: apsw.Connection, queue: str | None) -> None:
         spans.keep([KeptSpan(Resolution.EVER, name, 0, ever)])
 
 
-def find_records(db: apsw.Connection) -> list[Damage]:
-    """Records that cannot be read and can be begun anew."""
-    return [damage for table in BEGUN_ANEW for damage in damaged_cells.find(db, table)]
+class Unreadable(NamedTuple):
+    """Rows of one table that cannot be read, and sentences about some of them."""
+
+    table: str
+    rows: list[damaged_cells.Key]
+    told: list[Damage]
 
 
-def begin_records_anew(db: apsw.Connection) -> None:
-    """Delete them; inside a write."""
-    found = find_records(db)
-    db.execute(_REST_NO_MORE)
-    for table in dict.fromkeys(damage.table for damage in found):
-        unsound = f"NOT {damaged_cells.sound_row(table)}"
-        if table == "key_lane":
-            for statement in _UNCOUNT:
-                db.execute(statement.format(unsound))
-        db.execute(f"DELETE FROM {table} WHERE {unsound}")  # noqa: S608  # our own names
-    if any(damage.table == "span" for damage in found):
+def find_records(db: apsw.Connection) -> Unreadable | None:
+    """Records that cannot be read and can be begun anew, as many as one write may deal with.
+
+    To find them takes as long as there are records: it is for a reader, which blocks no writer.
+    """
+    for table in BEGUN_ANEW:
+        if rows := damaged_cells.unsound_rows(db, table, MENDED_AT_ONCE):
+            return Unreadable(table, rows, damaged_cells.find(db, table))
+    return None
+
+
+def begin_records_anew(db: apsw.Connection, found: Unreadable) -> bool:
+    """Delete them, unless somebody has; inside a write. Whether that has changed anything."""
+    before = db.total_changes()
+    left = MENDED_AT_ONCE
+    for row in found.rows:
+        if found.table == "key_lane":
+            left -= _let_go_of_jobs(db, row, left)
+            if left <= 0:
+                break
+        _delete(db, found.table, row)
+    if found.table == "span":
         _reckon_from_here(db, None)
-    for damage in found:
+    for damage in found.told:
         logger.error("%s, which cannot be right: its row was deleted", damage)
+    return db.total_changes() > before
+
+
+def _delete(db: apsw.Connection, table: str, row: damaged_cells.Key) -> None:
+    is_it = f"{row.condition} AND NOT {damaged_cells.sound_row(table)}"
+    if table == "resting":
+        db.execute(f"{_REST_NO_MORE} AND {is_it}", row.values)
+    db.execute(f"DELETE FROM {table} WHERE {is_it}", row.values)  # noqa: S608  # our own names
+
+
+def _let_go_of_jobs(db: apsw.Connection, account: damaged_cells.Key, limit: int) -> int:
+    """Let jobs of an account stand in their lanes, counted for no key; answers how many."""
+    parked: list[Any] = db.execute(_PARKED, (*account.values, limit)).fetchall()
+    db.executemany(_TO_ITS_LANE, parked)
+    left = limit - len(parked)
+    shown: list[Any] = db.execute(_SHOWN, (*account.values, left)).fetchall()
+    db.executemany(_COUNTED_FOR_NONE, [(row[-1],) for row in (*parked, *shown)])
+    return len(parked) + len(shown)
 
 
 def raise_next_seq(db: apsw.Connection) -> int | None:
-    """Raise the next number above all that are in use; inside a write. None if it is."""
+    """Raise the next number above all used ones; inside a write. None if it is."""
     row: Any = db.execute(_TOO_LOW).fetchone()
     if row is None or not row[0]:
         return None
-    next_seq = _highest(db, "seq", _NUMBERED) + 1
+    next_seq = _highest_number(db) + 1
     _update(db, "store_state", {"next_seq": next_seq})
     logger.error("store_state.next_seq was in use: it was raised to %d", next_seq)
     return next_seq
@@ -234,17 +283,26 @@ def _in_lanes(db: apsw.Connection) -> list[Damage]:
 
 
 def _floor_above(db: apsw.Connection, wall: int) -> int:
-    return max(_highest(db, "version", _VERSIONED) + 1, (wall << FLOOR_SHIFT) // 1_000_000)
+    highest = 0
+    for statement in _LATEST_VERSIONS:
+        latest = f"SELECT max(version) FROM ({statement}) WHERE {_WHOLE.format('version')}"  # noqa: S608  # our own names
+        highest = max(highest, _number(db, latest))
+    # As after a restore: above all versions counted from the last floor.
+    above = ((highest >> FLOOR_SHIFT) + 1) << FLOOR_SHIFT
+    return max(above if above <= WHOLE_MAX else highest + 1, (wall << FLOOR_SHIFT) // 1_000_000)
 
 
-def _highest(db: apsw.Connection, column: str, tables: tuple[str, ...]) -> int:
-    found = 0
-    for table in tables:
-        row: Any = db.execute(
-            f"SELECT max({column}) FROM {table} WHERE {_WHOLE.format(column)}"  # noqa: S608  # our own names
-        ).fetchone()
-        found = max(found, row[0] or 0)
+def _highest_number(db: apsw.Connection) -> int:
+    found = _number(db, _HIGHEST_ARCHIVED)
+    for table in _NUMBERED:
+        highest = f"SELECT max(seq) FROM {table} WHERE {_WHOLE.format('seq')}"  # noqa: S608  # our own names
+        found = max(found, _number(db, highest))
     return found
+
+
+def _number(db: apsw.Connection, statement: str) -> int:
+    row: Any = db.execute(statement).fetchone()
+    return row[0] or 0
 
 
 def _sound_moment(db: apsw.Connection, statement: str) -> int:

@@ -1,15 +1,15 @@
-"""Counting the jobs of damaged lanes anew, without holding up whoever writes meanwhile.
+"""Counting the jobs of damaged lanes anew, without blocking writers meanwhile.
 
 To count takes as long as there are jobs, so no write does it:
 
 1. A reader counts, and is about right.
-2. One short write puts these numbers in the place of what cannot be right, and notes them. In it a
-   second reader is opened, which sees the store as it was then.
+2. One short write puts these numbers in the place of damaged ones, and notes them. In it a second
+   reader is opened, which sees the store as it was then.
 3. That reader counts: exactly what the numbers should have been in that write.
-4. One short write adds the difference to what the lanes have become since, and ends the note.
+4. One short write adds the difference to the lanes' present numbers, and ends the note.
 
-Who dies in between leaves the note, and a minute later the next sweep begins anew. Who was slower
-than that finds another note in step 4, and leaves the rest to whoever has written it.
+A process that dies in between leaves the note, and a minute later the next sweep begins anew. A
+process that was slower than that finds another note in step 4, and leaves the rest to its author.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Counts = dict[str, int]
 """By the name of a counter."""
 NOTHING: Final[Counts] = dict.fromkeys(COUNTERS, 0)
 SILENT_MICROS: Final = 60 * 1_000_000
-"""A note that is older is one of somebody who is gone."""
+"""An older note is that of a process that is gone."""
 
 _COUNT: Final = """
     SELECT job.lane, status, priority, count(*) FROM (
@@ -50,7 +50,7 @@ _END: Final = "DELETE FROM meta WHERE key = 'recount'"
 
 
 class Note(msgspec.Struct, frozen=True):
-    """What the second step has written."""
+    """The numbers that the second step has written."""
 
     id: str
     at: int

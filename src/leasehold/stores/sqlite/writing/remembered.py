@@ -1,10 +1,10 @@
-"""What a writer remembers from one write to the next, so that most writes learn it for nothing.
+"""A writer's memory from one write to the next, so that most writes learn the state for nothing.
 
 The state of the store changes with every write in three numbers only. The rest (generations, the
-open minute, the basis of the clock) is compared as a whole with what was read last: while it is the
+open minute, the basis of the clock) is compared as a whole with the last reading: while it is the
 same, so are the rules, the settings and the basis that were made of it.
 
-Replies to requests that may be sent twice, written together with what was done.
+Replies to requests that may be sent twice, written together with their effects.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from leasehold.core.rules.clock import ClockBasis
 from leasehold.core.rules.replies import REPLIES_KEPT_SECONDS, REPLIES_MAX
 from leasehold.core.rules.rule_book import RuleBook
 from leasehold.env import Env
-from leasehold.stores.sqlite.rules.known import RuleCache
-from leasehold.stores.sqlite.rules.settings import KnownSettings
+from leasehold.stores.sqlite.rules.known import KnownSettings, RuleCache
 from leasehold.stores.sqlite.schema.rows import WHOLE_MAX
 from leasehold.stores.sqlite.writing import own_state
 from leasehold.stores.sqlite.writing.clock import BASIS
@@ -28,7 +27,7 @@ from leasehold.stores.sqlite.writing.clock import BASIS
 if TYPE_CHECKING:
     from leasehold.stores.sqlite.writing.step import Step
 
-# What is no number is above all numbers: a place that cannot be read is left out.
+# A value that is no number is above all numbers: a place that cannot be read is left out.
 READ_STATE: Final = f"""
     SELECT clock, version_floor, next_seq, EXISTS (SELECT 1 FROM blocker),
            EXISTS (SELECT 1 FROM resolving) + 2 * EXISTS (SELECT 1 FROM inheriting),
@@ -54,7 +53,7 @@ class Remembered:
         self.basis = ClockBasis()
         self.open_minute = 0
         self.worker_numbers: dict[tuple[str, int], int] = {}
-        """Of this minute: those that did nothing for long are forgotten at its end."""
+        """Of this minute: idle workers are forgotten at its end."""
 
     def read(self, db: apsw.Connection, cursor: apsw.Cursor, env: Env) -> tuple[Any, ...]:
         """The state of the store, what changes of it; the rest is remembered here.
@@ -80,7 +79,7 @@ class Remembered:
         return changing
 
     def _learn(self, db: apsw.Connection, steady: tuple[Any, ...]) -> None:
-        # A seal comes with another generation, so whoever has not met it looks for it here.
+        # A seal comes with another generation, so a process that has not met it looks for it here.
         row: Any = db.execute(READ_SEAL).fetchone()
         check_unsealed(None if row is None else row[0], db.filename)
         generation, set_at, self.open_minute, *basis = steady
@@ -101,7 +100,7 @@ _FORGET: Final = """
 
 
 def find_reply(db: apsw.Connection, request_id: str, now: int) -> bytes | None:
-    """What is remembered of a request."""
+    """The memory of a request."""
     row: Any = db.execute(_FIND, (request_id, _oldest(now))).fetchone()
     return None if row is None else row[0]
 

@@ -1,6 +1,6 @@
-"""What an operation works with inside a write: connection, time, counters and hints.
+"""An operation's state inside a write: connection, time, counters and hints.
 
-What the writer carries out: a function of the write, or one of a kind that is done in groups.
+The writer carries out functions of the write, or operations of a kind that is done in groups.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from leasehold.stores.sqlite.reading.figures import (
     SpanShelf,
     note_failures,
 )
-from leasehold.stores.sqlite.rules import settings
-from leasehold.stores.sqlite.rules.known import load
+from leasehold.stores.sqlite.rules import known
+from leasehold.stores.sqlite.rules.known import read_rules
 from leasehold.stores.sqlite.submitting.gate import StartBook
 from leasehold.stores.sqlite.writing.clock import WRITE_BASIS, StoreClock, move_leases
 from leasehold.stores.sqlite.writing.remembered import Remembered
@@ -53,9 +53,9 @@ class Step(TableStep):
     opens_minute = False
     """Whether this write is the first of a new minute."""
     clock_basis = ClockBasis()
-    """What is remembered of the machine's clocks."""
+    """The readings of the machine's clocks that are remembered."""
     odd_time: StoreTime | None = None
-    """What is to be remembered of them from now on, if they disagree."""
+    """The readings to be remembered from now on, if the clocks disagree."""
     insert_events = INSERT_EVENT
     _rules_changed = False
     _settings_changed = False
@@ -89,7 +89,7 @@ class Step(TableStep):
         """No lease version at or below this is granted any more."""
         self.next_seq = next_seq
         self._new_workers: set[str] = set()
-        """Those that this write has met first."""
+        """The workers that this write has met first."""
 
     @classmethod
     def begin(
@@ -123,7 +123,7 @@ class Step(TableStep):
         return step
 
     def end(self) -> None:
-        """Write down the clock and what was used up; called once, before the commit."""
+        """Write down the clock and the used numbers; called once, before the commit."""
         self.write(WRITE_STATE, (self.now, self.version_floor, self.next_seq))
         if self.odd_time is not None:
             self.execute(WRITE_BASIS, self.clock_basis)
@@ -164,14 +164,14 @@ class Step(TableStep):
 
     def _load_rules(self) -> RuleBook:
         self._rules_changed = True
-        return load(self.db)
+        return read_rules(self.db)
 
     def _load_settings(self) -> SettingsInForce:
         self._settings_changed = True
-        return settings.load(self.db)
+        return known.read_settings(self.db)
 
     def flush(self) -> None:
-        """Write the counters, and what was measured."""
+        """Write the counters and measurements."""
         self.write_counters()
         if self.measured:
             self.write_many(ADD_MEASURED, self.measured.take())
@@ -196,7 +196,7 @@ class Step(TableStep):
             self._tally.clear()
 
     def undo(self) -> None:
-        """Take back what the current operation has written so far."""
+        """Undo the writes of the current operation."""
         if self.is_first:
             # All of the write so far is its own, and the file lock keeps others out meanwhile.
             self.execute("ROLLBACK")
@@ -207,7 +207,7 @@ class Step(TableStep):
         self.forget()
 
     def forget(self) -> None:
-        """Drop what an operation that failed has counted."""
+        """Drop the counts of an operation that failed."""
         self._tally.clear()
         self.measured.clear()
         self.failed.clear()
@@ -220,9 +220,9 @@ class Step(TableStep):
         self.ended.clear()
         self.hints.clear()
         if self._rules_changed:
-            self.rules = load(self.db)
+            self.rules = read_rules(self.db)
         if self._settings_changed:
-            self.settings = settings.load(self.db)
+            self.settings = known.read_settings(self.db)
 
 
 @cache
@@ -235,15 +235,15 @@ T = TypeVar("T")
 
 
 class Grouped(ABC, Generic[T]):
-    """An operation of a kind that shares statements: those that wait at the same time are done as
-    one, unless one of them turns out to be bad.
+    """An operation of a kind that shares statements: operations that wait at the same time are done
+    as one, unless one of them turns out to be bad.
     """
 
     __slots__ = ()
 
     @abstractmethod
     def __call__(self, step: Step) -> T:
-        """Do this one alone."""
+        """Do this operation alone."""
 
     @classmethod
     @abstractmethod

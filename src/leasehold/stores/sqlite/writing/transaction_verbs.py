@@ -20,12 +20,12 @@ from leasehold.core.model.joblog import LogLine, check_progress
 from leasehold.core.model.lease import Settled, Settlement
 from leasehold.errors import LeaseLostError, TransactionError
 from leasehold.interrupts import shielded
+from leasehold.stores.sqlite.disk.failures import translated
 from leasehold.stores.sqlite.leasing import renew, settle
-from leasehold.stores.sqlite.leasing.state import refuse
-from leasehold.stores.sqlite.submitting.dependents import resolve
+from leasehold.stores.sqlite.leasing.ends import refuse
+from leasehold.stores.sqlite.submitting.dependencies import resolve
 from leasehold.stores.sqlite.writing.application import ApplicationConnection
 from leasehold.stores.sqlite.writing.database import Database
-from leasehold.stores.sqlite.writing.failures import translated
 from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.tables.queue_limits import tell_who_may_go_on
 
@@ -35,7 +35,7 @@ T = TypeVar("T")
 def connect(database: Database) -> ApplicationConnection:
     """A connection of the application's own."""
     database.check_process()
-    # What is known of an older copy has to be acted on before anything is written.
+    # An older copy has to be dealt with before anything is written.
     database.open_to_write()
     # A read, so that a closed store is found out here and not in the first transaction.
     with database.read(), translated(database.files.database):
@@ -188,7 +188,7 @@ class HeldTransaction:
 
 @contextmanager
 def _part(db: apsw.Connection) -> Iterator[None]:
-    """Undo what is done inside if it raises; `Step.undo` knows the name."""
+    """Undo the writes inside if it raises; `Step.undo` knows the name."""
     db.execute("SAVEPOINT operation")
     try:
         yield

@@ -1,10 +1,10 @@
 """Who waits to write in this process, and who of them leads: carries out what all have queued.
 
-Whoever comes while nobody leads does so at once. The others wait, until somebody has carried out
-their operation or lets them lead next. A wait of the main thread ends when a signal comes, so that
-its handlers can be called; its ticket keeps its place meanwhile, and may be carried out by others.
-Only it cannot be let lead, since nobody knows what the handler does: it may write, close the store,
-fork, or raise.
+A caller that comes while no thread leads does so at once. The others wait, until their operation
+has been carried out or they may lead next. A wait of the main thread ends when a signal comes, so
+that its handlers can be called; its ticket keeps its place meanwhile, and may be carried out by
+others. Only it cannot be let lead, since the handler may do anything: write, close the store, fork,
+or raise.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class WriteQueue:
         self.leader: int | None = None
         self._is_paused = False
         self._idlers = 0
-        """How many wait until nobody leads."""
+        """How many wait until no thread leads."""
 
     def stand(self, ticket: Ticket[Any]) -> bool:
         """Queue a ticket, or go back to its place; whether it leads from now on."""
@@ -85,11 +85,11 @@ class WriteQueue:
             ticket.is_away = False
             ticket.leads = not self.is_led
             self.is_led = True
-            # Not asked of the ticket later: who is let lead just then must go through its gate.
+            # Not asked of the ticket later: a thread let lead just then must go through its gate.
             return ticket.leads
 
     def wait(self, ticket: Ticket[Any]) -> None:
-        """Until another caller has carried it out, or it is this one's turn to lead.
+        """Until another caller has carried it out, or it is its own turn to lead.
 
         Raises Interrupted when a signal came first; the ticket keeps its place.
         """
@@ -104,7 +104,7 @@ class WriteQueue:
             ticket.gate.acquire()
 
     def leave(self, ticket: Ticket[Any]) -> None:
-        """Give up a place that was kept. What is being carried out is waited for."""
+        """Give up a place that was kept. An operation under way is waited for."""
         with SHIELD:
             with self._mutex:
                 if ticket.queue is not self.waiting:
@@ -115,10 +115,10 @@ class WriteQueue:
             ticket.gate.acquire()
 
     def take(self, batch: list[Ticket[Any]]) -> bool:
-        """Move what is queued to the batch; False when there was nothing, or it is full."""
+        """Move queued operations to the batch; False when there were none, or it is full."""
         taken = False
         if not self.waiting:
-            return taken  # Whoever comes now is served by the next one who leads.
+            return taken  # A caller that comes now is served by the next leader.
         with self._mutex:
             while self.waiting and len(batch) < OPERATIONS_PER_COMMIT_MAX:
                 batch.append(self.waiting.popleft())
@@ -126,7 +126,7 @@ class WriteQueue:
         return taken
 
     def lead_unless(self, is_done: Callable[[], bool]) -> bool:
-        """Lead without a ticket as soon as nobody else does; False if there is no need to."""
+        """Lead without a ticket as soon as no other thread does; False if there is no need to."""
         with self._mutex:
             self._wait_while(lambda: self._is_paused)
             self._wait_while(lambda: self.is_led and not is_done())
@@ -136,7 +136,7 @@ class WriteQueue:
             return True
 
     def pass_on(self, own: Ticket[Any] | None = None) -> None:
-        """Let the next one lead: nobody works for the others for ever.
+        """Let the next one lead: no thread works for the others for ever.
 
         A leader's own ticket that was not even taken steps aside: something cut its lead short.
         """
@@ -154,8 +154,8 @@ class WriteQueue:
                 self._idle.notify_all()
 
     def close(self) -> bool:
-        """Refuse what comes from now on, and wait for what is under way; True for the first call
-        that has come to the end of it.
+        """Refuse new operations, and wait for those under way; True for the first call that has
+        come to the end of it.
         """
         with self._mutex:
             self._is_closed = True
@@ -164,10 +164,10 @@ class WriteQueue:
             return is_first
 
     def pause(self, seconds: float) -> bool:
-        """Let nobody begin a write, and wait for those under way; False if that takes too long.
+        """Let no write begin, and wait for those under way; False if that takes too long.
 
-        It cannot be done by a thread that is itself inside a write. Whatever the answer, `resume`
-        must follow.
+        It cannot be done by a thread that is itself inside a write. `resume` must follow in any
+        case.
         """
         if not self._mutex.acquire(timeout=seconds):
             return False

@@ -1,8 +1,8 @@
-"""What a process needs to write: the file lock, a connection, and the hold on the store's note.
+"""A process's means to write: the file lock, a connection, and the hold on the store's note.
 
-It is opened by the first write, not with the store: whoever only looks takes no lock, and is not
-kept waiting by somebody who has it. A fork closes it, and the next write opens it again. Making a
-store and bringing an old one up to date are writes, too.
+It is opened by the first write, not with the store: a process that only looks takes no lock, and is
+not kept waiting by its holder. A fork closes it, and the next write opens it again. Making a store
+and bringing an old one up to date are writes, too.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ import apsw
 from leasehold.env import Env
 from leasehold.stores.sqlite.disk.connection import BUSY_SECONDS, open_writer
 from leasehold.stores.sqlite.disk.continuity import Continuity, StoreProgress, set_foreign_log_aside
-from leasehold.stores.sqlite.disk.epoch import open_epoch
+from leasehold.stores.sqlite.disk.epoch import is_restored, open_epoch
+from leasehold.stores.sqlite.disk.failures import translated
 from leasehold.stores.sqlite.disk.files import StoreFiles, create_private
 from leasehold.stores.sqlite.disk.lock import WriteLock
 from leasehold.stores.sqlite.disk.log_sync import LogSync
 from leasehold.stores.sqlite.disk.watch import FileWatch
 from leasehold.stores.sqlite.writing.clock import open_clock
-from leasehold.stores.sqlite.writing.failures import translated
 from leasehold.stores.sqlite.writing.own_state import put_state_right
 from leasehold.stores.sqlite.writing.transaction import transaction
 
 
 class WriteSide:
-    """Used by one thread at a time: whoever leads the writes."""
+    """Used by one thread at a time: the leader of the writes."""
 
     def __init__(
         self,
@@ -45,6 +45,8 @@ class WriteSide:
         self._db: apsw.Connection | None = None
         self._cursor: apsw.Cursor | None = None
         self._continuity: Continuity | None = None
+        self.is_restored = False
+        """Whether the next write has to take back the leases of a copy that came back."""
 
     @property
     def is_open(self) -> bool:
@@ -92,6 +94,7 @@ class WriteSide:
                 db, self._files, file, continuity, self._sync.durability, self._env, is_new=is_new
             )
             open_clock(db, self._env)
+            self.is_restored = is_restored(db)
             db.pragma("synchronous", self._sync.in_commit)
         except BaseException:
             continuity.close()
@@ -118,7 +121,7 @@ class WriteSide:
         except OSError as error:
             self.lock.acquire("copy a log that cannot be synced into the database")
             try:
-                # Whoever was first has done it for all.
+                # The first one has done it for all.
                 if not self._sync.is_durable(number):
                     self.db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
                     self._sync.all_durable()
@@ -128,7 +131,7 @@ class WriteSide:
                 self.lock.release()
 
     def _begin_log_anew(self, db: apsw.Connection, *, is_shared: bool) -> None:
-        """After a failed sync, the first to open the store again makes what is left durable."""
+        """After a failed sync, the first to open the store again makes the rest durable."""
         if is_shared:
             raise self._sync.refusal("a sync of its log has failed")
         with translated(self._files.database):
@@ -136,7 +139,7 @@ class WriteSide:
         self._sync.all_durable()
 
     def save_log(self) -> None:
-        """Where the log was deleted, keep what was acknowledged. The lock must be held."""
+        """Where the log was deleted, keep the acknowledged writes. The lock must be held."""
         if self._db is not None:
             self._watch.save_log(self._db)
 

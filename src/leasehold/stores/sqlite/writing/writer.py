@@ -1,11 +1,11 @@
 """One writer per process, with group commit.
 
-There is no writer thread. Whoever has something to write queues it and, if nobody is writing, does
-it: takes the file lock, opens a transaction, carries out everything that is queued (and what joins
+There is no writer thread. A caller queues its operation and, if no thread is writing, does it:
+takes the file lock, opens a transaction, carries out every queued operation (and those that join
 meanwhile), commits once, and tells the others. So a lone caller pays no hand-over, and many callers
 share one sync of the disk. Each operation after the first runs in a savepoint, so that a bad one
-fails alone; those of a kind that is done in groups (`Grouped`) are, until one of them turns out to
-be bad.
+fails alone; operations of a kind that is done in groups (`Grouped`) are, until one of them turns
+out to be bad.
 
 The file lock is what makes several processes take turns: SQLite's own busy handler would starve
 some of them for seconds.
@@ -30,14 +30,19 @@ import apsw
 from leasehold.env import Env
 from leasehold.errors import StoreLostError, StoreUnavailableError
 from leasehold.interrupts import SHIELD, Interrupted, shielded
-from leasehold.stores.sqlite.disk.epoch import synced
+from leasehold.stores.sqlite.disk.epoch import TAKEN_BACK, synced
+from leasehold.stores.sqlite.disk.failures import (
+    is_passing,
+    not_text,
+    of_files,
+    translate,
+    translated,
+)
 from leasehold.stores.sqlite.disk.files import StoreFiles
 from leasehold.stores.sqlite.disk.holder import doing
 from leasehold.stores.sqlite.disk.log_sync import LogSync
-from leasehold.stores.sqlite.disk.refusals import is_passing, of_files
-from leasehold.stores.sqlite.submitting.dependents import resolve
+from leasehold.stores.sqlite.submitting.dependencies import resolve
 from leasehold.stores.sqlite.writing.clock import StoreClock
-from leasehold.stores.sqlite.writing.failures import not_text, translate, translated
 from leasehold.stores.sqlite.writing.remembered import Remembered
 from leasehold.stores.sqlite.writing.step import Grouped, Step
 from leasehold.stores.sqlite.writing.transaction import begin, transaction
@@ -76,12 +81,12 @@ class Writer:
         self._pid = os.getpid()
 
     def begin_anew(self) -> None:
-        """In a forked child, begin with a queue in which nobody stands."""
+        """In a forked child, begin with an empty queue."""
         self.queue.begin_anew()
         self._pid = os.getpid()
 
     def run(self, operation: Callable[[Step], T]) -> T:
-        """Carry out one operation; returns when it is durable, raises what it raised."""
+        """Carry out one operation; returns when it is durable, raises the operation's error."""
         ticket = Ticket(operation)
         try:
             while not self._is_through(ticket):
@@ -119,7 +124,7 @@ class Writer:
 
     @contextmanager
     def alone(self) -> Iterator[apsw.Connection]:
-        """A transaction of nobody else's, with nothing that a write does by itself."""
+        """A transaction of this caller alone, without a write's own steps."""
         self.queue.lead_unless(lambda: False)
         self.queue.leader = threading.get_ident()
         try:
@@ -133,7 +138,7 @@ class Writer:
 
     @shielded
     def close(self) -> None:
-        """Let what is queued finish, then refuse the rest and close the connection."""
+        """Let queued operations finish, then refuse the rest and close the connection."""
         if self.queue.close():
             self._side.close()
 
@@ -157,7 +162,7 @@ class Writer:
             self._after_commit(hints)
 
     def _commit(self, own: Ticket[Any], batch: list[Ticket[Any]], hints: Hints) -> None:
-        """One transaction under the file lock. What goes wrong is told to every caller in it."""
+        """One transaction under the file lock. An error is told to every caller in it."""
         try:
             lock = self._side.lock
             lock.acquire(doing(own.operation))
@@ -165,6 +170,10 @@ class Writer:
                 number = self._transaction(batch, hints)
             finally:
                 lock.release()
+            if hints.ready:
+                # Workers are woken before the sync: a lease of these jobs is answered after a sync
+                # of its own, which covers this write as well.
+                self._after_commit(hints.take_ready())
             # Others write meanwhile.
             self._side.make_durable(number)
         except Exception as error:  # noqa: BLE001  # raised again, in every caller
@@ -174,7 +183,7 @@ class Writer:
     def _fail(self, batch: list[Ticket[Any]], hints: Hints, error: Exception) -> None:
         hints.clear()
         for ticket in batch:
-            # One that had failed on its own keeps its own reason.
+            # An operation that had failed on its own keeps its own reason.
             ticket.error = ticket.error or error
 
     def _transaction(self, batch: list[Ticket[Any]], hints: Hints) -> int:
@@ -184,6 +193,8 @@ class Writer:
             begin(cursor)
             step = Step.begin(db, cursor, self._env, self._clock, self._remembered)
             changes = db.total_changes()
+            if self._side.is_restored:
+                self._take_back_restored(step, hints)
             carried_out = 0
             while self.queue.take(batch):
                 self._carry_out_all(batch[carried_out:], step, hints)
@@ -193,8 +204,10 @@ class Writer:
                 step.end()
             self._before_commit()
             if changed:
-                return self._sync.committed(partial(cursor.execute, "COMMIT"))
-            # That a minute has ended is not worth a write: whoever next has one notes it.
+                number = self._sync.committed(partial(cursor.execute, "COMMIT"))
+                self._side.is_restored = False
+                return number
+            # That a minute has ended is not worth a write: the next write notes it.
             cursor.execute("ROLLBACK" if step.opens_minute else "COMMIT")
             return self._sync.committed(None)
         except BaseException as error:
@@ -205,6 +218,19 @@ class Writer:
                 if isinstance(error, StoreLostError):
                     self._side.save_log()
             raise
+
+    def _take_back_restored(self, step: Step, hints: Hints) -> None:
+        """Before all else, end the leases of the copy: there are no more than there were slots."""
+        # Imported here, since a sweep needs a whole database, of which this is a part.
+        from leasehold.stores.sqlite.leasing.recover import take_back_restored
+
+        # The operations that follow are undone without it.
+        step.is_first = False
+        take_back_restored(step)
+        resolve(step)
+        step.flush()
+        step.execute(TAKEN_BACK)
+        hints.take(step.hints)
 
     def _carry_out_all(self, tickets: list[Ticket[Any]], step: Step, hints: Hints) -> None:
         """Each by itself; those of a kind that can be done together so, if that works.
@@ -278,5 +304,5 @@ class Writer:
 
 
 def _kind(ticket: Ticket[Any]) -> type[Grouped[Any]] | None:
-    """The kind of operations that this one can be done together with, if it is of one."""
+    """The kind of operations that it can be done together with, if it is of one."""
     return type(ticket.operation) if isinstance(ticket.operation, Grouped) else None

@@ -23,9 +23,9 @@ from leasehold.stores.tables.tokens import TokenReader, TokenShelf, make_key
 
 
 class SettingReading(Protocol):
-    """A store's module `rules.settings`."""
+    """A store's module `rules.known`."""
 
-    def load(self, db: Any, /) -> SettingsInForce: ...
+    def read_settings(self, db: Any, /) -> SettingsInForce: ...
 
 
 class SettingVerbs:
@@ -35,7 +35,9 @@ class SettingVerbs:
     _settings: SettingReading
 
     def settings(self) -> StoredSettings:
-        return self._database.look(lambda db: self._settings.load(db).stored({}, stops(db)))
+        return self._database.look(
+            lambda db: self._settings.read_settings(db).stored({}, stops(db))
+        )
 
     def set_setting(self, name: str, value: SettingValue, *, actor: str) -> StoredSettings:
         return self._database.write(lambda step: setting_verbs.keep(step, name, value, actor))

@@ -1,4 +1,4 @@
-"""Looking at jobs, as the store's clock shows them, and at what goes with them."""
+"""Looking at jobs, as the store's clock shows them, and at their records."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any, Protocol
 
 from leasehold.core.model.changes import Changes
 from leasehold.core.model.graph import Graph
-from leasehold.core.model.job import Attempt, HistoryEvent, Job
+from leasehold.core.model.history import Attempt, HistoryEvent
+from leasehold.core.model.job import Job
 from leasehold.core.model.joblog import JobLog
 from leasehold.core.model.lease import StuckJob
 from leasehold.core.model.pages import AuditPage, HistoryPage, LogPage, check_cursor
@@ -116,7 +117,7 @@ class LookingVerbs:
         return self._database.look(self._lanes.queues)
 
     def changes(self, cursor: str | None = None, *, limit: int = 1000) -> Changes:
-        """Whoever asks is a follower from now on."""
+        """The caller is a follower from now on."""
         seen = check_cursor(limit, cursor)
         was_kept = self._database.look(
             lambda db: self._feed.is_followed(db, self._database.now(db))

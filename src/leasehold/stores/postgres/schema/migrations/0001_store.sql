@@ -22,6 +22,9 @@ CREATE TABLE store_state (
     -- the last versions it granted.
     version_base        bigint NOT NULL,
     server_started_at   timestamptz NOT NULL,
+    -- The number that the server has given this table. A restored dump gets another one: it has
+    -- forgotten the versions granted since, and its leases may have been overtaken.
+    table_number        bigint NOT NULL,
     -- Raised with every change of a queue's rules or state, and of a setting, so that every process
     -- knows for nothing whether what it remembers of them is still true.
     queue_generation    bigint NOT NULL DEFAULT 0,
@@ -418,7 +421,8 @@ CREATE TABLE worker (
     started_at   bigint NOT NULL,
     heartbeat_at bigint NOT NULL,
     life         integer NOT NULL, -- the number of the session lock that proves it alive; 0 for none, less for a remote one
-    is_consumer  boolean NOT NULL  -- entered by its leases, not by itself
+    is_consumer  boolean NOT NULL, -- entered by its leases, not by itself
+    app_version  text COLLATE "C"
 );
 
 CREATE TABLE audit (
@@ -510,6 +514,8 @@ CREATE TABLE schedule (
     last_at     bigint,
     last_job_id text COLLATE "C",
     fired       bigint NOT NULL,
+    missed      bigint NOT NULL,  -- ticks that made no job
+    missed_at   bigint,           -- the latest of them
     error       text COLLATE "C",
     number      bigint GENERATED ALWAYS AS IDENTITY
 );
@@ -697,6 +703,7 @@ CREATE TABLE span (
     pending_before     bigint NOT NULL,
     pending            bigint NOT NULL,
     deepest            bigint NOT NULL,
+    oldest_micros      bigint NOT NULL,
     measures           bytea NOT NULL,
     PRIMARY KEY (resolution, queue, at)
 );

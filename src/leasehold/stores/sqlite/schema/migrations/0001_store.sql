@@ -316,7 +316,8 @@ CREATE TABLE worker (
     started_at   INTEGER NOT NULL,
     heartbeat_at INTEGER NOT NULL,
     is_consumer  INTEGER NOT NULL, -- entered by its leases, not by itself
-    life         INTEGER NOT NULL  -- the number of the lock that proves it alive; 0 for none, less for a remote one
+    life         INTEGER NOT NULL, -- the number of the lock that proves it alive; 0 for none, less for a remote one
+    app_version  TEXT
 ) WITHOUT ROWID;
 
 -- No number is used twice, even when every record has gone to the archive.
@@ -409,6 +410,8 @@ CREATE TABLE schedule (
     last_at     INTEGER,
     last_job_id TEXT,
     fired       INTEGER NOT NULL,
+    missed      INTEGER NOT NULL,  -- ticks that made no job
+    missed_at   INTEGER,           -- the latest of them
     error       TEXT
 );
 -- Every exchange asks for the first due schedule: one seek, and none where there are no schedules.
@@ -594,6 +597,7 @@ CREATE TABLE span (
     pending_before     INTEGER NOT NULL,
     pending            INTEGER NOT NULL,
     deepest            INTEGER NOT NULL,
+    oldest_micros      INTEGER NOT NULL,
     measures           BLOB NOT NULL,
     PRIMARY KEY (resolution, queue, at)
 ) WITHOUT ROWID;

@@ -1,16 +1,27 @@
-"""Queues and their rules, as rows of PostgreSQL; see `tables.queues` and `tables.queue_book`."""
+"""Queues, and what people ask for of them and of jobs, in the words of this database.
+
+See `tables.queues`, `tables.queue_book`, `tables.order_desk` and `tables.operations`.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
+from leasehold.core.model.job import Job
 from leasehold.core.model.status import Status
-from leasehold.stores.postgres.leasing.rebalance import PassBook
-from leasehold.stores.postgres.leasing.state import Histories
+from leasehold.stores.postgres.leasing import ready
+from leasehold.stores.postgres.leasing.ends import Histories
+from leasehold.stores.postgres.leasing.ready import PassBook
 from leasehold.stores.postgres.reading import read
-from leasehold.stores.postgres.rules.known import load
+from leasehold.stores.postgres.reading.read import read_jobs
+from leasehold.stores.postgres.rules.known import read_rules
 from leasehold.stores.postgres.server.connection import POSTGRES, unnested
+from leasehold.stores.postgres.submitting.dependencies import Bases, DependentsBook, Linker
 from leasehold.stores.postgres.submitting.gate import StartBook
+from leasehold.stores.tables.operations import BY_ID, TableOperations
+from leasehold.stores.tables.order_desk import TableDesk
+from leasehold.stores.tables.query import Query
 from leasehold.stores.tables.queue_book import TableQueueBook
 from leasehold.stores.tables.queues import TableQueues
 
@@ -29,11 +40,11 @@ NOTE_PURGED: Final = f"INSERT INTO resolving (seq, purged) SELECT *, 1 FROM {unn
 
 
 class QueueReader(TableQueues):
-    """What is known of queues."""
+    """The information about queues."""
 
     dialect = POSTGRES
     figures = FIGURES
-    load_rules = staticmethod(load)
+    load_rules = staticmethod(read_rules)
     start_book = StartBook
     jobs = read
 
@@ -47,3 +58,22 @@ class QueueBook(TableQueueBook):
     queues = QueueReader
     histories = Histories
     passes = PassBook
+
+
+class OrderDesk(TableDesk, Histories):
+    """See `leasehold.core.rules.people.OrderDesk`."""
+
+    queue_book = QueueBook
+    dependents = DependentsBook
+    bases = Bases
+    linker = Linker
+    pending = ready
+
+    def _read(self, job_ids: Sequence[str]) -> list[Job]:
+        return read_jobs(self._step.db, job_ids)
+
+
+class OperationShelf(TableOperations):
+    """See `leasehold.core.rules.operation_shelf.OperationShelf`."""
+
+    to_change = Query(BY_ID.columns, f"{BY_ID.rest} FOR UPDATE")

@@ -1,10 +1,14 @@
-"""SQLite's errors in the words of the store contract."""
+"""Refusals of the system and of SQLite, in the words of the store contract."""
 
 from __future__ import annotations
 
+import errno
+import os
+import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 import apsw
 
@@ -19,7 +23,39 @@ from leasehold.errors import (
 )
 from leasehold.stores.sqlite.disk.files import StoreFiles
 from leasehold.stores.sqlite.disk.holder import busy
-from leasehold.stores.sqlite.disk.refusals import is_passing, no_more_files, of_files
+
+_NO_MORE_FILES: Final = frozenset({errno.EMFILE, errno.ENFILE})
+
+
+def is_passing(error: OSError) -> bool:
+    """Whether it is a limit of this process or of the machine, and no fault of the files."""
+    return error.errno in _NO_MORE_FILES
+
+
+def of_files(error: OSError, path: Path) -> StoreError:
+    """The StoreError for the system's refusal of an operation on a store's files."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return StoreFullError(f"the disk that holds {path} is full: free some space")
+    if is_passing(error):
+        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        whose = f"this process (limit {limit})" if error.errno == errno.EMFILE else "this machine"
+        return StoreUnavailableError(
+            f"{path} cannot be used for now: {whose} has too many open files. Close some, or raise "
+            "the limit (ulimit -n, LimitNOFILE=), and try again"
+        )
+    return StoreUnavailableError(f"the files beside {path} cannot be opened or written: {error}")
+
+
+def no_more_files() -> OSError | None:
+    """Why this process can open no more files; None if it can.
+
+    SQLite only says that it could not open one.
+    """
+    try:
+        os.close(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+    except OSError as error:
+        return error if is_passing(error) else None
+    return None
 
 
 def translate(error: apsw.Error, path: Path) -> StoreError:
@@ -63,7 +99,7 @@ def not_text(error: UnicodeEncodeError) -> LeaseholdError:
 
 @contextmanager
 def translated(path: Path) -> Iterator[None]:
-    """Raise whatever SQLite raises inside as one of our own errors."""
+    """Raise SQLite's errors inside as our own."""
     try:
         yield
     except apsw.Error as error:

@@ -1,22 +1,28 @@
-"""The state of the store as a write finds it, and what a process remembers of it between writes.
+"""The state of the store as a write finds it, and a process's memory of it between writes.
 
 Generations, the base of versions and the open minute change rarely: the rules of queues and the
 settings that were read at a generation are still true while it is the same.
+
+Replies to requests that may be sent twice, written together with their effects.
 """
 
 from __future__ import annotations
 
 import threading
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from leasehold.core.model.seals import check_unsealed
+from leasehold.core.rules.replies import REPLIES_KEPT_SECONDS, REPLIES_MAX
 from leasehold.core.rules.rule_book import RuleBook
 from leasehold.core.rules.settings_in_force import SettingsInForce
-from leasehold.stores.postgres.rules import settings
-from leasehold.stores.postgres.rules.known import load
+from leasehold.stores.postgres.rules.known import read_rules, read_settings
 from leasehold.stores.postgres.server.clock import SERVER_MICROS
 from leasehold.stores.postgres.server.connection import SqlConnection
 
+if TYPE_CHECKING:
+    from leasehold.stores.postgres.writing.step import Step
+
+WAS_RESTORED: Final = "table_number <> tableoid::bigint"
 READ: Final = f"""
     SELECT pg_current_xact_id()::text, clock, {SERVER_MICROS}, version_base, queue_generation,
            settings_generation, open_minute,
@@ -28,22 +34,21 @@ READ: Final = f"""
            (SELECT min(due) FROM waiting WHERE due IS NOT NULL),
            EXISTS (SELECT 1 FROM lane WHERE held_until IS NOT NULL),
            EXISTS (SELECT 1 FROM meta WHERE key = 'followed_at'),
-           server_started_at <> pg_postmaster_start_time()
+           server_started_at <> pg_postmaster_start_time() OR {WAS_RESTORED}, {WAS_RESTORED}
     FROM store_state
 """  # noqa: S608  # our own names
 # A server that was started may be another one, or restored, and have forgotten the last versions.
 # The next ones begin at the time, in units of about a microsecond that stay exact where numbers are
 # doubles: no store grants leases as fast as that, so they are above all that were ever granted.
 RAISE_VERSIONS: Final = """
-    UPDATE store_state SET server_started_at = pg_postmaster_start_time(), version_base = greatest(
+    UPDATE store_state SET server_started_at = pg_postmaster_start_time(),
+        table_number = store_state.tableoid::bigint, version_base = greatest(
         version_base, (extract(epoch FROM clock_timestamp()) * 1048576)::bigint - last.number)
     FROM (SELECT nextval('lease_version') AS number) AS last RETURNING version_base
 """
 
-_NONE: Final = RuleBook()
-
-
 READ_SEAL: Final = "SELECT value FROM meta WHERE key = 'seal'"
+_NONE: Final = RuleBook()
 
 
 class StateRow(NamedTuple):
@@ -58,7 +63,7 @@ class StateRow(NamedTuple):
     settings_generation: int
     open_minute: int
     somebody_waits: bool
-    """Whether any job may wait for another: if not, an end concerns nobody."""
+    """Whether any job may wait for another: if not, an end concerns no other job."""
     some_unresolved: bool
     """Whether jobs that ended may still block others."""
     some_inheriting: bool
@@ -68,7 +73,7 @@ class StateRow(NamedTuple):
     some_rescoring: bool
     """Whether jobs have to be placed anew since what counts in their queue has changed."""
     has_deltas: bool
-    """Whether writes that went side by side have counted what is not folded in yet."""
+    """Whether writes that went side by side have counts that are not folded in yet."""
     next_tick: int | None
     """When the first schedule is to be looked at."""
     next_due: int | None
@@ -78,7 +83,9 @@ class StateRow(NamedTuple):
     is_followed: bool
     """Whether the change feed is kept."""
     server_was_started: bool
-    """Whether the server was started since the store was last written to."""
+    """Whether the server was started, or a dump restored, since the store was last written to."""
+    was_restored: bool
+    """Whether it was a dump: then its leases are to be taken back."""
 
 
 class Known(NamedTuple):
@@ -111,7 +118,7 @@ class Remembered:
 
     @property
     def rules(self) -> RuleBook:
-        """Those that were read last: a write will probably find the same."""
+        """The rules that were read last: a write will probably find the same."""
         return _NONE if self._known is None else self._known.rules
 
     def at(self, db: SqlConnection, found: StateRow) -> Known:
@@ -119,10 +126,38 @@ class Remembered:
         known = self._known
         at = (found.queue_generation, found.settings_generation)
         if known is None or (known.rules_at, known.settings_at) != at:
-            # A seal comes with another generation, so whoever has not met it looks for it here.
+            # A seal comes with another generation: a process that has not met it looks for it here.
             row = db.execute(READ_SEAL).fetchone()
             check_unsealed(None if row is None else row[0], self._shown)
-            known = Known(at[0], load(db), at[1], settings.load(db))
+            known = Known(at[0], read_rules(db), at[1], read_settings(db))
             with self._mutex:
                 self._known = known
         return known
+
+
+_FIND: Final = "SELECT data FROM reply WHERE id = $1 AND at >= $2"
+_KEEP: Final = """
+    INSERT INTO reply (id, at, data) VALUES ($1, $2, $3)
+    ON CONFLICT (id) DO UPDATE SET at = excluded.at, data = excluded.data
+"""
+# Faster than they come, so that few are left of however many.
+_FORGET: Final = """
+    DELETE FROM reply WHERE n IN (SELECT n FROM reply ORDER BY n LIMIT 10)
+        AND (at < $1 OR n <= (SELECT max(n) FROM reply) - $2)
+"""
+
+
+def find_reply(db: SqlConnection, request_id: str, now: int) -> bytes | None:
+    """The memory of a request."""
+    row: Any = db.execute(_FIND, (request_id, _oldest(now))).fetchone()
+    return None if row is None else row[0]
+
+
+def keep_reply(step: Step, request_id: str, data: bytes) -> None:
+    """Remember a reply, and forget some that are too old."""
+    step.execute(_KEEP, (request_id, step.now, data))
+    step.execute(_FORGET, (_oldest(step.now), REPLIES_MAX))
+
+
+def _oldest(now: int) -> int:
+    return now - round(REPLIES_KEPT_SECONDS * 1e6)

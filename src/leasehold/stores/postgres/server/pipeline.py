@@ -1,0 +1,228 @@
+"""Statements of one transaction, sent together when the result of one of them is asked for.
+
+psycopg's own pipeline sends each statement by itself, and looks each time whether anything came
+back: two system calls here and a wake-up of the server for each. That was most of the cost of a
+write of one job. Here statements gather in libpq's buffer and leave in one piece, with a request to
+answer all of them; values and rows are still converted by psycopg, and it still does the waiting.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+import psycopg
+from psycopg.adapt import PyFormat, Transformer
+from psycopg.errors import error_from_result
+from psycopg.pq import ConnStatus, ExecStatus, Format
+from psycopg.waiting import Wait
+
+if TYPE_CHECKING:
+    from psycopg.pq.abc import PGresult
+
+    from leasehold.stores.postgres.server.silence import ListeningConnection
+
+Row = tuple[Any, ...]
+Waiting = Generator[Wait, int, None]
+StatementKey = tuple[bytes, tuple[int, ...]]
+"""A statement, and the types of its values."""
+
+PREPARED_MAX: Final = 200
+"""How many statements a connection keeps prepared; of more, those not used for longest go."""
+
+
+class Prepared:
+    """The statements that one connection has used: each is prepared on its second use."""
+
+    def __init__(self) -> None:
+        self._names: OrderedDict[StatementKey, bytes] = OrderedDict()
+        """Empty where a statement was used once, and is not prepared."""
+        self._made = 0
+
+    def name_of(self, key: StatementKey) -> tuple[bytes, bool]:
+        """Its name, or nothing if it is to be sent as it is; and whether it has to be prepared."""
+        name = self._names.get(key)
+        if name is None:
+            self._names[key] = b""
+            return b"", False
+        self._names.move_to_end(key)
+        if name:
+            return name, False
+        self._made += 1
+        self._names[key] = name = b"leasehold_%d" % self._made
+        return name, True
+
+    def failed(self, key: StatementKey) -> None:
+        """The server has not prepared it after all."""
+        self._names.pop(key, None)
+
+    def surplus(self) -> Iterator[bytes]:
+        """The names of the statements that are to go."""
+        while len(self._names) > PREPARED_MAX:
+            name = self._names.popitem(last=False)[1]
+            if name:
+                yield name
+
+
+class Reply:
+    """The result of a statement, once it is asked for."""
+
+    __slots__ = ("_pipeline", "_rows", "prepares", "result")
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        prepares: StatementKey | None = None,
+    ) -> None:
+        self._pipeline = pipeline
+        self._rows: Iterator[Row] | None = None
+        self.prepares = prepares
+        """What this makes, if it only prepares a statement."""
+        self.result: PGresult | None = None
+
+    @property
+    def rowcount(self) -> int:
+        count = self._received().command_tuples
+        return -1 if count is None else count
+
+    def __iter__(self) -> Iterator[Row]:
+        if self._rows is None:
+            self._rows = iter(self._pipeline.rows(self._received()))
+        return self._rows
+
+    def fetchone(self) -> Row | None:
+        return next(iter(self), None)
+
+    def fetchall(self) -> list[Row]:
+        return list(self)
+
+    def _received(self) -> PGresult:
+        if self.result is None:
+            self._pipeline.receive()
+        assert self.result is not None
+        return self.result
+
+
+class Pipeline:
+    """The pipeline of one connection; between `begin` and `end` statements are sent through it."""
+
+    def __init__(self, raw: ListeningConnection, *, may_prepare: bool) -> None:
+        self._pgconn = raw.pgconn
+        self._wait = raw.wait
+        self._transformer = Transformer(raw)
+        self._loader = Transformer(raw)
+        self._prepared = Prepared() if may_prepare else None
+        self._sent: deque[Reply | None] = deque()
+        """The unanswered statements, in their order; None where a part ends."""
+
+    def begin(self) -> None:
+        self._sent.clear()
+        self._pgconn.enter_pipeline_mode()
+
+    def end(self) -> None:
+        """Wait for everything; raises the first error."""
+        error: Exception | None = None
+        self._close_part()
+        while self._sent:
+            try:
+                self._wait(self._communicate())
+            except psycopg.Error as first:
+                error = error or first
+                if self._pgconn.status == ConnStatus.BAD:
+                    raise error from None
+        self._pgconn.exit_pipeline_mode()
+        if error is not None:
+            raise error
+
+    def give_up(self) -> None:
+        """The same, after an error that says more than the errors that follow from it."""
+        if self._pgconn.status == ConnStatus.BAD:
+            return
+        with suppress(psycopg.Error):
+            self.end()
+
+    def sync(self) -> None:
+        """Wait for everything that was sent so far."""
+        self._close_part()
+        self._wait(self._communicate())
+
+    def execute(self, statement: str, values: Sequence[Any] | None = None) -> Reply:
+        """Send one statement with the others."""
+        pgconn, query = self._pgconn, statement.encode()
+        dumped: Any = None
+        types: tuple[int, ...] = ()
+        formats: Sequence[Format] | None = None
+        if values:
+            transformer = self._transformer
+            dumped = transformer.dump_sequence(values, [PyFormat.AUTO] * len(values))
+            types, formats = transformer.types or (), transformer.formats
+        name = b""
+        if self._prepared is not None:
+            name, is_new = self._prepared.name_of((query, types))
+            if is_new:
+                pgconn.send_prepare(name, query, types)
+                self._sent.append(Reply(self, (query, types)))
+                for old in self._prepared.surplus():
+                    pgconn.send_query_params(b"DEALLOCATE " + old, None)
+                    self._sent.append(Reply(self))
+        if name:
+            pgconn.send_query_prepared(name, dumped, formats, Format.BINARY)
+        else:
+            pgconn.send_query_params(query, dumped, types, formats, Format.BINARY)
+        reply = Reply(self)
+        self._sent.append(reply)
+        return reply
+
+    def rows(self, result: PGresult) -> list[Row]:
+        """The rows of a statement that was answered."""
+        if not result.ntuples:
+            return []
+        self._loader.set_pgresult(result)
+        return self._loader.load_rows(0, result.ntuples, tuple)
+
+    def receive(self) -> None:
+        """Wait for the answers to all statements sent; raises the first error of them."""
+        self._pgconn.send_flush_request()
+        self._wait(self._communicate())
+
+    def _close_part(self) -> None:
+        """What follows an error is not done, up to here."""
+        self._pgconn.pipeline_sync()
+        self._sent.append(None)
+
+    def _communicate(self) -> Waiting:
+        pgconn, sent = self._pgconn, self._sent
+        while pgconn.flush():
+            # Both, or the server could wait for us to read its answers.
+            yield Wait.RW
+            pgconn.consume_input()
+        is_between = False
+        """Whether the last statement is answered, and nothing came of the next one."""
+        while sent:
+            while pgconn.is_busy():
+                yield Wait.R
+                pgconn.consume_input()
+            result = pgconn.get_result()
+            if result is None:
+                if is_between or pgconn.status == ConnStatus.BAD:
+                    # It has ended, or an interrupt made us wait for an answer that came already.
+                    pgconn.finish()
+                    raise psycopg.OperationalError("the connection is lost")
+                is_between = True
+                continue
+            is_between = False
+            reply = sent.popleft()
+            if reply is not None:
+                self._answered(reply, result)
+
+    def _answered(self, reply: Reply, result: PGresult) -> None:
+        status = result.status
+        if status == ExecStatus.FATAL_ERROR or status == ExecStatus.PIPELINE_ABORTED:
+            if reply.prepares is not None and self._prepared is not None:
+                self._prepared.failed(reply.prepares)
+            if status == ExecStatus.PIPELINE_ABORTED:
+                raise psycopg.errors.PipelineAborted("an earlier statement failed")
+            raise error_from_result(result, encoding="utf-8")
+        reply.result = result

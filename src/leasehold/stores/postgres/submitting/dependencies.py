@@ -1,0 +1,168 @@
+"""Jobs that depend on others, in the words of this database.
+
+See `tables.linking` (jobs that begin to wait), `tables.dependents` (jobs that are told of an end),
+`tables.ended_dependents` (whether a job is still needed), `tables.graph`, and `tables.inheritance`
+(priorities that are inherited).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from leasehold.core.model.graph import Graph
+from leasehold.core.rules.placing import PendingEntry, Standing
+from leasehold.stores.postgres.leasing import ready
+from leasehold.stores.postgres.leasing.ends import Histories
+from leasehold.stores.postgres.server.connection import POSTGRES, SqlConnection, unnested
+from leasehold.stores.postgres.writing.step import Step
+from leasehold.stores.tables.dependents import TableLinks
+from leasehold.stores.tables.ended_dependents import TableDependents
+from leasehold.stores.tables.graph import graph_of
+from leasehold.stores.tables.inheritance import TableBases
+from leasehold.stores.tables.linking import TableLinker
+
+# -- inherited priorities ----------------------------------------------------------------------
+
+# The jobs with these numbers that wait for a job with a lower priority.
+WAITING_ABOVE: Final = """
+    SELECT DISTINCT blocker.seq, coalesce(above.base, job.priority)
+    FROM blocker JOIN job USING (seq) JOIN job AS needed ON needed.seq = blocker.needs
+        LEFT JOIN raised ON raised.seq = blocker.needs
+        LEFT JOIN raised AS above ON above.seq = blocker.seq
+    WHERE blocker.seq = ANY($1)
+        AND coalesce(above.base, job.priority) > coalesce(raised.base, needed.priority)
+"""
+# An ended job waits for nothing, and has no place any more.
+NEEDS_FROM: Final = """
+    SELECT needs, coalesce(raised.base, job.priority)
+    FROM blocker JOIN job ON job.seq = needs LEFT JOIN raised ON raised.seq = needs
+    WHERE blocker.seq = $1 AND needs > $2
+        AND NOT EXISTS (SELECT 1 FROM finished WHERE finished.seq = needs)
+    ORDER BY needs LIMIT $3
+"""
+KEEP: Final = f"""
+    INSERT INTO inheriting SELECT * FROM {unnested("bigint bigint boolean")}
+    ON CONFLICT (seq) DO UPDATE SET is_suspect = inheriting.is_suspect OR excluded.is_suspect,
+        compared_to = least(inheriting.compared_to, excluded.compared_to)
+"""  # noqa: S608  # our own names
+
+
+class Bases(TableBases):
+    """The statements of `leasehold.core.rules.inheritance.NumberedBases`."""
+
+    needs = NEEDS_FROM
+    _step: Step
+
+    def move(self, job: Standing) -> None:
+        ready.move(self._step, [job])
+
+    def keep_left(self, rows: Sequence[tuple[int, int | None, bool]]) -> None:
+        self._step.many(KEEP, rows)
+
+
+# -- dependents --------------------------------------------------------------------------------
+
+_UP_TO: Final = "coalesce((SELECT up_to FROM ended_dependents AS known WHERE known.seq = {0}), 0)"
+
+
+class DependentsBook(TableDependents):
+    """See `leasehold.core.rules.ended_dependents.DependentsBook`."""
+
+    __slots__ = ()
+    dialect = POSTGRES
+    up_to = _UP_TO
+    count_further = f"""
+        SELECT count(*) FROM (
+            SELECT 1 FROM dependency AS link
+            WHERE link.needs = ANY($1) AND link.seq > {_UP_TO.format("link.needs")} LIMIT $2
+        ) AS further
+    """  # noqa: S608  # our own names
+
+
+REMEMBER: Final = """
+    INSERT INTO resolving (seq)
+    SELECT seq FROM job JOIN finished USING (seq)
+    WHERE id = ANY($1)
+        AND EXISTS (SELECT 1 FROM blocker WHERE needs = job.seq)
+    ON CONFLICT DO NOTHING
+"""
+NEXT_ENDED: Final = """
+    SELECT seq, job.id, finished.status, finished.reason, purged
+    FROM resolving JOIN job USING (seq) JOIN finished USING (seq)
+    ORDER BY seq LIMIT 1
+"""
+SCHEDULE: Final = f"""
+    INSERT INTO waiting (status, seq, due, since, version, attempts, events)
+    SELECT 0, * FROM {unnested("bigint bigint bigint bigint bigint bigint")}
+"""  # noqa: S608  # our own names
+ENDED_BY: Final = f"""
+    UPDATE dependent SET ended_by = ending.by
+    FROM {unnested("bigint bigint")} AS ending (seq, by) WHERE dependent.seq = ending.seq
+"""  # noqa: S608  # our own names
+
+
+class Links(TableLinks):
+    """See `leasehold.core.rules.resolving.Links`."""
+
+    histories = Histories
+    bases = Bases
+    find_ended = NEXT_ENDED
+    schedule = SCHEDULE
+    ended_by = ENDED_BY
+    _step: Step
+
+    @classmethod
+    def _remember(cls, step: Step) -> bool:
+        return step.db.changed(REMEMBER, (step.ended,)) > 0
+
+    def _enter(self, entries: Sequence[PendingEntry]) -> None:
+        ready.enter(self._step, entries)
+
+    def _note_due(self, moments: Sequence[int]) -> None:
+        self._step.due_at(moments)
+
+
+resolve = Links.resolve
+some_to_tell = Links.some_to_tell
+
+
+# Not by way of a job that is gone: its dependents have nothing to do with each other. One step of
+# a recursion may name `linked` once only.
+_LINKED: Final = """
+    WITH RECURSIVE linked (seq) AS (
+        SELECT seq FROM job WHERE id = ANY($1)
+        UNION SELECT step.other FROM linked JOIN LATERAL (
+            SELECT needs AS other FROM dependency JOIN job ON job.seq = needs
+            WHERE dependency.seq = linked.seq
+            UNION ALL SELECT dependency.seq FROM dependency WHERE needs = linked.seq
+        ) AS step ON true
+    )
+"""
+
+
+def graph(db: SqlConnection, job_ids: Sequence[str]) -> Graph:
+    """These jobs and all jobs linked with them."""
+    return graph_of(db, _LINKED, list(job_ids))
+
+
+# -- new links ---------------------------------------------------------------------------------
+
+
+class Linker(TableLinker):
+    """See `tables.linking`."""
+
+    dialect = POSTGRES
+    links = Links
+    add_dependents = f"INSERT INTO dependent SELECT *, NULL FROM {unnested('bigint bigint bigint')}"  # noqa: S608  # our own names
+    add_dependencies = (
+        f"INSERT INTO dependency SELECT * FROM {unnested('bigint bigint bigint text')}"  # noqa: S608  # as above
+    )
+    add_blockers = f"INSERT INTO blocker SELECT * FROM {unnested('bigint bigint')}"  # noqa: S608  # as above
+    remember_ended = (
+        f"INSERT INTO resolving (seq) SELECT * FROM {unnested('bigint')} ON CONFLICT DO NOTHING"  # noqa: S608  # as above
+    )
+
+    def _raise_needed(self, numbers: Sequence[int]) -> None:
+        above: Any = self._step.execute(WAITING_ABOVE, (list(numbers),)).fetchall()
+        Bases(self._step).raise_needed(above)

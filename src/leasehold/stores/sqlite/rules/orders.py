@@ -1,0 +1,79 @@
+"""Queues, and what people ask for of them and of jobs, in the words of this database.
+
+See `tables.queues`, `tables.queue_book` and `tables.order_desk`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from leasehold.core.model.job import Job
+from leasehold.core.model.status import Status
+from leasehold.core.model.unreadable import cannot_be_read
+from leasehold.core.rules.people import Replay
+from leasehold.stores.sqlite.leasing import ready
+from leasehold.stores.sqlite.leasing.ends import Histories
+from leasehold.stores.sqlite.leasing.ready import PassBook
+from leasehold.stores.sqlite.reading import read
+from leasehold.stores.sqlite.reading.read import read_job
+from leasehold.stores.sqlite.rules.known import read_rules
+from leasehold.stores.sqlite.schema.job_row import problem_with
+from leasehold.stores.sqlite.schema.rows import SQLITE
+from leasehold.stores.sqlite.submitting.dependencies import Bases, DependentsBook, Linker
+from leasehold.stores.sqlite.submitting.gate import StartBook
+from leasehold.stores.tables.job_states import JobState
+from leasehold.stores.tables.order_desk import TableDesk
+from leasehold.stores.tables.queue_book import TableQueueBook
+from leasehold.stores.tables.queues import TableQueues
+
+# Few rows: one per queue and task. `coalesce` makes one statement of it, for one queue and for all.
+FIGURES: Final = (
+    f"SELECT queue, {', '.join(f'sum({status.value})' for status in Status)}, "  # noqa: S608  # our own names
+    "min(iif(typeof(made_at) = 'integer', made_at, NULL)), min(deleted_after IS total_submitted) "
+    "FROM lane WHERE queue = coalesce($1, queue) GROUP BY queue"
+)
+# Until more is submitted to it than was by then.
+NOTE_DELETED: Final = "UPDATE lane SET deleted_after = total_submitted WHERE queue = $1"
+NOTE_PURGED: Final = "INSERT INTO resolving (seq, purged) VALUES (?, 1)"
+
+
+class QueueReader(TableQueues):
+    """The information about queues."""
+
+    dialect = SQLITE
+    figures = FIGURES
+    load_rules = staticmethod(read_rules)
+    start_book = StartBook
+    jobs = read
+
+
+class QueueBook(TableQueueBook):
+    """See `leasehold.core.rules.queue_orders.QueueBook`."""
+
+    dialect = SQLITE
+    note_deleted = NOTE_DELETED
+    note_purged = NOTE_PURGED
+    queues = QueueReader
+    histories = Histories
+    passes = PassBook
+
+
+class OrderDesk(TableDesk, Histories):
+    """See `leasehold.core.rules.people.OrderDesk`."""
+
+    queue_book = QueueBook
+    dependents = DependentsBook
+    bases = Bases
+    linker = Linker
+    pending = ready
+
+    def _read(self, job_ids: Sequence[str]) -> list[Job]:
+        found = (read_job(self._step.db, job_id) for job_id in job_ids)
+        return [job for job in found if job is not None]
+
+    def replay(self, job: JobState, replay: Replay, waits_for: Sequence[int]) -> None:
+        problem = problem_with(self._step.db, job.seq)
+        if problem is not None:
+            raise cannot_be_read(job.id, problem)
+        super().replay(job, replay, waits_for)

@@ -1,0 +1,157 @@
+"""Jobs that depend on others, in the words of this database.
+
+See `tables.linking` (jobs that begin to wait), `tables.dependents` (jobs that are told of an end),
+`tables.ended_dependents` (whether a job is still needed), `tables.graph`, and `tables.inheritance`
+(priorities that are inherited).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import apsw
+
+from leasehold.core.model.graph import Graph
+from leasehold.core.rules.placing import PendingEntry, Standing
+from leasehold.stores.sqlite.leasing import ready
+from leasehold.stores.sqlite.leasing.ends import Histories
+from leasehold.stores.sqlite.schema.rows import ENDED_STATUS, SQLITE
+from leasehold.stores.sqlite.writing.step import Step
+from leasehold.stores.tables.dependents import TableLinks
+from leasehold.stores.tables.ended_dependents import TableDependents
+from leasehold.stores.tables.graph import graph_of
+from leasehold.stores.tables.inheritance import TableBases
+from leasehold.stores.tables.linking import TableLinker
+
+# -- inherited priorities ----------------------------------------------------------------------
+
+# The jobs with these numbers that wait for a job with a lower priority.
+WAITING_ABOVE: Final = """
+    SELECT DISTINCT blocker.seq, coalesce(above.base, job.priority)
+    FROM blocker CROSS JOIN job USING (seq) CROSS JOIN job AS needed ON needed.seq = blocker.needs
+        LEFT JOIN raised ON raised.seq = blocker.needs
+        LEFT JOIN raised AS above ON above.seq = blocker.seq
+    WHERE blocker.seq BETWEEN ? AND ?
+        AND coalesce(above.base, job.priority) > coalesce(raised.base, needed.priority)
+"""
+# An ended job waits for nothing, and has no place any more.
+NEEDS_FROM: Final = """
+    SELECT needs, coalesce(raised.base, job.priority)
+    FROM blocker INDEXED BY blocker_by_seq CROSS JOIN job ON job.seq = needs
+        LEFT JOIN raised ON raised.seq = needs
+    WHERE blocker.seq = ? AND needs > ?
+        AND NOT EXISTS (SELECT 1 FROM finished WHERE finished.seq = needs)
+    ORDER BY needs LIMIT ?
+"""
+KEEP: Final = """
+    INSERT INTO inheriting VALUES (?, ?, ?)
+    ON CONFLICT DO UPDATE SET is_suspect = max(is_suspect, excluded.is_suspect),
+        compared_to = coalesce(
+            min(compared_to, excluded.compared_to), compared_to, excluded.compared_to)
+"""
+
+
+class Bases(TableBases):
+    """The statements of `leasehold.core.rules.inheritance.NumberedBases`."""
+
+    needs = NEEDS_FROM
+    _step: Step
+
+    def move(self, job: Standing) -> None:
+        ready.move(self._step, [job])
+
+    def keep_left(self, rows: Sequence[tuple[int, int | None, bool]]) -> None:
+        self._step.many(KEEP, rows)
+
+
+# -- dependents --------------------------------------------------------------------------------
+
+# What cannot be read says nothing: all are looked at then.
+_UP_TO: Final = """
+    coalesce((SELECT up_to FROM ended_dependents AS known
+              WHERE known.seq = {0} AND typeof(up_to) = 'integer'), 0)
+"""
+
+
+class DependentsBook(TableDependents):
+    """See `leasehold.core.rules.ended_dependents.DependentsBook`."""
+
+    __slots__ = ()
+    dialect = SQLITE
+    up_to = _UP_TO
+    count_further = f"""
+        SELECT count(*) FROM (
+            SELECT 1 FROM json_each($1) AS each JOIN dependency AS link ON link.needs = each.value
+            WHERE link.seq > {_UP_TO.format("each.value")} LIMIT $2)
+    """  # noqa: S608  # our own names
+
+
+REMEMBER: Final = """
+    INSERT OR IGNORE INTO resolving (seq)
+    SELECT seq FROM job JOIN finished USING (seq)
+    WHERE id IN (SELECT value FROM json_each(?))
+        AND EXISTS (SELECT 1 FROM blocker WHERE needs = job.seq)
+"""
+# For any values in its row: should this fail, so would every write from then on.
+NEXT_ENDED: Final = f"""
+    SELECT seq, CAST(job.id AS BLOB), {ENDED_STATUS}, CAST(finished.reason AS BLOB), purged IS 1
+    FROM resolving CROSS JOIN job USING (seq) CROSS JOIN finished USING (seq)
+    ORDER BY seq LIMIT 1
+"""  # noqa: S608  # our own names
+
+
+class Links(TableLinks):
+    """See `leasehold.core.rules.resolving.Links`."""
+
+    histories = Histories
+    bases = Bases
+    find_ended = NEXT_ENDED
+    schedule = "INSERT INTO waiting VALUES (?, 0, ?, ?, ?, ?, ?, NULL)"
+    ended_by = "UPDATE dependent SET ended_by = ?2 WHERE seq = ?1"
+    _step: Step
+
+    @classmethod
+    def _remember(cls, step: Step) -> bool:
+        step.execute(REMEMBER, (SQLITE.listed(step.ended),))
+        return step.db.changes() > 0
+
+    def _enter(self, entries: Sequence[PendingEntry]) -> None:
+        ready.enter(self._step, entries)
+
+
+resolve = Links.resolve
+some_to_tell = Links.some_to_tell
+
+
+# Not by way of a job that is gone: its dependents have nothing to do with each other.
+_LINKED: Final = f"""
+    WITH RECURSIVE linked (seq) AS (
+        SELECT seq FROM job WHERE {SQLITE.among("id", "$1")}
+        UNION SELECT needs FROM linked JOIN dependency USING (seq) JOIN job ON job.seq = needs
+        UNION SELECT dependency.seq FROM linked JOIN dependency ON needs = linked.seq
+    )
+"""  # noqa: S608  # our own names
+
+
+def graph(db: apsw.Connection, job_ids: Sequence[str]) -> Graph:
+    """These jobs and all jobs linked with them."""
+    return graph_of(db, _LINKED, SQLITE.listed(job_ids))
+
+
+# -- new links ---------------------------------------------------------------------------------
+
+
+class Linker(TableLinker):
+    """See `tables.linking`."""
+
+    dialect = SQLITE
+    links = Links
+    add_dependents = "INSERT INTO dependent VALUES (?, ?, ?, NULL)"
+    add_dependencies = "INSERT INTO dependency VALUES (?, ?, ?, ?)"
+    add_blockers = "INSERT INTO blocker VALUES (?, ?)"
+    remember_ended = "INSERT OR IGNORE INTO resolving (seq) VALUES (?)"
+
+    def _raise_needed(self, numbers: Sequence[int]) -> None:
+        above: Any = self._step.execute(WAITING_ABOVE, (numbers[0], numbers[-1])).fetchall()
+        Bases(self._step).raise_needed(above)
