@@ -1,4 +1,4 @@
-"""The health checks of a store, one small function each: what is right, what is wrong, what to do.
+"""The health checks of a store, one small function each: the state, the fault, the remedy.
 
 Every check gets the same facts and answers with a finding, or with None where it does not apply:
 a store in memory has no disk.
@@ -32,10 +32,10 @@ LOST_WITH_THE_CONTAINER: Final = frozenset({"overlay", "aufs"})
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found out about a store at one moment."""
+    """The facts about a store at one moment."""
 
     store: Mapping[str, Any]
-    """What the store says of itself (`describe`)."""
+    """The store's own description (`describe`)."""
     now: datetime
     """The store's clock."""
     wall_clock: datetime
@@ -316,7 +316,7 @@ def leases(facts: Facts) -> Finding:
 
 
 def unknown_tasks(facts: Facts) -> Finding:
-    """Jobs that every worker hands back wait for one that knows their task."""
+    """Jobs that every worker hands back wait for a worker that knows their task."""
     if not facts.unrunnable:
         return _ok("unknown_tasks", "none handed back")
     task, reason = next(iter(facts.unrunnable.items()))
@@ -328,7 +328,7 @@ def unknown_tasks(facts: Facts) -> Finding:
         meaning="workers lease these jobs, cannot run them and hand them back, ever more slowly",
         advice=(
             "start a worker that knows the task (--import its module), or with --allow-commands; "
-            "a task that was renamed keeps its old name with @queue.task(aliases=[...])"
+            "if the task was renamed, add the old name to its aliases (docs/deploying.md)"
         ),
     )
 

@@ -29,7 +29,7 @@ from leasehold.version import __version__
 
 ENDS: Final = ("completed", "dead", "cancelled")
 QUEUES_NAMED_MAX: Final = 200
-"""How many queues are told by name, those that are there for longest; the rest is one sum."""
+"""How many queues are told by name, the oldest first; the rest is one sum."""
 OTHER: Final = "other"
 
 # Every power of two from a millisecond to 19 hours. They are bounds of the store's own histograms,
@@ -43,7 +43,7 @@ _EDGE_OF_BUCKET: Final = tuple(
 
 
 class Sight(msgspec.Struct, frozen=True, kw_only=True):
-    """What is told of a store at one moment."""
+    """The figures of a store at one moment."""
 
     version: str
     store: str
@@ -66,7 +66,7 @@ def exposition(store: Store, env: Env) -> bytes:
 
 
 def look_at(store: Store, env: Env) -> Sight:
-    """What is to be told of a store."""
+    """The figures to be told of a store."""
     described = store.describe()
     cleanup = next(iter(store.cleanups(1)), None)
     return Sight(
@@ -83,7 +83,7 @@ def look_at(store: Store, env: Env) -> Sight:
 
 
 def families(sight: Sight) -> Iterator[Family]:
-    """All that is told of a store."""
+    """All metrics of a store."""
     sight = _bounded(sight)
     yield from _lifetime_families(sight.lifetimes)
     yield from _standing_families(sight)
@@ -320,7 +320,7 @@ def _store_families(sight: Sight) -> Iterator[Family]:
         "1 while Redis is away and the database serves alone; 0 where none is used.",
         int(not redis["is_up"]),
     )
-    # One that is away tells nothing: a zero would be taken for a restart, and the rest for growth.
+    # An absent Redis tells nothing: a zero would be taken for a restart, and the rest for growth.
     evicted = redis.get("evicted_keys")
     yield Family(
         "redis_evicted_keys_total",

@@ -43,7 +43,7 @@ _NAMED_BY_ENVIRONMENT: Final = "OTEL_PYTHON_TRACER_PROVIDER" in os.environ
 _TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 _arrived: ContextVar[dict[str, str] | None] = ContextVar("leasehold_arrived", default=None)
-"""What a request brought, where there is no tracing to make it the current context."""
+"""The trace context of a request, where there is no tracing to make it the current context."""
 
 Metadata = dict[str, MetadataValue]
 
@@ -126,7 +126,7 @@ def _links(drafts: Iterable[Draft], store: Store) -> list[Link]:
 
 @contextmanager
 def arriving(headers: Mapping[str, str]) -> Iterator[None]:
-    """What a request does is a part of the trace that its headers name."""
+    """The work of a request is a part of the trace that its headers name."""
     carried = {name: headers[name] for name in CARRIED if name in headers}
     if not _is_sound(carried):
         yield
@@ -290,7 +290,7 @@ def _carrying(draft: Draft, carried: Mapping[str, str]) -> Draft:
 
 
 def _parent(metadata: Mapping[str, Any] | None) -> Context:
-    """The context that a job carries; an empty one if it carries none, whatever is current."""
+    """The context that a job carries; an empty one if it carries none, even inside another."""
     from opentelemetry.context import Context
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 

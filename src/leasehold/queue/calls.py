@@ -16,14 +16,8 @@ from leasehold.core.model.changes import Changes
 from leasehold.core.model.durations import Seconds
 from leasehold.core.model.failure import Failure
 from leasehold.core.model.graph import Graph
-from leasehold.core.model.job import (
-    Attempt,
-    DependencyPolicy,
-    HistoryEvent,
-    Job,
-    MetadataValue,
-    PriorityLike,
-)
+from leasehold.core.model.history import Attempt, HistoryEvent
+from leasehold.core.model.job import DependencyPolicy, Job, MetadataValue, PriorityLike
 from leasehold.core.model.joblog import JobLog
 from leasehold.core.model.key_limits import KeyInfo
 from leasehold.core.model.lease import (

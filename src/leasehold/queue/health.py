@@ -37,9 +37,9 @@ def findings_of(queue: TaskQueue, stale_pids: Sequence[int] = ()) -> list[Findin
     `stale_pids` are the pids of pid files on this machine whose process is gone.
     """
     try:
-        findings = examine(gather(queue, stale_pids))
-        lost = set(queue.lost_workers())
-        workers = [each for each in queue.workers() if each.id not in lost]
+        facts = gather(queue, stale_pids)
+        findings = examine(facts)
+        workers = [each for each in facts.workers if each.id not in facts.lost_workers]
         infos = queue.list_queues()
         serving = who_serves(workers, (info.name for info in infos))
         lately = {each.queue: each for each in queue.metrics_by_queue(ALERT_SECONDS)}

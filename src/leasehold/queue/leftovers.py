@@ -33,7 +33,7 @@ def tell_of_leftovers(store: Store, queues: Iterable[str]) -> None:
         "%s in %s: %s",
         jobs,
         store,
-        "the next run of this program, or a worker, runs them"
+        f"the next run of this program, or a worker, runs {'it' if left == 1 else 'them'}"
         if is_kept
         else "its jobs end with this process (queue.join() waits for them)",
     )

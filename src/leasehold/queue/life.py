@@ -17,7 +17,7 @@ from leasehold.core.model.durations import Seconds, given_seconds
 from leasehold.core.model.job import Job
 from leasehold.core.model.status import Status
 from leasehold.env import Env
-from leasehold.errors import QueueClosedError
+from leasehold.errors import LeaseholdError, QueueClosedError
 from leasehold.interrupts import import_whole
 from leasehold.queue.arguments import (
     folder_for_output,
@@ -37,12 +37,15 @@ from leasehold.worker.executors.role import is_child_process
 from leasehold.worker.hooks import Hooks
 from leasehold.worker.joblines import JobLines
 from leasehold.worker.loglines import shown_on_stderr
+from leasehold.worker.safelog import safe_logger
 from leasehold.worker.task import TaskRegistry
 
 if TYPE_CHECKING:
     from leasehold.queue.awaiting import Bridge
     from leasehold.worker.stopping import StopReason
     from leasehold.worker.worker import Worker
+
+logger = safe_logger("leasehold.worker")
 
 SHUTDOWN_SECONDS: Final = 30.0
 
@@ -113,6 +116,7 @@ class QueueLife(QueueCalls, ABC):
         on_ready: Callable[[str], None] | None = None,
         lease_seconds: Seconds | Literal["auto"] | None = None,
         allow_commands: bool | None = None,
+        app_version: str | None = None,
         log_level: int | str = "INFO",
         log_format: str | None = None,
     ) -> StopReason:
@@ -128,7 +132,9 @@ class QueueLife(QueueCalls, ABC):
         plain functions in child processes, unless their task says otherwise. With `until_empty` it
         returns when no job of its queues is pending, running or to be retried; the answer is
         "unrunnable" if jobs are left that it cannot run. `on_ready` is told its id when it begins,
-        which may have to wait for a store that is locked by another process.
+        which may have to wait for a store that is locked by another process. `app_version` is the
+        version of the application: the dashboard shows it with the worker, and its first worker
+        marks the deploy.
 
         It logs what it serves, a line when a job starts and one when it ends, and failures with
         their traceback. If the program has not set up `logging`, the lines go to standard error, at
@@ -143,6 +149,7 @@ class QueueLife(QueueCalls, ABC):
             until_empty=until_empty,
             **given_durations(grace_seconds=grace_seconds, lease_seconds=lease_seconds),
             allow_commands=allow_commands,
+            app_version=app_version,
             output_dir=folder_for_output(self.store, self._output_dir) if allow_commands else None,
         )
         if executor is not None:
@@ -163,8 +170,17 @@ class QueueLife(QueueCalls, ABC):
             if embedded is not None:
                 embedded.stop()
             self._scheduling.mark_orphans()
+            if app_version:
+                self._mark_version(app_version)
             self._workers.warn_of_gaps(queues, tasks, allow_commands=allow_commands)
             return worker.run(on_ready, lines)
+
+    def _mark_version(self, version: str) -> None:
+        """Mark the deploy of the application's version, unless that was done; no mark, no harm."""
+        try:
+            self.mark_deploy(version)
+        except LeaseholdError as error:
+            logger.warning("the deploy of %s was not marked: %s", version, error)
 
     def shutdown(self, wait: bool = True, timeout: Seconds = SHUTDOWN_SECONDS) -> None:
         """Take nothing more, let what runs finish within `timeout`, hand back the rest, and close.

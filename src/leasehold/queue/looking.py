@@ -13,7 +13,8 @@ from leasehold.blobs.blobs import Blobs
 from leasehold.core.contract.looking import looking
 from leasehold.core.contract.store import Store
 from leasehold.core.model.changes import Changes
-from leasehold.core.model.job import Attempt, HistoryEvent, Job
+from leasehold.core.model.history import Attempt, HistoryEvent
+from leasehold.core.model.job import Job
 from leasehold.core.model.joblog import JobLog
 from leasehold.core.model.pages import AuditPage, HistoryPage, LogPage
 from leasehold.core.model.records import AuditRecord, WorkerInfo

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from types import ModuleType
 from typing import Final
@@ -10,10 +11,13 @@ from typing import Final
 from leasehold.errors import UnknownTaskError
 from leasehold.worker.modules import attribute, is_being_imported, module_here
 from leasehold.worker.safelog import safe_logger
+from leasehold.worker.source_names import SourceNames, source_names
 from leasehold.worker.task import COMMAND_TASK
 
 logger = safe_logger("leasehold")
 
+SOURCES_MAX: Final = 1000
+"""How many modules' names are remembered."""
 NEAR: Final = 0.8
 """How much two names have in common, from 0 to 1, if one is probably the other mistyped."""
 
@@ -21,31 +25,52 @@ NEAR: Final = 0.8
 class NameCheck:
     """Looks at the names under which one TaskQueue submits jobs, and has no task."""
 
-    def __init__(self) -> None:
+    def __init__(self, folders: Sequence[str] | None = None) -> None:
+        self._folders = folders
+        """Where modules are looked for that are not loaded; None for where Python looks."""
+        self._sources: dict[str, SourceNames | None] = {}
         self._warned: set[str] = set()
 
     def check(self, name: str, known: Iterable[str]) -> None:
         """Raise UnknownTaskError for a name of the form `module:function` that is not there.
 
-        That is known of a module that is loaded here. Any other name may be a task of another
-        program: if it is nearly that of a task here, a warning is logged, once.
+        That is known of a module that is loaded here, or whose source is here and shows all of its
+        names. Any other name may be a task of another program: if it is nearly that of a task here,
+        a warning is logged, once.
         """
         module_name, separator, path = name.partition(":")
         module = module_here(module_name) if separator else None
         if module is not None and not is_being_imported(module):
             if _has(module, path):
                 return
-            names = [f"{module_name}:{each}" for each in vars(module) if each[:1] != "_"]
-            raise UnknownTaskError(
-                f"the module {module_name!r} has no {path!r}, so no worker could run "
-                f"{name!r}{_meant(name, [*known, *names])}"
-            )
+            raise _no_such_task(name, vars(module), known)
+        if separator and module is None and (source := self._source(module_name)) is not None:
+            if source.may_have(name, path):
+                return
+            raise _no_such_task(name, source.defined, known)
         near = "" if name == COMMAND_TASK else _meant(name, known, NEAR)
         if near and name not in self._warned:
             self._warned.add(name)
             logger.warning(
-                "this program has no task %r%s The job waits for a worker that has one", name, near
+                "no task %r is known here%s The job waits for a worker that has it", name, near
             )
+
+    def _source(self, module: str) -> SourceNames | None:
+        if module not in self._sources:
+            if len(self._sources) >= SOURCES_MAX:
+                self._sources.clear()
+            folders = sys.path if self._folders is None else self._folders
+            self._sources[module] = source_names(module, folders)
+        return self._sources[module]
+
+
+def _no_such_task(name: str, defined: Iterable[str], known: Iterable[str]) -> UnknownTaskError:
+    module, _, path = name.partition(":")
+    names = [f"{module}:{each}" for each in defined if each[:1] != "_"]
+    return UnknownTaskError(
+        f"the module {module!r} has no {path!r}, so no worker could run "
+        f"{name!r}{_meant(name, [*known, *names])}"
+    )
 
 
 def _meant(name: str, known: Iterable[str], nearness: float = 0.6) -> str:

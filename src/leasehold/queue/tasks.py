@@ -213,7 +213,7 @@ class Tasks:
         known = self._by_name.get(name)
         if known is not None:
             return known
-        if name not in self.registry:
+        if name not in self.registry and name not in self.registry.known_elsewhere:
             self._names.check(name, self._by_name)
         # Its code may be in another process only, so there is no signature to check against.
         definition = TaskDefinition(name, _unknown_code, self._codecs.codec_for(name))

@@ -27,6 +27,7 @@ from leasehold.errors import (
     StoreCorruptError,
     StoreLostError,
 )
+from leasehold.interrupts import SHIELD
 from leasehold.queue.missing import not_found
 
 logger = logging.getLogger(__name__)
@@ -77,13 +78,17 @@ class Waiters:
             # all waiters would wait for a thread that is not here.
             self._store.now()
             self.begin_anew_in_fork()
-        with self._condition:
+        if self._thread is None and not self._closed.is_set():
+            # Before the first look. Two threads that come here at once hear each hint twice, which
+            # does no harm; the lock is not held, since a store over a network takes its time.
+            self._unsubscribe = self._store.subscribe(self)
+        # Ctrl-C ends many a wait: it must leave the lock free, and a thread that can be joined.
+        with SHIELD, self._condition:
             if self._closed.is_set():
                 raise QueueClosedError(f"the queue is shut down: cannot wait for job {job_id}")
             self._waiting.setdefault(job_id, []).append(callback)
             self._suspects.add(job_id)
             if self._thread is None:
-                self._unsubscribe = self._store.subscribe(self)
                 self._thread = threading.Thread(
                     target=self._run, name="leasehold-waiters", daemon=True
                 )
@@ -92,7 +97,7 @@ class Waiters:
 
     def forget(self, job_id: str, callback: Callable[[Ended], None]) -> None:
         """Wait no longer."""
-        with self._condition:
+        with SHIELD, self._condition:
             callbacks = self._waiting.get(job_id, [])
             if callback in callbacks:
                 callbacks.remove(callback)

@@ -1,4 +1,4 @@
-"""Answers that several operations share: jobs, leases, pages, and what was refused."""
+"""Answers that several operations share: jobs, leases, pages, and refusals."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from leasehold.core.model.error_documents import error_document
-from leasehold.core.model.job import Attempt, HistoryEvent, Job
+from leasehold.core.model.history import Attempt, HistoryEvent
+from leasehold.core.model.job import Job
 from leasehold.core.model.joblog import LogLine
 from leasehold.core.model.queue_config import QueueConfig, QueueState
 from leasehold.core.model.search import Count
@@ -32,7 +33,7 @@ def document_type(
 
 
 if TYPE_CHECKING:
-    # What the functions of `leasehold.documents` return.
+    # The return values of the functions of `leasehold.documents`.
     JobDocument = dict[str, Any]
     AttemptDocument = dict[str, Any]
     LetterDocument = dict[str, Any]

@@ -48,7 +48,7 @@ from leasehold.service.submit_line import SubmitLine
 T = TypeVar("T")
 
 THREADS: Final = 32
-"""Calls of the store at the same time: those that write share their syncs."""
+"""Calls of the store at the same time: writing ones share their syncs."""
 
 
 class Api(
@@ -59,7 +59,7 @@ class Api(
     def __init__(
         self, store: Store, *, env: Env = SYSTEM, blobs: Blobs | None = None, insecure: bool = False
     ) -> None:
-        """With `insecure`, whoever calls without a token may do everything but submit commands."""
+        """With `insecure`, a caller without a token may do everything but submit commands."""
         super().__init__(
             store,
             env,
@@ -88,7 +88,7 @@ class Api(
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="leasehold-api")
 
     def authenticate(self, secret: str | None) -> Caller:
-        """Who shows this secret; raises UnauthenticatedError if nobody may come with it.
+        """The caller who shows this secret; raises UnauthenticatedError if it is not good.
 
         The store is asked each time: a token that was revoked is not good for one more request.
         """
@@ -132,7 +132,7 @@ class Api(
         return await self.in_thread(lambda: shown(caller, self.store, answer))
 
     def _for(self, caller: Caller, function: Callable[[], Any]) -> Any:
-        """What is answered, without what this caller may not know."""
+        """The answer, without parts that this caller may not know."""
         if caller.queues is None:
             return function()
         try:

@@ -22,7 +22,7 @@ BackupName = Annotated[
         "as the files beside a store do, in -wal, -shm, -journal or -run",
     ),
 ]
-"""A file's name and no path: whoever calls chooses none outside of the folder."""
+"""A file's name and no path: a caller can name no file outside of the folder."""
 
 
 class MakeBackup(Request):
@@ -42,7 +42,7 @@ class Backups(ApiPart):
     """The operation for copies."""
 
     backup_folder: Path | None = None
-    """Where they go; None if nobody has named a folder, and there are none."""
+    """Where they go; None if no folder is named, and there are none."""
 
     @operation("POST", "/backups", "admin", status=201)
     def backup(self, caller: Caller, request: MakeBackup) -> Backup:

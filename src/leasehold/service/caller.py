@@ -1,4 +1,4 @@
-"""Who calls, and what they may do."""
+"""The caller, and their rights."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
         return f"token:{self.name}"
 
     def request_id(self, given: str | None, part: int = 0) -> str | None:
-        """A request's id as the store knows it: of this caller alone, whatever others call theirs.
+        """A request's id as the store knows it: of this caller alone, even if others use the same.
 
-        `part` numbers what one request asks of the store.
+        `part` numbers the calls of the store that one request makes.
         """
         if given is None:
             return None
@@ -59,7 +59,7 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
         return hashlib.sha256(named).hexdigest()
 
     def check_role(self, roles: Iterable[Role]) -> None:
-        """Refuse who has none of these roles; an admin has all of them."""
+        """Refuse a caller with none of these roles; an admin has all of them."""
         if "admin" not in self.roles and self.roles.isdisjoint(roles):
             raise ForbiddenError(
                 f"this needs the role {' or '.join(roles)}, and token {self.name!r} has "
@@ -78,7 +78,7 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
                     )
 
     def check_unscoped(self) -> None:
-        """Refuse a token that is good for some queues only: what is asked is about all of them."""
+        """Refuse a token that is good for some queues only: the request is about all of them."""
         if self.queues is not None:
             raise ForbiddenError(
                 f"this concerns the whole store, and token {self.name!r} is good for some queues "
@@ -99,7 +99,7 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
             )
 
     def check_task(self, task: str) -> None:
-        """Refuse command jobs from who may not submit them: they run any program."""
+        """Refuse command jobs from callers who may not submit them: they run any program."""
         if task == COMMAND_TASK and not self.commands:
             raise ForbiddenError(
                 f"token {self.name!r} may not submit command jobs: create one with --commands"
@@ -108,7 +108,7 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     def check_new_name(self, what: str, name: str, queue: str) -> None:
         """Refuse the name of something new that could be taken in another queue.
 
-        It is refused whether it is taken or not: who is told that it is would learn of the other.
+        It is refused whether it is taken or not: the difference would tell of the other job.
         """
         prefix = own_prefix(queue)
         if self.queues is not None and not name.startswith(prefix):
@@ -120,8 +120,8 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     def worker_name(self, given: str) -> str:
         """The name under which a worker of this caller is known.
 
-        A token for some queues has names of its own: it touches no worker of others, whatever it
-        calls itself, and does not learn that there is one.
+        A token for some queues has names of its own: it touches no worker of others, under any
+        name, and does not learn that there is one.
         """
         prefix = own_prefix(self.name)
         if self.queues is None or not given or given.startswith(prefix):
@@ -129,7 +129,7 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
         return prefix + given
 
     def check_job(self, job: Job | None, job_id: str) -> Job:
-        """The job; one that the token is not good for is as unknown as one that is not there."""
+        """The job; a job out of the token's scope is as unknown as one that is not there."""
         if job is None or not self.may_see(job):
             raise no_job(job_id)
         return job
@@ -149,4 +149,4 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
 
 
 ANYBODY: Final = Caller(name="anybody", roles=frozenset(ROLES))
-"""Whoever calls a service that is open to its own machine: command jobs are not for them."""
+"""A caller of a service that is open to its own machine: command jobs are not for them."""

@@ -13,13 +13,13 @@ from leasehold.core.model.durations import read_seconds
 
 ENDING: Final = "_seconds"
 SCHEMA: Final = {"type": "string", "pattern": r"^([0-9]+(\.[0-9]+)?(ms|s|m|h|d|w))+$"}
-"""What the OpenAPI document says of such a text."""
+"""The OpenAPI document's description of such a text."""
 
 
 def with_seconds(value: Any, kind: types.Type) -> Any:
-    """A request with its durations as numbers; what is none is left to be refused.
+    """A request with its durations as numbers; any other value is left to be refused.
 
-    Only what is of a type of ours is looked at: payloads and metadata are their owners'.
+    Only values of our own types are looked at: payloads and metadata are their owners'.
     """
     while isinstance(kind, types.Metadata):
         kind = kind.type

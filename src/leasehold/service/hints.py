@@ -1,7 +1,7 @@
-"""Hints for listeners far away: what a store tells its listeners, for whoever asks again and again.
+"""Hints for remote listeners: the store's messages to its listeners, for repeated requests.
 
-Whoever asks waits on the event loop, not on a thread. A hint may be lost, and is then told as "look
-at everything": to whoever comes from another server, or asks too late.
+A listener waits on the event loop, not on a thread. A hint may be lost, and is then told as "look
+at everything": to a listener that comes from another server, or asks too late.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from leasehold.env import Env
 
 WAIT_SECONDS_MAX: Final = 60.0
 KEPT_MAX: Final = 1000
-"""So many hints about jobs are kept for those who are on their way back."""
+"""So many hints about jobs are kept for listeners on their way back."""
 IDS_MAX: Final = 1000
-"""Whoever missed the end of more jobs than this is not told which."""
+"""A listener that missed the end of more jobs than this is not told which."""
 
 
 class _Hint(NamedTuple):
@@ -31,7 +31,7 @@ class _Hint(NamedTuple):
 
 
 class HintLine:
-    """The hints of one server; whoever waits does so on its event loop."""
+    """The hints of one server; listeners wait on its event loop."""
 
     def __init__(self, store: Store, env: Env) -> None:
         self._store = store
@@ -42,7 +42,7 @@ class HintLine:
         self._ready_number = 0
         self._kept: deque[_Hint] = deque()
         self._forgotten_number = 0
-        """All about jobs up to this one were forgotten."""
+        """All hints about jobs up to this number were forgotten."""
         self._waiting: set[asyncio.Future[None]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_waking = False
@@ -82,7 +82,7 @@ class HintLine:
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.add(place)
         try:
-            # What came before it stood here would not wake it.
+            # A hint that came before it stood here would not wake it.
             if self._after(cursor) is None:
                 async with asyncio.timeout(seconds):
                     await place

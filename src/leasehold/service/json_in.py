@@ -1,4 +1,4 @@
-"""JSON from strangers: whatever is sent, the answer is data or InvalidRequestError."""
+"""JSON from strangers: the answer is data or InvalidRequestError, for any bytes."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from typing import Any, Final
 
 import msgspec
 
+from leasehold.core.model.nesting import DEPTH_MAX
 from leasehold.errors import InvalidRequestError
-
-DEPTH_MAX: Final = 64
 
 _ESCAPED: Final = re.compile(rb"\\.", re.DOTALL)
 _QUOTED: Final = re.compile(rb'"[^"]*"')

@@ -18,13 +18,13 @@ from leasehold.core.model.lease import Exchange, LeaseRequest
 POLL_SECONDS: Final = 5.0
 """The safety net under lost hints."""
 PAUSE_SECONDS_MIN: Final = 0.005
-"""The least time between two looks for what is due, so that none is a busy loop."""
+"""The least time between two looks for due jobs, so that none is a busy loop."""
 
 Shape = tuple[tuple[str, ...], tuple[str, ...] | None, tuple[tuple[str, str], ...], str | None]
 
 
 class _Line:
-    """Those who wait for the same, and the timer that wakes the first of them without news."""
+    """Callers that wait for the same, and the timer that wakes the first of them without news."""
 
     def __init__(self) -> None:
         self.waiting: deque[asyncio.Future[None]] = deque()
@@ -152,7 +152,7 @@ class LeaseLines:
 
 
 def _has_hung_up() -> bool:
-    """Whether whoever waits was cancelled while the store was asked."""
+    """Whether the waiting caller was cancelled while the store was asked."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 

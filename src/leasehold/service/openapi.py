@@ -22,7 +22,7 @@ ROOT: Final = "/api/v1"
 _NAMES: Final = re.compile(r"\{(\w+)\}")
 _REF: Final = "#/components/schemas/{name}"
 _ABOUT: Final = frozenset({"default", "description", "title"})
-"""What a schema says of a field, beside which values it may have."""
+"""A schema's remarks on a field, beside its valid values."""
 
 
 class ProblemDocument(msgspec.Struct, kw_only=True, rename={"kind": "type"}):
@@ -222,7 +222,7 @@ def _parameters(operation: ApiOperation) -> list[dict[str, Any]]:
 
 
 def _let_durations_be_texts(schema: Any, components: dict[str, Any], seen: set[str]) -> None:
-    """Say it of every duration in a body, and in what it refers to."""
+    """Say it of every duration in a body, and in the schemas it refers to."""
     if isinstance(schema, list):
         for each in schema:
             _let_durations_be_texts(each, components, seen)

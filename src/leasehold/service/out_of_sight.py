@@ -1,20 +1,21 @@
-"""Answers and errors for a caller who may see some queues only, without what they name of others.
+"""Answers and errors for a caller who may see some queues only, without jobs of other queues.
 
-A job of theirs may depend on a job of another queue, or belong to it, as whoever may see both has
-arranged it. Its record, its history and what is refused about it then name that job, and say why it
-ended. Every answer comes through here on its way out, whichever operation or verb it is of: what
-would have to be remembered in each would be forgotten in one.
+A job of theirs may depend on a job of another queue, or belong to it, as arranged by a caller who
+may see both. Its record, its history and refusals about it then name that job, and say why it
+ended. Every answer of every operation and verb comes through here on its way out: a rule that each
+would have to remember would be forgotten in one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
 import msgspec
 
 from leasehold.core.contract.store import Store
+from leasehold.core.model.archive import ArchivedJob
 from leasehold.core.model.error_documents import error_document, error_from
 from leasehold.core.model.outcome import JobError
 from leasehold.core.model.search import JobFilter
@@ -33,7 +34,7 @@ _WORDS: Final = frozenset({"reason", "why", "message", "detail"})
 _GIVEN: Final = frozenset(
     {"payload", "payload_data", "result", "result_data", "metadata", "progress", "note", "lines"}
 )
-"""Fields that hold what applications gave: it is theirs, whatever it says."""
+"""Fields with the applications' own data: they stay unchanged, whatever they say."""
 
 IsHidden = Callable[[str], bool]
 
@@ -42,7 +43,7 @@ class HiddenJobs(msgspec.Struct, frozen=True):
     """Which of the jobs that an answer names are not to be told."""
 
     is_hidden: IsHidden
-    """Of dependencies: also one that is nowhere any more, since nobody can say whose it was."""
+    """For dependencies: also one that was deleted, since its owner cannot be told."""
     is_foreign: IsHidden
     """Of parents, whose names need not be those of jobs."""
 
@@ -75,22 +76,36 @@ def _noting(named: set[str]) -> IsHidden:
 
 def _sight_of(caller: Caller, store: Store, named: AbstractSet[str]) -> HiddenJobs:
     queue_of: dict[str, str] = {}
-    ids = sorted(named)
-    for start in range(0, len(ids), LOOKED_UP_AT_ONCE):
-        part = tuple(ids[start : start + LOOKED_UP_AT_ONCE])
+    for part in _parts(named):
         found = store.search(
             JobFilter(ids=part), limit=len(part), without=("payload", "result", "metadata")
         )
         queue_of.update((job.id, job.queue) for job in found.jobs)
-    for job_id in named - queue_of.keys():
-        archived = store.archived(job_id)
-        if archived is not None:
-            queue_of[job_id] = archived.queue
+    for part in _parts(named - queue_of.keys()):
+        for archived in _archived(store, part):
+            # Of several under one id the latest comes first.
+            queue_of.setdefault(archived.id, archived.queue)
     own = caller.queues or frozenset()
     return HiddenJobs(
         is_hidden=lambda job_id: queue_of.get(job_id) not in own,
         is_foreign=lambda job_id: job_id in queue_of and queue_of[job_id] not in own,
     )
+
+
+def _parts(ids: AbstractSet[str]) -> Iterator[tuple[str, ...]]:
+    in_order = sorted(ids)
+    for start in range(0, len(in_order), LOOKED_UP_AT_ONCE):
+        yield tuple(in_order[start : start + LOOKED_UP_AT_ONCE])
+
+
+def _archived(store: Store, ids: tuple[str, ...]) -> Iterator[ArchivedJob]:
+    cursor: str | None = None
+    while True:
+        page = store.search_archive(JobFilter(ids=ids), limit=LOOKED_UP_AT_ONCE, cursor=cursor)
+        yield from page.jobs
+        cursor = page.next_cursor
+        if cursor is None:
+            return
 
 
 def _rewritten(value: Any, field: str, sight: HiddenJobs) -> Any:

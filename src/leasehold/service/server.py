@@ -16,6 +16,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from leasehold.blobs.blobs import Blobs
 from leasehold.blobs.place import BlobPlace
 from leasehold.core.contract.store import Store
+from leasehold.core.contract.worker_leases import REMOTE_LEASE_SECONDS
 from leasehold.env import SYSTEM, Env
 from leasehold.service.api import Api
 from leasehold.service.http import http_app
@@ -30,8 +31,10 @@ if TYPE_CHECKING:
 HEADER_SECONDS_MAX: Final = 10.0
 """How long a request's head may take to come in."""
 SILENT_CONNECTIONS_MAX: Final = 256
-"""Connections that have not sent a request's head: beyond, those that are silent longest go."""
+"""Connections that have not sent a request's head: beyond, the longest silent ones are closed."""
 KEEP_ALIVE_SECONDS: Final = 75
+SWEEP_SECONDS: Final = REMOTE_LEASE_SECONDS / 3
+"""The death of a worker far away is never proved: its expired leases are the first sign of it."""
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -84,7 +87,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._deadline = None
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what is no HTTP request, in the form of every other problem."""
+        """Refuse bytes that are no HTTP request, in the form of every other problem."""
         answer = plain_problem(400, "bad_request", msg, {"Connection": "close"})
         head = b"".join(b"%b: %b\r\n" % header for header in answer.raw_headers)
         self.transport.write(b"HTTP/1.1 400 Bad Request\r\n%b\r\n%b" % (head, bytes(answer.body)))
@@ -157,7 +160,7 @@ def make_server(
 @contextmanager
 def upkeep(store: Store, env: Env, blobs: Blobs | None) -> Iterator[None]:
     """Do beside the server what workers do for a store: there may be none but those far away."""
-    sweep = RecoverySweep(store, env=env)
+    sweep = RecoverySweep(store, env=env, interval_seconds=SWEEP_SECONDS)
     pruner = Pruner(store, env=env, blobs=blobs, actor="service")
     sweep.start()
     pruner.start()

@@ -1,4 +1,4 @@
-"""The store for remote stores: every verb of the contract, for whoever may call it.
+"""The store for remote stores: every verb of the contract, for callers with its role.
 
 The public operations are for people and other languages; this is what `TaskQueue("http://...")`
 speaks. Leases have secrets here too: a version alone, which anybody could guess, settles nothing.
@@ -132,10 +132,10 @@ class StoreCalls:
         ]
 
     def _refusal(self, job_id: str, version: int, secret: str) -> LeaseLostError | None:
-        """Why nobody may speak under a lease, if its secret is not known.
+        """Why a call under a lease is refused, if its secret is not known.
 
         A lease that is over is for the store to refuse, which also writes it down: there is nothing
-        left to steal. One that was not granted yet might be, in this very moment: it is refused
+        left to steal. A lease that was not granted yet might be, in this very moment: it is refused
         here, in the same words.
         """
         try:
@@ -157,18 +157,19 @@ class StoreCalls:
 
 
 def arguments_of(verb: Verb, caller: Caller, body: bytes) -> dict[str, Any]:
-    """What is asked; raises ForbiddenError before it looks at it."""
+    """The arguments; raises ForbiddenError before it looks at them."""
     caller.check_role(ROLES_OF[verb.name])
     try:
         return msgspec.structs.asdict(verb.arguments.decode(body))
     except msgspec.ValidationError as error:
         raise nonsense(verb.name)(str(error)) from None
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        # A ValueError is text that is no UTF-8, or an extension that is no number.
         raise InvalidRequestError(f"this is no call of a store: {error}") from None
 
 
 def _visible(caller: Caller, verb: str, answer: Any) -> Any:
-    """What a caller may see of the answer."""
+    """The part of the answer that a caller may see."""
     if caller.queues is None:
         return answer
     if isinstance(answer, list):

@@ -1,8 +1,7 @@
 """Verbs of the store of which a caller with a scope sees the part that is theirs.
 
-Upkeep is among them: what is due by the store's own rules is done whoever asks, since there may be
-nobody else who does. Such a caller chooses nothing about it, and is told nothing but when to ask
-again.
+Upkeep is among them: work that is due by the store's own rules is done for any caller, since there
+may be no other. Such a caller chooses nothing about it, and is only told when to ask again.
 """
 
 from __future__ import annotations
@@ -15,11 +14,11 @@ from leasehold.core.model.retention import CleanUp, PruneReport
 from leasehold.core.model.schedule import Fired
 
 _DESCRIBED: Final = ("kind", "durability", "store_id")
-"""What is told of the whole store; not how much is in it, say."""
+"""The parts of the store's description that are told; not its size, say."""
 
 
 def _pruned(report: PruneReport) -> PruneReport:
-    """What whoever cleans up needs to go on: for as long as the lock was held, others go first."""
+    """The pace of a clean-up: for as long as the lock was held, others go first."""
     return PruneReport(
         run=report.run,
         more=report.more,
@@ -29,7 +28,7 @@ def _pruned(report: PruneReport) -> PruneReport:
 
 
 def _uncounted(made: CleanUp) -> CleanUp:
-    """That a clean-up was made, and when: whoever goes on with it looks for its record."""
+    """That a clean-up was made, and when: the caller that goes on with it looks for its record."""
     return CleanUp(
         run=made.run,
         mode=made.mode,
@@ -62,4 +61,4 @@ VISIBLE_PART: Final[dict[str, Callable[[frozenset[str], Any], Any]]] = {
     "prune": lambda _, report: _pruned(report),
     "cleanups": lambda _, made: [_uncounted(each) for each in made],
 }
-"""By verb, from the caller's queues and the store's answer to what is told."""
+"""By verb, from the caller's queues and the store's answer to the answer that is told."""

@@ -1,9 +1,9 @@
 """Single submits that come while others are being stored are stored together.
 
 A group takes one thread, one look at each token and one write, where each by itself would take one
-of its own: most of what a submit costs is to change threads. Who comes alone goes at once, and its
-write looks at the token itself (TOK-7): a look beside it would first have to read again what the
-write before has changed.
+of its own: most of a submit's cost is the change of threads. A lone submit goes at once, and its
+write looks at the token itself (TOK-7): a look beside it would first have to read again the pages
+that the write before has changed.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class Submission(NamedTuple):
     """None if it was not asked yet whose the secret is."""
     secret: str | None
     asked: Callable[[Caller], Submit]
-    """What they ask; refuses whoever may not."""
+    """The request; refuses a caller without the right."""
     encode: Callable[[SubmitAnswer], bytes]
 
 
 class _Alone(NamedTuple):
-    """One that is not stored together with others."""
+    """A submit that is not stored together with others."""
 
     caller: Caller
     request: Submit
@@ -59,7 +59,7 @@ class SubmitLine:
         self._groups = 0
 
     async def submit(self, submission: Submission) -> bytes:
-        """The answer to a submit; raises what it is refused with."""
+        """The answer to a submit; raises its refusal."""
         if self._groups < GROUPS_MAX:
             return await self._go_at_once(submission)
         place: asyncio.Future[_Outcome] = asyncio.get_running_loop().create_future()
@@ -107,7 +107,7 @@ class SubmitLine:
     # -- on a thread ------------------------------------------------------------------------------
 
     def _store_one(self, submission: Submission) -> bytes:
-        """The answer to one that goes by itself."""
+        """The answer to a submit that goes by itself."""
         caller = submission.caller
         if caller is None:
             if submission.secret is not None:
@@ -118,7 +118,7 @@ class SubmitLine:
         return self._store_alone(submission, caller, submission.asked(caller))
 
     def _store_unasked(self, submission: Submission, digest: str) -> bytes | None:
-        """Let the write look at the token of a known caller; None for what is not that simple."""
+        """Let the write look at the token of a known caller; None for any other case."""
         caller = self._api.known_callers.find(digest)
         if caller is None or caller.token is None or caller.queues is not None:
             return None
@@ -139,7 +139,7 @@ class SubmitLine:
         return submission.encode(SubmitAnswer.of(stored))
 
     def _store(self, group: Sequence[Submission]) -> list[_Outcome]:
-        """What becomes of each; whoever asks is asked for once, after all of them have come."""
+        """The answer to each; each caller is checked once, after all of them have come."""
         if len(group) == 1:
             return [_outcome(lambda: self._store_one(group[0]))]
         known: dict[str | None, Caller] = {}
@@ -159,7 +159,7 @@ class SubmitLine:
     def _store_together(
         self, group: Sequence[Submission], outcomes: list[_Outcome]
     ) -> list[_Outcome]:
-        """Store those that have nothing to do with each other in one write."""
+        """Store submits that have nothing to do with each other in one write."""
         drafts: dict[int, Draft] = {}
         taken: set[object] = set()
         for index, outcome in enumerate(outcomes):
@@ -196,7 +196,7 @@ def _outcome(made: Callable[[], _Outcome]) -> _Outcome:
 
 
 def _is_plain(caller: Caller, request: Submit) -> bool:
-    """Whether a submit asks for nothing but to be stored, whatever else is."""
+    """Whether a submit asks for nothing but to be stored."""
     return (
         caller.queues is None
         and request.request_id is None

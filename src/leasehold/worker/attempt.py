@@ -1,8 +1,8 @@
 """From code to outcome: call the task, and say what its value or its error means for the job.
 
-Every executor uses these, in whatever thread or process the code runs. Nothing but an outcome ever
-leaves an attempt, whatever the code, its value or its error does; and no copy of this process that
-the code has forked comes back from here.
+Every executor uses these, in any thread or process. Nothing but an outcome ever leaves an attempt,
+whatever the code, its value or its error does; and no copy of this process that the code has forked
+comes back from here.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ BROKE_OFF: Final = Fail(
         "the error that came out of it, disturbs whoever looks at it",
     )
 )
-"""What an attempt comes to when everything else has failed."""
+"""The outcome of an attempt when everything else has failed."""
 
 _WISHES: Final = (Retry, Snooze, Cancel)
 _CANCELLATIONS: Final = (JobCancelledError, asyncio.CancelledError)
@@ -55,7 +55,7 @@ _CANCELLATIONS: Final = (JobCancelledError, asyncio.CancelledError)
 def attempt(lease: Lease, task: TaskDefinition, context: JobContext) -> Outcome:
     """Run a task's code to its end, here and now; never raises.
 
-    What the task sets in context variables ends with it.
+    Context variables that the task sets end with it.
     """
     try:
         return copy_context().run(_attempt, lease, task, context)
@@ -92,7 +92,7 @@ def _attempt(lease: Lease, task: TaskDefinition, context: JobContext) -> Outcome
 
 
 async def _whole(coroutine: CoroutineType[Any, Any, Any]) -> Any:
-    # A copy must not come to the end of `asyncio.run`, which would close what it shares.
+    # A copy must not come to the end of `asyncio.run`, which would close shared descriptors.
     with copies_end_here():
         return await coroutine
 
@@ -100,7 +100,7 @@ async def _whole(coroutine: CoroutineType[Any, Any, Any]) -> Any:
 def conclude(outcome: Outcome, context: JobContext) -> Outcome:
     """End the task's own transaction, if it has one open: complete the job in it, or roll back.
 
-    From now on the context opens no other one. What the code has printed last is kept.
+    From now on the context opens no other one. The code's last printed text is kept.
     """
     if context.unfinished_line:
         keep_rest(context)
@@ -125,7 +125,7 @@ def broke_off(context: JobContext) -> Outcome:
 def outcome_of_value(
     value: Any, lease: Lease, task: TaskDefinition, context: JobContext
 ) -> Outcome:
-    """What a returned value means. One that cannot be encoded is a failure for good; never raises.
+    """The outcome of a returned value. One that cannot be encoded fails for good; never raises.
 
     A result that is too large for a row is still to be put away, by `large.with_result_kept`.
     """
@@ -161,7 +161,7 @@ def _tell_of_change(value: Any, data: bytes, task: TaskDefinition) -> None:
 
 
 def _wish(value: Retry | Snooze | Cancel) -> Outcome:
-    """What the task wants to become of its job, made anew of plain numbers and texts."""
+    """The outcome that the task asks for, made anew of plain numbers and texts."""
     reason = clean_text(value.reason)
     if isinstance(value, Snooze):
         return Snooze(float(value.seconds), reason)
@@ -173,7 +173,7 @@ def _wish(value: Retry | Snooze | Cancel) -> Outcome:
 def outcome_of_error(
     error: BaseException, lease: Lease, task: TaskDefinition, context: JobContext
 ) -> Outcome:
-    """What a raised error means: cancelled if that was asked for, otherwise a failed attempt.
+    """The outcome of a raised error: cancelled if that was asked for, otherwise a failed attempt.
 
     Never raises.
     """

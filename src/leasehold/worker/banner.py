@@ -1,6 +1,4 @@
-"""What a worker process says first and last: which store, queues and tasks it serves, and what
-became of it.
-"""
+"""The first and last lines of a worker process: its store, queues and tasks, and how it ended."""
 
 from __future__ import annotations
 
@@ -47,7 +45,7 @@ def say_hello(
 
 
 def say_goodbye(worker: str, reason: StopReason, did: WorkerStatistics) -> None:
-    """Say why this worker stopped, and what it did."""
+    """Say why this worker stopped, and how much it did."""
     told = {
         "completed": did.completed,
         "failed": did.failed,
@@ -55,9 +53,9 @@ def say_goodbye(worker: str, reason: StopReason, did: WorkerStatistics) -> None:
         "handed back": did.handed_back,
     }
     logger.info(
-        "worker %s has stopped (%s): %s",
+        "worker %s has stopped%s: %s",
         worker,
-        reason,
+        "" if reason == "stopped" else f" ({reason})",
         ", ".join(f"{count:,} {what}" for what, count in told.items() if count) or "no job was run",
     )
 

@@ -1,7 +1,7 @@
-"""What a running task knows about its job, and how it hears that it should stop.
+"""A running task's view of its job, and how it hears that it should stop.
 
-A task asks for it: `ctx = current_job()`. What it reports goes to a `Sink`: in the worker's own
-process that is the worker, which writes it in batches; in a child process it is a pipe.
+A task asks for it: `ctx = current_job()`. Its reports go to a `Sink`: in the worker's own process
+that is the worker, which writes them in batches; in a child process it is a pipe.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class JobContext:
         self.settled: Settled | None = None
         """The store's answer, once the attempt has completed in its own transaction."""
         self.unfinished_line = ""
-        """What the code has printed after its last line end."""
+        """The code's printed text after its last line end."""
 
     @property
     def lease(self) -> Lease:
@@ -119,7 +119,7 @@ class JobContext:
 
     @property
     def sink(self) -> Sink:
-        """Where reports go; an executor forwards there what a child process says."""
+        """Where reports go; an executor forwards a child process's messages there."""
         return self._sink
 
     @property
@@ -153,16 +153,16 @@ class JobContext:
         """When the job should be done; it is not stopped for being late."""
         return self._lease.deadline
 
-    # -- what it waited for ------------------------------------------------------------------
+    # -- results of dependencies -------------------------------------------------------------
 
     @overload
     def dependency_results(self) -> dict[str, Any]: ...
     @overload
     def dependency_results(self, of: type[T]) -> dict[str, T]: ...
     def dependency_results(self, of: Any = None) -> dict[str, Any]:
-        """What the jobs this one depends on returned, by id, in the order of `depends_on`.
+        """The results of the job's dependencies, by id, in the order of `depends_on`.
 
-        As plain JSON data, or each as an `of`: a dataclass, a datetime, whatever a task's type
+        As plain JSON data, or each as an `of`: a dataclass, a datetime, any type that a task's type
         hints could name. A dependency that did not complete, because its failure is ignored, is
         not among them.
         """
@@ -191,11 +191,10 @@ class JobContext:
         """A transaction on the job's own database that is committed with the job's completion.
 
         `with ctx.transaction() as connection:` (in an async task `async with`) opens it. When the
-        task returns, what was written there is kept and the job is completed, both or neither: so
-        the effects of a job are there exactly once. An error, a `Snooze`, `Retry` or `Cancel`, a
-        timeout or a lost lease roll it back. What is submitted to this store meanwhile, and
-        progress, are a part of it. Nobody else writes to the store while it is open: make it the
-        last thing that the task does.
+        task returns, its writes are kept and the job is completed, both or neither: so the effects
+        of a job are there exactly once. An error, a `Snooze`, `Retry` or `Cancel`, a timeout or a
+        lost lease roll it back. Jobs submitted to this store meanwhile, and progress, are a part of
+        it. All other writers wait while it is open: make it the last step of the task.
         """
         if self._backing is None:
             raise UnsupportedError(
@@ -236,7 +235,7 @@ class JobContext:
 
     @property
     def should_stop(self) -> bool:
-        """Whether nobody waits for this attempt any more, for whatever cause."""
+        """Whether the worker has given this attempt up, for any cause."""
         return self._stop is not None
 
     @property
@@ -258,7 +257,7 @@ class JobContext:
 
     @property
     def lease_lost(self) -> bool:
-        """Whether the job is no longer this worker's: whatever the attempt returns is discarded."""
+        """Whether the job is no longer this worker's: the attempt's outcome is then discarded."""
         return self._stopped_by(StopCause.LEASE_LOST) or self._stopped_by(StopCause.HANDED_BACK)
 
     def check(self) -> None:

@@ -11,7 +11,7 @@ from leasehold.worker.inhand import InHand, timeout_failure
 from leasehold.worker.run import Run
 from leasehold.worker.safelog import safe_logger
 from leasehold.worker.settling import Settling
-from leasehold.worker.stopping import Stopping
+from leasehold.worker.stopping import AGAIN, Stopping
 
 logger = safe_logger("leasehold.worker")
 
@@ -94,5 +94,5 @@ class CuttingShort:
                 "stopping: waiting for %s, at most %.0f s%s",
                 counted(running, "job"),
                 self._stopping.grace_seconds,
-                "; Ctrl-C again to stop at once" if self._stopping.is_signalled else "",
+                AGAIN if self._stopping.is_interrupted else "",
             )

@@ -19,19 +19,19 @@ from leasehold.worker.unrunnable import is_handed_back
 logger = safe_logger("leasehold.worker")
 
 LEFT_TO_DO: Final = (Status.PENDING, Status.RUNNING, Status.FAILED)
-"""What is worth waiting for. What others hold may come back; what is due later, or waits for a job
-that is, may take for ever."""
+"""The statuses worth waiting for. Jobs that others hold may come back; delayed jobs, and jobs
+blocked by them, may take for ever."""
 LOOK_SECONDS: Final = 0.5
-"""How often to look, since nobody tells a worker that another one's last job has ended."""
+"""How often to look, since a worker is not told that another's last job has ended."""
 
 
 PAGE: Final = 1000
 PAGES_MAX: Final = 10
-"""How far into the jobs that are due later to look for those that were handed back."""
+"""How far into the delayed jobs to look for those that were handed back."""
 
 
 class Emptiness:
-    """Looks at what one worker could still get to do. A paused queue gives nothing."""
+    """Looks at the jobs that one worker could still get. A paused queue gives none."""
 
     def __init__(
         self, store: Store, queues: tuple[str, ...], tasks: tuple[str, ...] | None
@@ -49,7 +49,7 @@ class Emptiness:
             return None
         handed_back = self.handed_back()
         if handed_back.keys() - unrunnable:
-            return None  # By another worker; this one has not tried, and will get them soon.
+            return None  # Another worker's decision; this worker has not tried, and will soon.
         for task, count in sorted(handed_back.items()):
             logger.warning(
                 "worker %s ends and leaves %s of task %r, which it cannot run: %s",
@@ -70,7 +70,7 @@ class Emptiness:
         return not self._store.search(where, limit=1).jobs
 
     def handed_back(self) -> Counter[str]:
-        """By task, how many jobs wait because a worker, this one or another, cannot run them.
+        """By task, how many jobs wait because some worker cannot run them.
 
         Each is due again within minutes, so that a worker that can will get it.
         """

@@ -22,6 +22,7 @@ def entry_of(worker: str, rules: WorkerRules, registry: TaskRegistry, now: datet
         started_at=now,
         heartbeat_at=now,
         tasks=_known_tasks(rules, registry),
+        app_version=rules.app_version,
     )
 
 

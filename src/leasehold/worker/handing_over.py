@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from leasehold.core.model.lease import Lease
@@ -75,20 +76,23 @@ class HandingOver:
         """Start a run for each lease; answers how many began, and hands back the others."""
         begun = 0
         last: Run | None = None
-        # What is the same for all of them is looked up once: this is done for every job.
+        # Values that are the same for all jobs are looked up once: this loop is hot.
         on_start, on_change, holds = self._hooks.on_start, self._inbox.on_change, self._holds
         reports, env, fetch = self._reports, self._env, self._fetch
         large, backing = self._large, self._backing
-        add, start = self._in_hand.add, self._team.start
-        name, task = "", None
+        add, starter = self._in_hand.add, self._team.starter
+        name = ""
+        task: TaskDefinition | None = None
+        start: Callable[[Run], None] | None = None
         for lease in leases:
             try:
-                if task is None or lease.task != name:
-                    name, task = lease.task, None
+                if task is None or start is None or lease.task != name:
+                    name, task, start = lease.task, None, None
                     task = self._find_task(lease)
-                    self.unrunnable.can_be_run(lease)
                     if here() != self._pid:
                         leave_copy()  # Importing it has forked.
+                    start = starter(task)
+                    self.unrunnable.can_be_run(lease)
                 context = JobContext(lease, reports, env, fetch, large, backing)
                 run = Run(lease, task, context, on_change, holds)
                 add(run)
@@ -112,7 +116,7 @@ class HandingOver:
         return (*self.others.lanes(), *self._passed_over)
 
     def turn_to_passed_over(self) -> bool:
-        """The last look found little: whether to look at once for what it could not run before."""
+        """The last look found little: whether to look at once for tasks it could not run before."""
         if self._passed_over:
             self.unrunnable.take_turn()
         return bool(self._passed_over)

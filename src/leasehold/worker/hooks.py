@@ -20,7 +20,7 @@ _P = ParamSpec("_P")
 
 @dataclass(frozen=True, slots=True)
 class Hooks:
-    """Who wants to be told. A hook should return at once, and one that raises is only logged."""
+    """The hooks to be called. A hook should return at once, and one that raises is only logged."""
 
     on_submit: Callable[[Draft], None] | None = None
     """A job was submitted through the queue object that holds this hook."""
@@ -34,12 +34,12 @@ class Hooks:
     on_lease_lost: Callable[[Lease, LeaseLostError | StoreError], None] | None = None
     on_progress: Callable[[Lease, dict[str, Any]], None] | None = None
     """A running job's progress was written to the store: the latest document, at most twice a
-    second. What a task reports within its own transaction is not told: it commits with the end.
+    second. Progress within the task's own transaction is not told: it commits with the end.
     """
 
 
 def call_hook(hook: Callable[_P, None] | None, *args: _P.args, **kwargs: _P.kwargs) -> None:
-    """Call a hook on one of the worker's own threads; whatever it raises, or exits with, is logged.
+    """Call a hook on one of the worker's own threads; any exception or exit of it is logged.
 
     A copy of the process that the hook has forked ends with it.
     """

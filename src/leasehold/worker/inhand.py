@@ -1,7 +1,7 @@
 """The runs a worker has in hand: whose lease is its own, and whose code fills a slot.
 
 The two are not the same. A job that timed out on a thread is settled at once, but fills its slot
-until the thread ends; a job whose lease was lost is nobody's to settle, but still runs.
+until the thread ends; a job whose lease was lost cannot be settled here, but still runs.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class InHand:
         self.held: set[Run] = set()
         """Runs that are still to be settled under their lease."""
         self.occupying: set[Run] = set()
-        """Runs whose code has not ended; all that are held are among them."""
+        """Runs whose code has not ended; all held jobs are among them."""
         self._timed: set[Run] = set()
         self._elsewhere = 0
         self.settled_themselves: list[tuple[Lease, Settled]] = []
-        """Those that completed in transactions of their own: nothing is left to settle."""
+        """Jobs that completed in transactions of their own: nothing is left to settle."""
         self._batches: deque[tuple[float, Run]] = deque()
 
     def add(self, run: Run) -> None:
@@ -68,13 +68,13 @@ class InHand:
 
     @property
     def stuck(self) -> int:
-        """How many slots are filled by code that nobody waits for any more."""
+        """How many slots are filled by code that was given up."""
         return len(self.occupying) - len(self.held)
 
     def take_changes(
         self, changes: deque[Run], now: float, *, wait_for_end: bool
     ) -> list[tuple[Lease, Outcome]]:
-        """Free the slots of runs that ended, and answer with what is now to be settled."""
+        """Free the slots of ended runs, and answer with the settlements that are now due."""
         decided: list[tuple[Lease, Outcome]] = []
         run_seconds, slowest_seconds, runs = 0.0, 0.0, 0
         occupying, held = self.occupying, self.held
@@ -93,8 +93,8 @@ class InHand:
                         slowest_seconds = seconds
                     runs += 1
             if run in held and not (
-                # What can be killed is settled when it is dead, so that its next attempt never
-                # runs beside it.
+                # A run that can be killed is settled when it is dead, so that the next attempt
+                # never runs beside it.
                 wait_for_end and not run.ended and run.task.executor in KILLING
             ):
                 self.forget(run)
@@ -144,7 +144,7 @@ class InHand:
         """When the next run will have timed out or waited too long, at the earliest."""
         self._drop_started()
         moments = [
-            # One that has not started may start right now.
+            # A run that has not started may start right now.
             (now if run.started is None else run.started) + (run.lease.timeout_seconds or 0.0)
             for run in self._timed
             if run.outcome is None

@@ -13,7 +13,7 @@ FACTOR: Final = 2.0
 LEASE_SECONDS_MIN: Final = 30.0
 LEASE_SECONDS_MAX: Final = 3600.0
 FORGET: Final = 0.98
-"""What one more run leaves of the memory of the longest: after a hundred of them, an eighth."""
+"""The decay of the memory of the longest run: after a hundred runs, an eighth is left."""
 TASKS_MAX: Final = 10_000
 
 

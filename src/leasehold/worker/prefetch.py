@@ -1,10 +1,10 @@
 """How many jobs to lease ahead of the free slots.
 
 Leasing ahead keeps the threads busy while the store commits, but an urgent job then waits behind
-what was leased before it. So it is done only for jobs of a few milliseconds, and only for a few
-milliseconds' worth of them. Of the shortest jobs that is many, and JOBS_MAX are enough; but where
-the slots run out of jobs in the time of one exchange, as with a store that is far away, more are
-leased ahead, until they do not.
+jobs that were leased before it. So it is done only for jobs of a few milliseconds, and only for a
+few milliseconds' worth of them. Of the shortest jobs that is many, and JOBS_MAX are enough; but
+where the slots run out of jobs in the time of one exchange, as with a store that is far away, more
+are leased ahead, until they do not.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ WORK_SECONDS: Final = 0.015
 JOBS_MAX: Final = 256
 JOBS_MAX_OF_SLOW_STORE: Final = 1024
 EASE: Final = 0.98
-"""What is left of a raised bound after an exchange in which the slots did not run out of jobs."""
+"""The decay of a raised bound after an exchange in which the slots did not run out of jobs."""
 WEIGHT: Final = 0.3
 """How much the latest measurement counts against all before it."""
 SLOW_SECONDS: Final = 0.05
 """A run that takes this long makes those behind it wait in vain, however short they are."""
 SLOW_SECONDS_MAX: Final = 1.0
 FORGET: Final = 0.99
-"""What one more run leaves of the memory of a slow one: after 300 of them little is left."""
+"""The decay of the memory of a slow run: after 300 runs little is left."""
 
 
 class Prefetch:
@@ -47,7 +47,7 @@ class Prefetch:
         self.jobs_ahead = 0
 
     def more_came(self, *, ran_dry: bool) -> None:
-        """An exchange brought all that was wanted; meanwhile the slots ran out of jobs, or not."""
+        """An exchange brought as many as wanted; meanwhile the slots ran out of jobs, or not."""
         raised = self._jobs_max * (2 if ran_dry else EASE)
         self._jobs_max = min(max(raised, JOBS_MAX), JOBS_MAX_OF_SLOW_STORE)
 
@@ -62,7 +62,7 @@ class Prefetch:
         self.jobs_ahead = self._reckon(self._run_seconds)
 
     def reset(self) -> None:
-        """What was leased ahead did not get its turn: lease no more ahead for some hundred runs."""
+        """Jobs leased ahead did not get their turn: lease no more ahead for some hundred runs."""
         self._slow_seconds = SLOW_SECONDS_MAX
         self.jobs_ahead = 0
 

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 class Run:
     """One leased job on its way through an executor.
 
-    Its outcome is decided once, by whoever comes first: the executor when the code ends, or the
-    worker when the attempt timed out, was cancelled or lost its lease. The slot is free only when
-    the code itself has ended, which for a thread may be much later.
+    Its outcome is decided once, by the first of two: the executor when the code ends, or the worker
+    when the attempt timed out, was cancelled or lost its lease. The slot is free only when the code
+    itself has ended, which for a thread may be much later.
     """
 
     __slots__ = (
@@ -56,7 +56,7 @@ class Run:
         self.outcome: Outcome | None = None
         self.ended = False
         self.claimed = False
-        """Whether the code is completing its job by itself: then nobody else decides any more."""
+        """Whether the code is completing its job by itself: then its outcome is decided."""
         self._on_change = on_change
         self._holds_lease = holds_lease
         self._lock = threading.Lock()

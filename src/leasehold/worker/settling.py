@@ -11,7 +11,12 @@ from leasehold.core.model.lease import Lease, Settled, Settlement
 from leasehold.core.model.outcome import Complete, Fail, JobError, Outcome
 from leasehold.core.model.retry import why_not_retried
 from leasehold.core.model.status import Event
-from leasehold.errors import LeaseholdError, LeaseLostError, StoreError
+from leasehold.errors import (
+    InvalidJobError,
+    LeaseLostError,
+    RequestTooLargeError,
+    StoreError,
+)
 from leasehold.worker.hooks import Hooks, call_hook
 from leasehold.worker.leases import LeaseManager
 from leasehold.worker.safelog import safe_logger
@@ -21,12 +26,13 @@ logger = safe_logger("leasehold.worker")
 RESULT_REFUSED: Final = JobError("PayloadTooLargeError", "the store refused the job's result")
 """The only way in which a job that completed can fail (SET-6)."""
 
-REFUSALS_OF_DATA: Final = (LeaseholdError, TypeError, ValueError, OverflowError, RecursionError)
-"""Errors of a write that say something about the outcome itself."""
+REFUSALS_OF_DATA: Final = (InvalidJobError, RequestTooLargeError, UnicodeEncodeError)
+"""What a store, or the way to it, says of an outcome that it will never keep. Any other error may
+be a bug of the store or of the moment, and says nothing about the outcome."""
 
 
 class Settling:
-    """What is to be settled next, and what is done with the answers."""
+    """The outcomes to be settled next, and the treatment of the answers."""
 
     def __init__(self, hooks: Hooks) -> None:
         self._hooks = hooks
@@ -39,7 +45,7 @@ class Settling:
         """Snoozed or released: no attempt was spent."""
         self.cancelled = 0
         self.lost = 0
-        """Leases that were lost, and with them whatever their attempts came to."""
+        """Leases that were lost, and with them the outcomes of their attempts."""
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -51,7 +57,7 @@ class Settling:
         self._waiting += decided
 
     def waiting(self) -> list[tuple[Lease, Outcome]]:
-        """All that is to be settled now."""
+        """All outcomes to be settled now."""
         return list(self._waiting)
 
     def one_by_one(
@@ -59,8 +65,8 @@ class Settling:
     ) -> Iterator[Lease]:
         """Settle each in a write of its own; an outcome that cannot be stored fails its attempt.
 
-        It fails for good where the outcome's own data are refused. An error that says nothing of
-        the data may be one of the moment, and the job is tried again. Yields each that is settled.
+        It fails for good where the outcome's own data are refused; after any other error the job
+        has its other attempts. Yields each that is settled.
         """
         for lease, outcome in sent:
             try:
@@ -80,7 +86,7 @@ class Settling:
     def answered(
         self, sent: list[tuple[Lease, Outcome]], answers: Sequence[Settled | LeaseLostError]
     ) -> None:
-        """The store answered what `waiting` gave out; what was added since still waits."""
+        """The store answered the outcomes of `waiting`; those added since still wait."""
         del self._waiting[: len(sent)]
         on_success = self._hooks.on_success
         for (lease, outcome), answer in zip(sent, answers, strict=True):
@@ -105,7 +111,7 @@ class Settling:
         call_hook(self._hooks.on_success, lease, answer)
 
     def lose(self, lease: Lease, error: LeaseLostError | StoreError) -> None:
-        """The lease is gone: whatever its attempt comes to is discarded."""
+        """The lease is gone: the outcome of its attempt is discarded."""
         self.lost += 1
         logger.warning(
             "job %s: the result of attempt %d is discarded: %s",

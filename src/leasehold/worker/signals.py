@@ -16,8 +16,8 @@ does to a process that was stopped, and only the main thread acts on it."""
 
 
 @contextmanager
-def heeded(stop: Callable[[], None]) -> Iterator[None]:
-    """Let each of them call `stop`, in this process and in this block."""
+def heeded(stop: Callable[[signal.Signals], None]) -> Iterator[None]:
+    """Let each of them call `stop` with its number, in this process and in this block."""
     if threading.current_thread() is not threading.main_thread():
         yield  # Only the main thread may handle signals.
         return
@@ -29,7 +29,7 @@ def heeded(stop: Callable[[], None]) -> Iterator[None]:
             signal.signal(signal_number, signal.SIG_DFL)
             os.kill(os.getpid(), signal_number)
             return
-        stop()
+        stop(signal.Signals(signal_number))
 
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     for number in before:

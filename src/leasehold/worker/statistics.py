@@ -1,4 +1,4 @@
-"""What one worker did, in figures."""
+"""The figures of one worker."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from leasehold.worker.sweep import SweepStatistics
 
 
 class WorkerStatistics(msgspec.Struct, frozen=True, kw_only=True):
-    """What one worker did so far, and has in hand."""
+    """The counts of one worker so far, and the jobs it has in hand."""
 
     running: int
     """Jobs it holds, those that wait for a slot included."""
     stuck: int
-    """Slots filled by code that does not stop although nobody waits for it any more."""
+    """Slots filled by code that was given up and does not stop."""
     completed: int
     failed: int
     dead: int

@@ -13,6 +13,8 @@ logger = safe_logger("leasehold.worker")
 
 KILL_SECONDS: Final = 2.0
 """How long, after the grace, killed code may take to end before its job is handed back anyway."""
+AGAIN: Final = "; Ctrl-C again to stop at once"
+"""The end of the line that says what a stop waits for, if it was asked for by Ctrl-C."""
 LAST_SECONDS: Final = 5.0
 """How long, after the grace, a store in trouble may take to hear the last outcomes."""
 
@@ -49,8 +51,8 @@ class Stopping:
         self._asked: StopReason | None = None
         self._given_up = False
         self._hurried = False
-        self.is_signalled = False
-        """Whether the wish came by a signal, and another one would hurry it."""
+        self.is_interrupted = False
+        """Whether somebody pressed Ctrl-C, who may press it again to hurry it."""
         self._grace_ends_at: float | None = None
         self._handed_back_at: float | None = None
 
@@ -85,12 +87,12 @@ class Stopping:
         self.ask(StopReason.STOPPED)
 
     def give_up(self, reason: StopReason) -> None:
-        """There is nobody left to settle with: end now."""
+        """The store is gone, so nothing can be settled: end now."""
         self._asked = reason
         self._given_up = True
 
     def begins_now(self, now: float) -> bool:
-        """True once: when what has not begun is to be handed back and the grace begins.
+        """True once: when jobs that have not begun are to be handed back and the grace begins.
 
         A worker that recycles itself, worn by jobs or memory, finishes all it has, however long
         that takes.
@@ -132,7 +134,7 @@ class Stopping:
 
 
 def end_all(worker: str, parts: Iterable[Callable[[], object]]) -> None:
-    """End the parts of a worker, one after the other, whatever becomes of each."""
+    """End the parts of a worker, one after the other, even if some fail."""
     for end in parts:
         try:
             end()

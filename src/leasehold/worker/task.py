@@ -96,6 +96,8 @@ class TaskRegistry:
         self._allow_import = allow_import
         self._pickle_key = pickle_key
         self._functions_run_in: ExecutorKind = "thread"
+        self.known_elsewhere: frozenset[str] = frozenset()
+        """Tasks that live workers have, as far as anybody has asked them: their names are right."""
 
     def __iter__(self) -> Iterator[TaskDefinition]:
         return iter(list(self._tasks.values()))
@@ -106,7 +108,7 @@ class TaskRegistry:
         return bool(self._tasks or self._allow_import)
 
     def known_names(self) -> tuple[str, ...]:
-        """The tasks that are here by name, and `module:*` for those that may be imported."""
+        """The registered tasks by name, and `module:*` for modules that may be imported."""
         return (*sorted(self._tasks), *(f"{module}:*" for module in self._allow_import))
 
     def may_import(self, name: str) -> bool:
@@ -180,7 +182,7 @@ class TaskRegistry:
 def _is_defined_in(module: ModuleType, path: str, target: Any) -> bool:
     """Whether it is a function that this very module defines under this very name.
 
-    What a module has imported is not its own: or `import os` in it would let a job run `os.system`.
+    Names that a module imported are not its own: or `import os` would let a job run `os.system`.
     """
     return (
         callable(target)
@@ -201,8 +203,8 @@ def _not_its_own(name: str, module_name: str, target: Any) -> str:
 
 def _not_allowed(name: str, module_name: str, path: str) -> str:
     allow = (
-        f"let it import the module, by TaskQueue(import_tasks=[{module_name!r}]) or `worker start "
-        f"--import {module_name}`"
+        f"let it import the module, by `queuectl worker start --import {module_name}`, or in "
+        f"Python by TaskQueue(import_tasks=[{module_name!r}])"
     )
     module = module_here(module_name)
     if module is not None and inspect.isfunction(attribute(module, path, None)):

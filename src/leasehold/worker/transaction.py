@@ -1,7 +1,7 @@
-"""A task's own transaction: what it writes, and that its job is completed, in one commit.
+"""A task's own transaction: its writes and the completion of its job, in one commit.
 
-It is open from `with ctx.transaction()` until the task returns. While it is, nobody else writes to
-the store, so nobody can take the job away: its lease needs no renewal, and waits with the rest.
+It is open from `with ctx.transaction()` until the task returns. While it is, no other process
+writes to the store, so the job cannot be taken away: its lease needs no renewal.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 
 class Backing(Protocol):
-    """Whoever runs the attempt, as far as its transaction needs it."""
+    """The runner of the attempt, as far as its transaction needs it."""
 
     def open(self, lease: Lease) -> JobTransaction:
         """Open it, with no renewal and no report of this lease left on its way to the store."""
 
     def claim(self, lease: Lease) -> bool:
-        """Whether the attempt may still complete: from now on nobody decides otherwise."""
+        """Whether the attempt may still complete: from now on no other outcome is possible."""
 
     def gave_up(self, lease: Lease) -> None:
         """It was rolled back: the lease is to be kept alive again."""
@@ -50,7 +50,7 @@ class TaskTransaction:
         self._backing = backing
         self._sink = sink
         self._is_concluded = is_concluded
-        """Whether the attempt is over: then nobody would end what is opened."""
+        """Whether the attempt is over: then a transaction opened now would never be ended."""
         self._pid = os.getpid()
         self._opening = threading.Lock()
         self._held: JobTransaction | None = None
@@ -91,7 +91,7 @@ class TaskTransaction:
         )
 
     def is_settled_open(self) -> bool:
-        """Whether it is open, with nobody just about to open it."""
+        """Whether it is open, and no thread is just about to open it."""
         with self._opening:
             return self._held is not None
 
@@ -123,7 +123,7 @@ class TaskTransaction:
     # -- while it is open --------------------------------------------------------------------
 
     def progress(self, document: bytes) -> None:
-        """To be written with the rest: only the latest counts, and nobody sees it earlier."""
+        """To be written with the rest: only the latest counts, and it is not seen earlier."""
         self._progress = document
 
     def log(self, line: LogLine) -> None:
@@ -134,8 +134,8 @@ class TaskTransaction:
     def conclude(self, outcome: Outcome) -> Settled | None:
         """Complete the job and commit, if that is the outcome; otherwise roll back.
 
-        Answers with what the store said; None where the attempt is still to be settled. Raises what
-        keeps it from completing; then all of it is rolled back.
+        Answers with the store's reply; None where the attempt is still to be settled. Raises the
+        error that keeps it from completing; then all of it is rolled back.
         """
         held, lease = self._held, self._lease
         assert held is not None, "it was never entered, or is over"
@@ -156,7 +156,7 @@ class TaskTransaction:
             self.roll_back()
 
     def roll_back(self) -> None:
-        """Undo all of it; harmless when it is over. What was logged is kept: it tells why."""
+        """Undo all of it; harmless when it is over. Log lines are kept: they tell why."""
         held, self._held = self._held, None
         if held is None or os.getpid() != self._pid:
             return  # In a forked copy: the connection and its transaction are the parent's.

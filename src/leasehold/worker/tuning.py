@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Mapping
 
 from leasehold.core.contract.store import Store
+from leasehold.core.contract.worker_leases import ShortWorkerLeases
 from leasehold.core.model.settings import DEFINITIONS, SettingValue
 from leasehold.errors import StoreError
 from leasehold.worker.safelog import safe_logger
@@ -38,11 +39,12 @@ class Tuning:
         self._on_stop = on_stop
         self._stop_seen: str | None = None
         self.heeds_stops = False
-        """Once it is registered; what was said before was said to an earlier worker of its id."""
+        """Once it is registered; earlier orders were meant for an earlier worker of its id."""
         self._lock = threading.RLock()
         # Before the first change of a store's settings there is nothing to read.
         self._generation = 0
-        self._values = self._effective({})
+        self._stored: Mapping[str, SettingValue] = {}
+        self._values = self._effective()
 
     def seconds(self, name: str) -> float:
         """A setting that is a time, and never none."""
@@ -53,13 +55,21 @@ class Tuning:
     def count(self, name: str) -> int:
         return int(self.seconds(name))
 
+    @property
+    def lease_seconds_asked(self) -> float | None:
+        """The length of leases for jobs that name none; None leaves it to the store."""
+        is_said = "lease_seconds" in self._given or "lease_seconds" in self._stored
+        if not is_said and isinstance(self._store, ShortWorkerLeases):
+            return self._store.worker_lease_seconds
+        return self._given.get("lease_seconds")
+
     def note(self, generation: int) -> None:
         """Told by the store which settings count: look, if these are not the ones known."""
         if generation != self._generation:
             self.look()
 
     def look(self) -> None:
-        """Read the settings. If the store cannot say, what was known counts until it can."""
+        """Read the settings. If the store cannot say, the last known ones count until it can."""
         try:
             stored = self._store.settings()
         except StoreError as error:
@@ -70,7 +80,8 @@ class Tuning:
                 return
             self._generation = stored.generation
             self._note_stop(stored.stops.get(self._worker))
-            before, self._values = self._values, self._effective(stored.values)
+            self._stored = stored.values
+            before, self._values = self._values, self._effective()
             changed = frozenset(name for name in before if before[name] != self._values[name])
             if changed and self._on_change is not None:
                 logger.info("settings that count anew: %s", ", ".join(sorted(changed)))
@@ -82,6 +93,6 @@ class Tuning:
             logger.info("worker %s was asked to stop, by the store", self._worker)
             self._on_stop()
 
-    def _effective(self, stored: Mapping[str, SettingValue]) -> dict[str, SettingValue]:
+    def _effective(self) -> dict[str, SettingValue]:
         built_in = {name: definition.default for name, definition in DEFINITIONS.items()}
-        return {**built_in, **stored, **self._given}
+        return {**built_in, **self._stored, **self._given}

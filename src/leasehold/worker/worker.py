@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import threading
 from collections.abc import Callable, Mapping
@@ -79,6 +80,7 @@ class Worker:
         max_jobs: int | None = None,
         max_memory_mb: float | None = None,
         until_empty: bool = False,
+        app_version: str | None = None,
         allow_commands: bool = False,
         output_dir: str | None = None,
         executors: Mapping[ExecutorKind, ExecutorMaker] | None = None,
@@ -119,15 +121,15 @@ class Worker:
             max_memory_mb=max_memory_mb,
             allow_commands=allow_commands,
             until_empty=until_empty,
+            app_version=app_version,
         )
         self._stopping = Stopping(grace_seconds)
-        leases = LeaseManager(store, self.id)
+        self._leases = leases = LeaseManager(store, self.id)
+        leases.lease_seconds = tuning.lease_seconds_asked
         measured = None
         if lease_seconds == "auto":
             measured = MeasuredLeases()
             leases.lease_seconds_by_task = measured.by_task
-        else:
-            leases.lease_seconds = lease_seconds
         self._in_hand = InHand(Prefetch(slots), measured)
         self._inbox = Inbox(self._in_hand, env)
         self._heartbeat = Heartbeat(
@@ -199,10 +201,7 @@ class Worker:
         )
 
     def start(self) -> None:
-        """Work in the background, inside a program that does other things too.
-
-        Threads that do not stop are replaced, since nobody could start this process anew.
-        """
+        """Work in the background of a program; threads that do not stop are replaced by others."""
         self._start(replace_stuck=True)
 
     def run(
@@ -270,8 +269,9 @@ class Worker:
                 clock.wait(self._ended, left)
             return self._stop_reason
 
-    def _signalled(self) -> None:
-        self._stopping.is_signalled = True
+    def _signalled(self, number: signal.Signals) -> None:
+        if number == signal.SIGINT:
+            self._stopping.is_interrupted = True
         self.request_stop(now=self._stopping.is_wanted)
 
     def _say_hello(self) -> None:
@@ -339,6 +339,7 @@ class Worker:
     def _follow(self, changed: frozenset[str]) -> None:
         """Work by the settings that count now."""
         tuning = self._tuning
+        self._leases.lease_seconds = tuning.lease_seconds_asked
         self._heartbeat.tune(
             interval_seconds=tuning.seconds("heartbeat_interval"),
             failure_threshold=tuning.count("heartbeat_failure_threshold"),
@@ -351,11 +352,11 @@ class Worker:
         if self._follows_retention and changed & RETENTION_NAMES:
             self._pruner.hurry()
         self._loop.poll_interval_seconds = self._poll_seconds(tuning)
-        # Whatever it waits for, it may have to wait for it no longer.
+        # The event it waits for may have come.
         self._inbox.on_ready()
 
     def _poll_seconds(self, tuning: Tuning) -> float:
-        """How long it waits before it looks again; one that ends with the work looks often."""
+        """How long it waits before it looks again; a worker that ends with the work looks often."""
         seconds = tuning.seconds("poll_interval")
         return min(seconds, LOOK_SECONDS) if self._until_empty else seconds
 
@@ -374,7 +375,7 @@ class Worker:
         except BaseException:
             logger.exception("worker %s broke off; its jobs are taken back", self.id)
         finally:
-            # Whatever happens, whoever waits for its end hears of it.
+            # In every case the threads that wait for its end hear of it.
             self._shut_down(team, life, unsubscribe)
             end_keeping()
             with self._ended:

@@ -1,4 +1,4 @@
-"""How a worker works: what it serves, how much at a time, and when it stops by itself."""
+"""How a worker works: its queues, how much at a time, and when it stops by itself."""
 
 from __future__ import annotations
 
@@ -18,3 +18,5 @@ class WorkerRules:
     allow_commands: bool
     until_empty: bool = False
     """Stop when there is nothing left to do."""
+    app_version: str | None = None
+    """The version of the application whose tasks it runs."""

@@ -13,7 +13,7 @@ from google.protobuf import (
     wrappers_pb2,
 )
 
-from leasehold.core.contract.wire import VERBS
+from leasehold.core.contract.wire import STREAMED, VERBS
 from leasehold.service.api import OPERATIONS
 from leasehold.service.grpc.schema import Field, Message, messages, method_name
 from leasehold.service.grpc.text import FILE, PACKAGE, numbered, numbers
@@ -48,6 +48,8 @@ def file_descriptor() -> descriptor_pb2.FileDescriptorProto:
     for verb in VERBS:
         made = store.method.add(name=method_name(verb))
         made.input_type = made.output_type = ".google.protobuf.BytesValue"
+        if verb in STREAMED:
+            made.client_streaming = made.server_streaming = True
     return file
 
 
@@ -105,7 +107,7 @@ def _map(message: Message, field: Field, made: Any, descriptor: Any) -> None:
 
 @cache
 def pool() -> descriptor_pool.DescriptorPool:
-    """A pool of our own: whoever has made classes from the proto has them in the common one."""
+    """A pool of our own: programs with classes made from the proto have them in the common one."""
     pool = descriptor_pool.DescriptorPool()
     for used in (timestamp_pb2, wrappers_pb2):
         pool.AddSerializedFile(used.DESCRIPTOR.serialized_pb)

@@ -1,7 +1,7 @@
 """The types of the operations as messages of a proto.
 
-What proto has a word for is said in it; anything else (payloads, metadata, a command that is text
-or a list) crosses as JSON text, in a field whose name ends in `_json`: exact, whatever it holds.
+Types that proto knows are written in it; any other value (payloads, metadata, a command that is
+text or a list) crosses as JSON text, in a field whose name ends in `_json`: exact in any case.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SCALARS: Final[dict[type[types.Type], Kind]] = {
     types.DateTimeType: "moment",
 }
 _CHOICES: Final = {"retry": "RetryPolicy", "settlements": "Settlement"}
-"""What a choice of messages is called, where its field's own name would not do."""
+"""The name of a choice of messages, where its field's own name would not do."""
 
 
 class Field(NamedTuple):

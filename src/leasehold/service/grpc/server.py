@@ -13,14 +13,15 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
 from leasehold.error_codes import CodedError
 from leasehold.service.api import Api
+from leasehold.service.grpc.call import bearer_in
 from leasehold.service.grpc.descriptors import pool
 from leasehold.service.grpc.errors import refusal_of
-from leasehold.service.grpc.face import GrpcFace, bearer_in
+from leasehold.service.grpc.face import GrpcFace
 from leasehold.service.grpc.text import SERVICE, STORE_SERVICE
 from leasehold.service.limits import CALL_BYTES_MAX, CONNECTIONS_MAX, HEADER_BYTES_MAX, STOP_SECONDS
 
 ENVELOPE_BYTES_MAX: Final = 64 * 1024
-"""What a message has around what it carries."""
+"""The bytes of a message around its contents."""
 HANDSHAKE_SECONDS_MAX: Final = 10
 
 
@@ -52,7 +53,8 @@ class GrpcServer:
             ],
             maximum_concurrent_rpcs=CONNECTIONS_MAX,
         )
-        self._server.add_generic_rpc_handlers(GrpcFace(api).handlers())
+        self._face = GrpcFace(api)
+        self._server.add_generic_rpc_handlers(self._face.handlers())
         health_pb2_grpc.add_HealthServicer_to_server(_Health(api), self._server)
         names = (SERVICE, STORE_SERVICE, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name)
         reflection_pb2_grpc.add_ServerReflectionServicer_to_server(
@@ -76,6 +78,7 @@ class GrpcServer:
 
     async def stop(self) -> None:
         """Accept nothing new, and let calls in flight finish; long polls were told to end."""
+        self._face.idle_streams.end()
         await self._server.stop(STOP_SECONDS)
 
 
@@ -116,7 +119,7 @@ class _Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # untyped
 
 
 class _Reflection(reflection.aio.ReflectionServicer):  # type: ignore[misc]  # untyped
-    """What the service is like is for those who may call it.
+    """The schema of the service is for those who may call it.
 
     Not as an interceptor, by which every other call would have to pass.
     """

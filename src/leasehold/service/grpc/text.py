@@ -1,7 +1,7 @@
 """The proto as text: what clients of other languages are made from, and where numbers are kept.
 
 The file is written by `python -m leasehold.service.grpc.text`. A field keeps the number that it has
-there for good: a new one gets the next, and that of one that is gone is not used again.
+there for good: a new field gets the next, and the number of a removed one is not used again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
-from leasehold.core.contract.wire import VERBS
+from leasehold.core.contract.wire import STREAMED, VERBS
 from leasehold.service.api import OPERATIONS
 from leasehold.service.grpc.schema import Field, Message, messages, method_name
 
@@ -70,7 +70,7 @@ def numbers() -> Numbers:
 
 
 def _numbers_in(text: str) -> Numbers:
-    """By message and field; those that are reserved have no name, only "reserved N"."""
+    """By message and field; reserved ones have no name, only "reserved N"."""
     found: Numbers = {}
     here: dict[str, int] = {}
     for line in text.splitlines():
@@ -105,11 +105,13 @@ def _store_service() -> str:
     said = (
         "The store itself, for Leasehold's own client, `grpc://` URLs: the verbs of the store "
         "contract, their arguments and answers in MessagePack, made from the signatures in "
-        "core/contract/store.py. Other clients use the service above."
+        "core/contract/store.py. A stream carries any number of calls of its verb, one after "
+        "another: a message, its answer, the next message. Other clients use the service above."
     )
     lines = [*_comment(said, ""), "service Store {"]
-    carried = "google.protobuf.BytesValue"
-    lines += [f"  rpc {method_name(verb)}({carried}) returns ({carried});" for verb in VERBS]
+    for verb in VERBS:
+        carried = f"{'stream ' if verb in STREAMED else ''}google.protobuf.BytesValue"
+        lines.append(f"  rpc {method_name(verb)}({carried}) returns ({carried});")
     return "\n".join([*lines, "}"])
 
 

@@ -67,11 +67,11 @@ from leasehold.worker.task import TaskDefinition
 T = TypeVar("T", DependencyAnswer, Leave, KeptResult)
 
 UNTOLD: Final[str | None] = "changes that cannot be told"
-"""What a task has left behind if not even a look at it is possible."""
+"""The lasting changes of a task whose process cannot even be inspected."""
 
 
 class _WireSink:
-    """Sends what a task reports to the worker."""
+    """Sends a task's reports to the worker."""
 
     def __init__(self, worker: ChildEnd) -> None:
         self._worker = worker
@@ -117,8 +117,8 @@ class Child:
         try:
             self._listen_to_the_end()
         finally:
-            # The worker is gone, or done with this child, or cannot be heard any more: what the
-            # task has started goes with it.
+            # The worker is gone, or done with this child, or cannot be heard any more: the
+            # processes that the task has started go with it.
             kill_group(os.getpgid(0))
 
     def _listen_to_the_end(self) -> None:
@@ -161,7 +161,7 @@ class Child:
         return answer
 
     def _fetch(self, about: LeaseKey, job_id: str) -> list[DependencyResult]:
-        """What the job's dependencies returned; only the worker can read the store."""
+        """The results of the job's dependencies; only the worker can read the store."""
         answer = self._ask(Ask(about), DependencyAnswer)
         if answer.error is not None:
             raise StoreUnavailableError(
@@ -219,7 +219,7 @@ class Child:
 
 
 def _flush_output() -> None:
-    # A child is ended by a kill, which would take along whatever the task has printed.
+    # A child is ended by a kill, which would take along text that the task has printed.
     for stream in (sys.stdout, sys.stderr):
         guarded(lambda stream=stream: stream.flush(), None)  # type: ignore[misc]
 

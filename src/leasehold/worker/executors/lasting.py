@@ -1,4 +1,4 @@
-"""What a task may change for its whole process that nobody can change back.
+"""Changes that a task may make to its whole process and that cannot be undone.
 
 After such a job its child process is replaced: the next job would run under another user, in
 another root folder, with less memory or with somebody else's audit hook.
@@ -18,11 +18,11 @@ _LIMITS: Final = tuple(
     for name in ("AS", "CPU", "DATA", "FSIZE", "MEMLOCK", "NOFILE", "NPROC", "STACK")
     if hasattr(resource, f"RLIMIT_{name}")
 )
-"""Those that code sets for itself, to be stopped before it takes too much."""
+"""Limits that code sets for itself, to be stopped before it takes too much."""
 
 
 class LastingChanges:
-    """Compares the process with what it was when this was made."""
+    """Compares the process with its state when this was made."""
 
     def __init__(self) -> None:
         self._limits = {limit: resource.getrlimit(limit) for limit in _LIMITS}
@@ -35,9 +35,9 @@ class LastingChanges:
         sys.addaudithook = self._note_hook
 
     def found(self) -> str | None:
-        """What has changed for good, in a few words; None if nothing has.
+        """The lasting changes, in a few words; None if there are none.
 
-        Limits that can still be raised to what they were are.
+        Limits that can still be raised to their old value are.
         """
         if self._has_hook:
             return "an audit hook"

@@ -17,12 +17,12 @@ from leasehold.worker.run import Run
 from leasehold.worker.task import COMMAND_TASK, ExecutorKind, TaskDefinition
 
 KILLING: Final[frozenset[ExecutorKind]] = frozenset({"process", "command"})
-"""The kinds that really end what they are told to stop, so that it pays to wait for the end."""
+"""The kinds whose stopped runs really end, so that it pays to wait for the end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What a worker tells the maker of an executor."""
+    """The worker's data for the maker of an executor."""
 
     worker_id: str
     slots: int
@@ -82,25 +82,28 @@ class Team:
         self._setup = setup
         self._executors: dict[ExecutorKind, Executor] = {}
 
-    def start(self, run: Run) -> None:
-        """Hand a run over; raises UnknownTaskError if this worker has no executor of its kind."""
-        kind = run.task.executor
+    def starter(self, task: TaskDefinition) -> Callable[[Run], None]:
+        """The function that starts runs of this task, of which there may be many.
+
+        Raises UnknownTaskError if this worker has no executor of its kind.
+        """
+        kind = task.executor
         executor = self._executors.get(kind)
         if executor is None:
             maker = self._makers.get(kind)
             if maker is None:
                 raise UnknownTaskError(
-                    f"task {run.task.name!r} needs a {kind} executor, and this worker has none"
+                    f"task {task.name!r} needs a {kind} executor, and this worker has none"
                 )
             executor = self._executors[kind] = maker(self._setup)
-        executor.start(run)
+        return executor.start
 
     def stop(self, run: Run) -> None:
         if not run.claimed:  # What completes its job at this moment ends by itself.
             self._executors[run.task.executor].stop(run)
 
     def take_back(self, kinds: Iterable[ExecutorKind] | None = None) -> list[Run]:
-        """Withdraw what has not begun, from executors of these kinds or from all."""
+        """Withdraw runs that have not begun, from executors of these kinds or from all."""
         wanted = self._executors if kinds is None else kinds
         return [
             run

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from queue import Empty, SimpleQueue
 
 from leasehold.env import SYSTEM, Env
@@ -24,13 +25,12 @@ class ThreadExecutor:
         self._clock = env.clock
         self._name = name
         self._waiting: SimpleQueue[Run | None] = SimpleQueue()
+        # The queue's own function: a call around it for every job would be felt.
+        self.start: Callable[[Run], None] = self._waiting.put
         self._replaced: set[Run] = set()
         self._threads = 0
         for _ in range(slots):
             self._add_thread()
-
-    def start(self, run: Run) -> None:
-        self._waiting.put(run)
 
     def stop(self, run: Run) -> None:
         """Nothing more can be done than the worker has done by telling the context."""
@@ -56,7 +56,7 @@ class ThreadExecutor:
         self._add_thread()
 
     def close(self) -> None:
-        """Let every thread end after its run; those that never end die with the process."""
+        """Let every thread end after its run; threads that never end die with the process."""
         for _ in range(self._threads):
             self._waiting.put(None)
 

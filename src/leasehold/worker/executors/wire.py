@@ -1,10 +1,10 @@
-"""What a worker and a child process say to each other: typed messages, one frame each.
+"""The messages between a worker and a child process: typed, one frame each.
 
 A frame is the message's length (four bytes, most significant first) and the message as MessagePack.
 Everything is data: an error crosses as text, never as a pickled exception.
 
-Every message about a job names its lease, and whoever receives one about another lease refuses it:
-a thread that outlived its job, or a process forked from the child, cannot speak for the next one.
+Every message about a job names its lease, and a receiver refuses messages about another lease: a
+thread that outlived its job, or a process forked from the child, cannot speak for the next one.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Stop(msgspec.Struct, frozen=True, tag="stop"):
 
 
 class DependencyAnswer(msgspec.Struct, frozen=True, tag="answer"):
-    """What the job's dependencies returned, or why that could not be read."""
+    """The results of the job's dependencies, or why they could not be read."""
 
     about: LeaseKey
     results: list[DependencyResult]
@@ -106,7 +106,7 @@ class ChildReady(msgspec.Struct, frozen=True, tag="ready"):
 
 
 class ProgressReport(msgspec.Struct, frozen=True, tag="progress"):
-    """What the task said about its progress, as JSON."""
+    """The task's progress, as JSON."""
 
     about: LeaseKey
     document: bytes
@@ -126,7 +126,7 @@ class Ask(msgspec.Struct, frozen=True, tag="ask"):
 
 
 Favour = Literal["make_way", "claim", "gave_up"]
-"""What a task's own transaction needs of the worker; see `leasehold.worker.backing`."""
+"""The requests of a task's own transaction to the worker; see `leasehold.worker.backing`."""
 
 
 class FavourRequest(msgspec.Struct, frozen=True, tag="request"):
@@ -151,7 +151,7 @@ class CodeEnded(msgspec.Struct, frozen=True, tag="ended"):
     settled: Settled | None = None
     """The store's answer, if the task has completed its job in its own transaction."""
     lasting: str | None = None
-    """What the task has changed in its process for good, so that it must run no other job."""
+    """The task's lasting changes to its process, because of which it must run no other job."""
 
 
 ToChild = ChildSetup | Piece | Begin | Stop | DependencyAnswer | Leave | KeptResult
