@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from leasehold.core.model.failure import Failure
     from leasehold.core.model.graph import Graph, GraphNode
     from leasehold.core.model.histogram import Durations
-    from leasehold.core.model.job import Attempt, HistoryEvent, Job, Priority
+    from leasehold.core.model.history import Attempt, HistoryEvent
+    from leasehold.core.model.job import Job, Priority
     from leasehold.core.model.joblog import JobLog, LogLine
     from leasehold.core.model.key_limits import KeyInfo
     from leasehold.core.model.lease import Lease, Renewed, Settled
@@ -273,7 +274,8 @@ _HOMES: Final = {
     "leasehold.core.model.failure": ("Failure",),
     "leasehold.core.model.graph": ("Graph", "GraphNode"),
     "leasehold.core.model.histogram": ("Durations",),
-    "leasehold.core.model.job": ("Attempt", "HistoryEvent", "Job", "Priority"),
+    "leasehold.core.model.history": ("Attempt", "HistoryEvent"),
+    "leasehold.core.model.job": ("Job", "Priority"),
     "leasehold.core.model.joblog": ("JobLog", "LogLine"),
     "leasehold.core.model.key_limits": ("KeyInfo",),
     "leasehold.core.model.lease": ("Lease", "Renewed", "Settled"),

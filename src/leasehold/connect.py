@@ -24,6 +24,8 @@ from leasehold.interrupts import import_whole
 
 Durability = Literal["full", "normal"]
 
+_SQLITE_PARAMETERS: Final = ("durability=", "lock_timeout_seconds=")
+
 LOCK_TIMEOUT_SECONDS_MAX: Final = 86_400.0
 """A write that may wait longer for its turn would as well wait for ever."""
 
@@ -50,6 +52,11 @@ PostgreSQL faster: postgresql://...?redis=redis://...
     text = os.fspath(url)
     scheme, separator, rest = text.partition("://")
     if not separator:
+        path, _, query = text.partition("?")
+        if query.startswith(_SQLITE_PARAMETERS):
+            raise UnsupportedError(
+                f"{text!r} is a path, which takes no parameters: write sqlite:///{path}?{query}"
+            )
         return _sqlite(text, env, durability or "full", {})
     if scheme == "sqlite":
         return _sqlite(*_path_of(text, rest, env, durability))

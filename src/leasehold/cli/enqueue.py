@@ -21,6 +21,7 @@ from leasehold.cli.options import DURATION, JSON, PRIORITY, TAG
 from leasehold.cli.output import Column, emit, emit_one, jobs_counted
 from leasehold.cli.safe import safe
 from leasehold.cli.session import Session
+from leasehold.cli.tasknames import TypedTaskNames
 from leasehold.core.model.phrases import counted
 from leasehold.documents.records import document_of
 
@@ -109,8 +110,10 @@ def enqueue(
     if partial:
         raise click.UsageError("--partial is for --file")
     document = _document(words, fields)
-    document.new_job()  # Whatever is wrong with it is told before a store is made.
+    document.new_job()  # Faults of the job are told before a store is made.
     queue = session.new_queue
+    if document.task is not None:
+        TypedTaskNames(queue).check(document.task)
     if document.depends_on is not None:
         needed = document.depends_on
         each = [needed] if isinstance(needed, str) else needed
@@ -137,7 +140,7 @@ def enqueue(
 
 
 def _fields(given: dict[str, Any]) -> dict[str, Any]:
-    """The options as fields of a document; those that were not given are left out."""
+    """The options as fields of a document; options that were not given are left out."""
     meta, env = given.pop("meta"), given.pop("env")
     if given["cwd"] is not None:
         given["cwd"] = os.path.abspath(given["cwd"])

@@ -13,13 +13,13 @@ class Exit(IntEnum):
 
     OK = 0
     FAILURE = 1
-    """It could not do what was asked, or found something wrong."""
+    """The command could not be carried out, or found something wrong."""
     USAGE = 2
     """The command line, or the input, makes no sense."""
     NOT_FOUND = 3
     """There is no such job, queue, schedule or token."""
     CONFLICT = 5
-    """What is there does not allow it: an id that is taken, a job that has ended, a full queue."""
+    """The state does not allow it: an id that is taken, a job that has ended, a full queue."""
     STORE = 6
     """The store cannot be reached, opened or read."""
     JOB_FAILED = 7

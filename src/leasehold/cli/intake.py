@@ -12,6 +12,7 @@ import msgspec
 
 from leasehold.cli.blame import blaming
 from leasehold.cli.jobdocument import DOCUMENT_BYTES_MAX, read_document
+from leasehold.cli.tasknames import TypedTaskNames
 from leasehold.errors import (
     DuplicateJobError,
     InvalidJobError,
@@ -48,6 +49,7 @@ def read_lines(
 ) -> Iterator[InputLine]:
     """The jobs in a file, one by one; empty lines are passed over."""
     seen: dict[str, int] = {}
+    names = TypedTaskNames(queue)
     number = 0
     while text := file.readline(LINE_BYTES_MAX):
         number += 1
@@ -56,7 +58,7 @@ def read_lines(
             while len(text) == LINE_BYTES_MAX and not text.endswith(b"\n"):
                 text = file.readline(LINE_BYTES_MAX)
         elif text.strip():
-            yield InputLine(number, _job(text, number, queue, defaults, seen))
+            yield InputLine(number, _job(text, number, queue, defaults, seen, names))
 
 
 def _job(
@@ -65,12 +67,15 @@ def _job(
     queue: TaskQueue,
     defaults: Mapping[str, Any],
     seen: dict[str, int],
+    names: TypedTaskNames,
 ) -> NewJob | LeaseholdError:
     try:
         document = read_document(text)
         document.fill_in(defaults)
         job = document.new_job()
         queue.check_job(job)
+        if document.task is not None:
+            names.check(document.task)
         if document.id is not None and seen.setdefault(document.id, number) != number:
             raise InvalidJobError(f"the id {document.id!r} is that of line {seen[document.id]} too")
     except LeaseholdError as error:
@@ -81,7 +86,7 @@ def _job(
 def submit_all(queue: TaskQueue, lines: Iterable[InputLine]) -> list[TakenLine]:
     """All or nothing: store every job in one write, if every line is good.
 
-    If one is not, nothing is stored, and the answer names only those that are not.
+    If one is invalid, nothing is stored, and the answer names only the invalid ones.
     """
     numbers: list[int] = []
     jobs: list[NewJob] = []
@@ -102,7 +107,7 @@ def submit_all(queue: TaskQueue, lines: Iterable[InputLine]) -> list[TakenLine]:
 
 
 def submit_each(queue: TaskQueue, lines: Iterable[InputLine]) -> Iterator[TakenLine]:
-    """Store what is good, in batches, and say what became of every line."""
+    """Store the valid lines, in batches, and tell the result of every line."""
     remaining = iter(lines)
     while batch := list(islice(remaining, BATCH)):
         good = [line.job for line in batch if isinstance(line.job, NewJob)]

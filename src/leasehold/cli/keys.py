@@ -18,7 +18,7 @@ _SEQUENCE: Final = re.compile(rb"\x1b[\[O][0-9;]*([A-Za-z~])|(.)", re.DOTALL)
 _ARROWS: Final = {b"A": "up", b"B": "down"}
 
 ReadKeys = Callable[[float], list[str]]
-"""Waits so many seconds for keys; answers with those that were pressed, none when time is up."""
+"""Waits so many seconds for keys; answers with the pressed ones, none when time is up."""
 
 
 def parse(data: bytes) -> list[str]:
@@ -38,10 +38,10 @@ def parse(data: bytes) -> list[str]:
 
 @contextmanager
 def pressed_keys() -> Iterator[ReadKeys]:
-    """Read keys without Enter and without echo. Ctrl-C stays what it is.
+    """Read keys without Enter and without echo. Ctrl-C works as usual.
 
-    A polite end from outside (SIGTERM, SIGHUP) leaves by an exception as well, so that whoever
-    has changed the terminal can put it right. Ctrl-Z would leave it as it is: it does nothing.
+    A polite end from outside (SIGTERM, SIGHUP) leaves by an exception as well, so that the code
+    that has changed the terminal can restore it. Ctrl-Z could not restore it: it does nothing.
     """
     descriptor = sys.stdin.fileno()
     before = termios.tcgetattr(descriptor)

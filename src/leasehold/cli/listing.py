@@ -34,23 +34,26 @@ def error_line(error: Any) -> str:
 
 
 def columns(now: datetime, *, archived: bool = False, only_running: bool = False) -> list[Column]:
-    """What a table of jobs shows; of jobs that run, who holds them and until when."""
+    """The columns of a table of jobs; for running jobs, the holder and the end of the lease."""
 
     def age(moment: datetime) -> str:
         return age_of((now - moment).total_seconds())
+
+    def end(moment: datetime) -> str:
+        return f"in {age_of((moment - now).total_seconds())}" if moment > now else "overdue"
 
     shown = [
         Column("id", "ID", fit="id"),
         Column("queue", "QUEUE", fit="cut", spare=2),
         Column("what", "TASK", fit="cut", least=22),
-        Column("status", "STATUS", fit="keep"),
+        Column("status", "STATUS", fit="keep", spare=1 if only_running else 0),
         Column("priority", "PRI", right=True, spare=5),
         Column("attempts", "TRIES", right=True, spare=4),
         Column("created_at", "AGE", age, right=True, spare=3),
         Column("completed_at", "ENDED", age, right=True, spare=2),
         Column("run_seconds", "RAN", age_of, right=True, spare=1),
         Column("worker", "WORKER", fit="cut", least=12),
-        Column("lease_expires_at", "LEASE UNTIL", fit="keep", spare=3),
+        Column("lease_expires_at", "LEASE ENDS", end, fit="keep"),
         Column("error", "ERROR", error_line, fit="cut", spare=1, least=16),
     ]
     hidden = {"priority", "created_at"} if archived else {"completed_at", "run_seconds"}
@@ -129,14 +132,14 @@ def _print_count(session: Session, where: JobFilter, *, archived: bool) -> None:
 
 
 def with_command(document: Document) -> Document:
-    """As a table shows it: of commands what is run, for they are all of one task.
+    """The task in a table: for command jobs the command line, since all are of one task.
 
     A job that workers hand back, because they do not know its task, says so in place of an error.
     """
     text = command_text(document.get("payload")) if document["task"] == COMMAND_TASK else None
     told = {**document, "what": text or document["task"]}
     if document["status"] == Status.COMPLETED:
-        told["error"] = None  # The error of an attempt before the one that went well.
+        told["error"] = None  # The error of an earlier attempt.
     reason = document.get("reason")
     if reason is not None and reason.startswith(UNRUNNABLE) and document["status"] == "scheduled":
         told["error"] = reason
@@ -144,7 +147,7 @@ def with_command(document: Document) -> Document:
 
 
 def command_text(payload: Any) -> str | None:
-    """What a command job runs; None if its payload is not at hand.
+    """The command line of a command job; None if its payload is not at hand.
 
     >>> command_text({"argv": ["ls", "a b"]}), command_text({"shell": "ls | wc"})
     ("$ ls 'a b'", '$ ls | wc')

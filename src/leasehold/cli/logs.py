@@ -1,4 +1,4 @@
-"""`logs`: what a job printed or logged, afterwards or while it runs."""
+"""`logs`: a job's printed and logged lines, afterwards or while it runs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class OutputLine(msgspec.Struct, frozen=True):
     stream: Stream
     text: str
     at: datetime | None = None
-    """When a task logged it. What a command prints has no time of its own."""
+    """When a task logged it. A command's output has no time of its own."""
 
 
 @command()
@@ -106,7 +106,7 @@ def _why_silent(job: Job) -> str:
 
 
 def output_lines(queue: TaskQueue, job: Job, *, attempt: int | None) -> Iterator[OutputLine]:
-    """What a command printed: its output, then its error output."""
+    """A command's text: its output, then its error output."""
     paths = queue.output_paths(job, attempt)
     if paths is None:
         return
@@ -123,7 +123,7 @@ def _lines(session: Session, job: Job, attempt: int | None) -> Iterator[OutputLi
 
 
 class LogReader:
-    """Reads a task's log that grows, page by page: only what was not read before."""
+    """Reads a task's growing log, page by page: only lines that were not read before."""
 
     def __init__(self, session: Session, job: Job) -> None:
         self._session = session

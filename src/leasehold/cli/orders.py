@@ -31,7 +31,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class JobOrder(NamedTuple):
-    """What is to be done with jobs, and how to speak of it."""
+    """An order to jobs, and the words for it."""
 
     verb: str
     done: str
@@ -41,9 +41,9 @@ class JobOrder(NamedTuple):
     by_filter: FilterOrder
     """The same for all jobs that fit, which never leave the store for it."""
     unless_said: frozenset[Status] = frozenset()
-    """Those that a filter means which names no status; all of them if empty."""
+    """The statuses meant by a filter that names none; all of them if empty."""
     asks: bool = False
-    """Whether you are asked even if you name the jobs: what is deleted does not come back."""
+    """Whether you are asked even if you name the jobs: a deletion cannot be undone."""
 
 
 class Chosen(NamedTuple):
@@ -190,7 +190,7 @@ def _document(name: str, answer: Answer | OrderedJob, *, done: bool) -> dict[str
 
 
 def _exit(answers: Iterable[Answer]) -> None:
-    """Leave with 8 if only some could be done, or with what they have in common if none could."""
+    """Leave with 8 if only some could be done, or with their common code if none could."""
     given = list(answers)
     codes = {exit_for(each) for each in given if isinstance(each, LeaseholdError)}
     if not codes:

@@ -14,6 +14,7 @@ from leasehold.cli.confirm import agreed, destructive
 from leasehold.cli.options import DURATION, JSON, MOMENT, PRIORITY, TAG
 from leasehold.cli.output import Column, Document, cell, emit, emit_one
 from leasehold.cli.session import Session
+from leasehold.cli.tasknames import TypedTaskNames
 from leasehold.core.model.phrases import counted, listed
 from leasehold.core.model.schedule import Misfire, Overlap, Schedule
 from leasehold.core.model.timing import Cron, Every, Timing
@@ -31,6 +32,7 @@ COLUMNS = (
     Column("next_at", "NEXT RUN", fit="keep"),
     Column("last_at", "LAST", fit="keep", spare=3),
     Column("fired", "FIRED", right=True, spare=2),
+    Column("missed", "MISSED", right=True, spare=2),
     Column("error", "ERROR", fit="cut", spare=1),
 )
 
@@ -145,6 +147,7 @@ def add(
     what = _check_job(task, shell, argv, args, kwargs)
     queue = session.new_queue
     if task is not None:
+        TypedTaskNames(queue).check(task)
         made = queue.schedule(name, task, timing, args or (), kwargs, **chosen)
     else:
         made = queue.schedule_command(name, what, timing, **chosen)

@@ -54,23 +54,23 @@ FIGURES: Final = (
     Figure("run_p95_seconds", "RUN P95", 9, took),
     Figure("wait_p95_seconds", "WAIT P95", 10, took),
 )
-"""On a narrow terminal the last ones are left out. What happens is that of the window."""
+"""On a narrow terminal the last ones are left out. Counts of events are those of the window."""
 SORTS: Final = ("queue", *(figure.field for figure in FIGURES))
 
 Row = Mapping[str, Any]
 
 
 class View:
-    """The state of the screen: what is selected, how it is sorted, whether it stands still."""
+    """The state of the screen: the selection, the order, whether it stands still."""
 
     def __init__(self, interval: float) -> None:
         self.interval = interval
         self.held = False
         self.asking: SetState | None = None
-        """What a yes would mean; a look in between does not change it."""
+        """The meaning of a yes; a look in between does not change it."""
         self.message = ""
         self.trouble = ""
-        """Why what is shown may be old."""
+        """Why the figures on the screen may be old."""
         self.sort = SORTS[0]
         self.selected: str | None = None
         self._now: Overview | None = None
@@ -86,7 +86,7 @@ class View:
             self.selected = names[0] if names else None
 
     def press(self, key: str) -> Quit | SetState | None:
-        """Do what a key means, and answer with what whoever drives the view has to do."""
+        """Act on a key, and answer with the next step for the driver of the view."""
         self.message = ""
         if self.asking is not None:
             asked, self.asking = self.asking, None
@@ -120,7 +120,7 @@ class View:
             place = names.index(self.selected) + step
             self.selected = names[min(max(place, 0), len(names) - 1)]
 
-    # -- what is shown -------------------------------------------------------------------------
+    # -- the lines of the screen ---------------------------------------------------------------
 
     def rows(self) -> list[Row]:
         """The queues with their figures, in order."""
@@ -133,7 +133,7 @@ class View:
         return rows
 
     def frame(self, width: int, height: int) -> list[Text]:
-        """The whole screen, line by line, what the keys do at the bottom."""
+        """The whole screen, line by line, the keys at the bottom."""
         body = self.body(width, max(height - 1, 0))
         return [*body, *(Text() for _ in range(height - 1 - len(body))), self._bottom(width)]
 

@@ -40,7 +40,7 @@ TOTALS: Final = {
     "cancelled": 1, "lost": 7, "recovered": 3, "renewed": 9, "rejected": 4, "rate_limited": 8,
     "cleaned": 5,
 }  # fmt: skip
-"""What is counted for good, and how easily a narrow terminal does without it."""
+"""The lifetime counts, and how easily a narrow terminal does without each."""
 
 
 def _count(field: str, heading: str, spare: int = 0) -> Column:

@@ -25,14 +25,14 @@ from leasehold.core.model.limits import PAYLOAD_BYTES_MAX
 from leasehold.errors import InvalidJobError, PayloadError
 
 Passes = Literal["result", "results"]
-"""What a call is given before its own arguments: what the one job that it comes after returned, or
-a list of what all of those returned."""
+"""The value that comes before a call's own arguments: the result of the one job that it follows, or
+a list of the results of all of them."""
 _PASSING: Final = b'{"passes":'
 _PASSED: Final[dict[Passes, str]] = {
     "result": ". Its first argument is the result that is passed on (pass_result=True)",
     "results": ". Its first argument is the list of results that is passed on (pass_result=True)",
 }
-"""What a refusal adds to the arguments that the caller has counted."""
+"""The arguments that a refusal adds to those that the caller has counted."""
 
 
 class _Call(msgspec.Struct, forbid_unknown_fields=True):
@@ -70,14 +70,14 @@ class CallCodec:
         pickle_key: bytes | None = None,
         title: str | None = None,
     ) -> None:
-        """`task` is the name under which its jobs are stored: what is signed is signed for it."""
+        """`task` is the name under which its jobs are stored: a signature is bound to it."""
         if pickle_key is not None and task is None:
             raise ValueError("a codec that signs must know the name of its task")
         self._func = func
         self._task = task or ""
         self._title: str = title or getattr(func, "__qualname__", None) or repr(func)
         self._key = None if pickle_key is None else signed.check_key(pickle_key)
-        # Hints may name what is defined later in the module: read them at the first call.
+        # Hints may use names defined later in the module: read them at the first call.
         self._plan: _Plan | None = None
         self._told_of_change = False
 
@@ -104,7 +104,7 @@ class CallCodec:
         bytes_max: int = PAYLOAD_BYTES_MAX,
         passes: Passes | None = None,
     ) -> bytes:
-        """A call as bytes; raises unless the task would accept it and receive what was sent.
+        """A call as bytes; raises unless the task would accept it and receive it unchanged.
 
         With `passes` its first argument is to come: it is checked when it is there.
         """
@@ -173,9 +173,9 @@ class CallCodec:
     def encode_result(self, value: Any, bytes_max: int = PAYLOAD_BYTES_MAX) -> bytes:
         """A returned value as bytes.
 
-        The work is done by now, so nothing is refused that JSON can say in any way: what no return
-        hint names arrives as plain JSON data, a datetime for instance as text; what becomes of it
-        is said by `first_change_of_result`.
+        The work is done by now, so nothing is refused that JSON can represent in any way: a value
+        that no return hint names arrives as plain JSON data, a datetime for instance as text; the
+        change is told by `first_change_of_result`.
         """
         if self._key is not None:
             data = signed.dumps(value, self._key, "result", self._task)
@@ -221,7 +221,7 @@ class CallCodec:
 
 
 class _Plan:
-    """What a function's signature and hints mean for its calls, worked out once."""
+    """The meaning of a function's signature and hints for its calls, worked out once."""
 
     def __init__(self, func: Callable[..., Any], title: str) -> None:
         self.title = title
@@ -240,7 +240,7 @@ class _Plan:
         try:
             signature = inspect.signature(func)
         except (TypeError, ValueError):
-            # Some built-in functions do not say what they take: they will say so when called.
+            # Some built-in functions have no signature: they will complain when called.
             return
         self._signature = signature
         for name, parameter in signature.parameters.items():
@@ -296,7 +296,7 @@ class _Plan:
             ) from None
 
     def convert(self, call: _Call, first: int = 0) -> None:
-        """Rebuild in place what the hints name; `first` is the place of the first argument."""
+        """Rebuild in place the types that the hints name; `first` is the first argument's place."""
         for index, value in enumerate(call.args):
             convert = self.converters.get(self._name_at(first + index))
             if convert is not None:

@@ -1,4 +1,4 @@
-"""JSON text from outside: read strictly, since msgspec would forgive what must not pass.
+"""JSON text from outside: read strictly, since msgspec would forgive faults that must not pass.
 
 A key given twice, NaN, a number beyond any double, nesting beyond reason and size are refused.
 """
@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from leasehold.codec.values import check_size, decode, encode_value, why_changed
 from leasehold.core.model.limits import PAYLOAD_BYTES_MAX
+from leasehold.core.model.nesting import DEPTH_MAX, is_too_deep
 from leasehold.errors import PayloadError
 
-DEPTH_MAX: Final = 64
 _DIGITS_MAX: Final = 300
 
 
@@ -27,7 +27,9 @@ def encode_document(
     """
     data = encode_value(value, what)
     check_size(data, what, bytes_max)
-    why = why_changed(value, decode(data), rebuilt=False)
+    decoded = decode(data)
+    _check_nesting(decoded, what)
+    why = why_changed(value, decoded, rebuilt=False)
     if why is not None:
         raise PayloadError(f"{what} cannot be written as JSON: {why}")
     return data
@@ -60,9 +62,13 @@ def decode_document(
         raise PayloadError(f"{what} is not UTF-8 text: {error}") from None
     except json.JSONDecodeError as error:
         raise PayloadError(f"{what} is not JSON: {error}") from None
-    if _deeper_than(value, DEPTH_MAX):
-        raise PayloadError(f"{what} is nested more than {DEPTH_MAX} deep")
+    _check_nesting(value, what)
     return value
+
+
+def _check_nesting(value: Any, what: str) -> None:
+    if is_too_deep(value):
+        raise PayloadError(f"{what} is nested more than {DEPTH_MAX} deep")
 
 
 class _RefusedError(Exception):
@@ -93,17 +99,3 @@ def _bounded(text: str) -> int:
     if len(text) > _DIGITS_MAX:
         raise _RefusedError(f"contains a number of {len(text)} digits")
     return int(text)
-
-
-def _deeper_than(value: Any, depth: int) -> bool:
-    level = [value]
-    for _ in range(depth):
-        level = [
-            inner
-            for outer in level
-            if isinstance(outer, list | dict)
-            for inner in (outer if isinstance(outer, list) else outer.values())
-        ]
-        if not level:
-            return False
-    return True

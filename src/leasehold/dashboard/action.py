@@ -1,4 +1,4 @@
-"""What an order is to the pages: who may give it, what is asked before, and what is told after."""
+"""An order on the pages: its roles, the question before it, and the message after it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BY_NAME: Final = {each.name: each for each in OPERATIONS}
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked before an order is carried out."""
+    """The question before an order is carried out."""
 
     title: str
     effect: str
@@ -45,13 +45,13 @@ class Action:
     do: Callable[[Desk, Caller, Fields], int | Operation]
     """Answers how many jobs it was done to, or the operation that sees to it."""
     told: str
-    """What the next page says; {n} is that number."""
+    """The message of the next page; {n} is that number."""
     back: Callable[[Fields], str]
     """Where to go afterwards."""
     ask: Callable[[Desk, Fields], Question] | None = None
     """None for what needs no question: it can be taken back, and concerns one thing."""
     again: Callable[[Desk, Fields, str], FilledPage] | None = None
-    """Of an order that a person fills in: its page once more, with what was wrong."""
+    """For an order that a person fills in: its page once more, with the mistake."""
 
 
 def operation_of(name: str, *names: str) -> Callable[[Desk, Caller, Fields], int]:

@@ -1,4 +1,4 @@
-"""The dashboard as an ASGI application: routes, who may see what, and what every answer carries.
+"""The dashboard as an ASGI application: routes, access, and the headers of every answer.
 
 All pages stand side by side under one folder and every link is relative to it, so that it works
 under any path, mounted or behind a proxy, without being told.
@@ -53,7 +53,7 @@ from leasehold.service.problems import status_of
 
 FOLDER: Final = "/dashboard"
 AGAIN: Final = "X-Leasehold-Again"
-"""What a page sends that is open and looks again by itself, because something has changed."""
+"""The header of an open page that looks again by itself, because something has changed."""
 FORM_BYTES_MAX: Final = 16 * 1024
 HEADERS: Final = {
     "Content-Security-Policy": (
@@ -188,7 +188,7 @@ class _Face:
         keep_theme(response, form.get("theme", ""), request)
         return response
 
-    # -- who is there ----------------------------------------------------------------------------
+    # -- the visitor -----------------------------------------------------------------------------
 
     def _caller(self, request: Request) -> Caller:
         caller = self.sessions.caller_of(request.cookies.get(COOKIE))
@@ -216,7 +216,7 @@ class _Face:
         await self._form(request)
         cookie = request.cookies.get(COOKIE)
         if cookie is not None:
-            # Who is not in any more has nothing to leave.
+            # A visitor who is not logged in any more has nothing to leave.
             with suppress(UnauthenticatedError):
                 await self.api.on_thread(lambda: self.sessions.end(cookie))
         response = _see("login")
@@ -262,7 +262,7 @@ class _Face:
             fields = fields_of(pairs)
             try:
                 count = self.api.guarded(lambda: action.do(self.desk, caller, fields))
-                # Whoever gave the order is to see what it did.
+                # The person who gave the order is to see its effect.
                 self.desk.pages.forget()
             except (InvalidQueueError, InvalidSettingError) as error:
                 if action.again is None:
@@ -343,7 +343,7 @@ class _Face:
 
 
 def _check_same_origin(request: Request) -> None:
-    """Refuse what a page of another site made a browser send."""
+    """Refuse a request that a page of another site made a browser send."""
     site = request.headers.get("sec-fetch-site")
     origin = request.headers.get("origin")
     ours = (
@@ -356,5 +356,5 @@ def _check_same_origin(request: Request) -> None:
 
 
 def _see(page: str) -> Response:
-    """Go on to another page, which is told relative to this one."""
+    """Go on to another page, given relative to this page."""
     return Response(None, 303, HEADERS | {"Location": page})

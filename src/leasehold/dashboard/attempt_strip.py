@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Literal
 
-from leasehold.core.model.job import Attempt, Job
+from leasehold.core.model.history import Attempt
+from leasehold.core.model.job import Job
 
 FOLDED_SHARE: Final = 4.0
 """Idle time is folded when it would take so many times the room of everything that ran."""
 FOLD: Final = 0.08
-"""The room of a folded time, as a share of what is drawn to scale."""
+"""The room of a folded time, as a share of the part drawn to scale."""
 WIDTH: Final = 1000.0
 NARROWEST: Final = 6.0
 

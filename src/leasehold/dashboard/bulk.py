@@ -1,8 +1,8 @@
-"""Orders to many jobs from a page: what is planned, and how an agreed plan begins.
+"""Orders to many jobs from a page: the plan, and how an agreed plan begins.
 
 The question that a person answers was asked at one moment. The form brings that moment and the
-numbers back, under a seal, so that exactly what was announced is done and recorded. It also brings
-the operation's id: a form that is sent twice is one operation.
+numbers back, under a seal, so that exactly the announced plan is carried out and recorded. It also
+brings the operation's id: a form that is sent twice is one operation.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ DEFAULT_PRIORITY = 50
 AGREED_SECONDS: Final = 3600.0
 """How long a plan may be agreed to: for longer than that operations are remembered."""
 _WHICH: Final = ("order", "queue", "task", "fingerprint", "q")
-"""The fields that say which jobs are meant. The others are filled in by whoever agrees."""
+"""The fields that select the jobs. The others are filled in by the person who agrees."""
 
 
 class Agreed(msgspec.Struct, frozen=True):
-    """What a person was told, and said yes to."""
+    """The announcement that a person said yes to."""
 
     operation_id: str
     at: datetime
@@ -90,14 +90,14 @@ class Bulk:
 
 
 def agreement(desk: Desk, caller: Caller, fields: Fields, plan: Plan) -> str:
-    """What the form of a question brings back."""
+    """The fields that the form of a question brings back."""
     agreed = Agreed(plan.operation_id, plan.at, {**plan.counts, **plan.skipped})
     text = msgspec.json.encode(agreed).decode()
     return f"{text}.{desk.api.plans.of(_announced(caller, fields, text))}"
 
 
 def _announced(caller: Caller, fields: Fields, text: str) -> list[str | None]:
-    """What was announced: to whom, about which jobs, with which numbers."""
+    """The announcement: to whom, about which jobs, with which numbers."""
     return [caller.actor, *(fields.get(name) for name in _WHICH), text]
 
 

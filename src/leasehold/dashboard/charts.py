@@ -24,6 +24,13 @@ HEADROOM: Final = 4.0
 """Above the highest value, so that its line is not cut."""
 
 TICKS: Final = 4
+_MINUTE, _HOUR, _DAY = 60, 3600, 86_400
+DURATION_TOPS: Final = (
+    *(_MINUTE * each for each in (1, 2, 4, 10, 20, 40)),
+    *(_HOUR * each for each in (1, 2, 4, 8, 12, 24)),
+    *(_DAY * each for each in (2, 4, 10, 20, 40, 100)),
+)
+"""Where scales of durations end."""
 
 Range = Literal["1h", "24h", "30d"]
 RANGES: Final[dict[Range, str]] = {"1h": "1 hour", "24h": "24 hours", "30d": "30 days"}
@@ -74,7 +81,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class ChartShape:
-    """What a chart shows: metrics of a timeline, and how several minutes become one step."""
+    """The contents of a chart: metrics of a timeline, and how several minutes become one step."""
 
     title: str
     note: str
@@ -115,9 +122,23 @@ WANTED: Final = (
         _count,
     ),
     ChartShape(
-        "Wait and run time",
-        "95 of 100 waited, and ran, no longer; of several minutes, the worst counts",
-        {"wait_p95_seconds": ("wait p95", "c-wait"), "run_p95_seconds": ("run p95", "c-running")},
+        "Oldest waiting job",
+        "for how long the job had waited that waited longest; of several minutes, the worst counts",
+        {"oldest_pending_age_seconds": ("age", "c-age")},
+        max,
+        _seconds,
+    ),
+    ChartShape(
+        "Wait time",
+        "half of the jobs, and 95 of 100, waited no longer; of several minutes, the worst counts",
+        {"wait_p50_seconds": ("p50", "c-in"), "wait_p95_seconds": ("p95", "c-wait")},
+        max,
+        _seconds,
+    ),
+    ChartShape(
+        "Run time",
+        "half of the attempts, and 95 of 100, ran no longer; of several minutes, the worst counts",
+        {"run_p50_seconds": ("p50", "c-in"), "run_p95_seconds": ("p95", "c-running")},
         max,
         _seconds,
     ),
@@ -125,7 +146,7 @@ WANTED: Final = (
 
 
 def charts(queue: TaskQueue, over: Range, name: str | None = None) -> list[Chart]:
-    """The four charts of a queue, or of the whole store."""
+    """The charts of a queue, or of the whole store."""
     metrics = [metric for wanted in WANTED for metric in wanted.metrics]
     marks = queue.deploys()
     if over == "30d":
@@ -146,7 +167,8 @@ def _chart(
         metric: [_one(part, wanted.together) for part in _parts(timeline.values[metric], step)]
         for metric in wanted.metrics
     }
-    top = nice_top(max((value or 0 for each in values.values() for value in each), default=0))
+    highest = max((value or 0 for each in values.values() for value in each), default=0)
+    top = nice_duration(highest) if wanted.show is _seconds else nice_top(highest)
     lines = [
         ChartLine(name, colour, values[metric], *_paths(values[metric], top))
         for metric, (name, colour) in wanted.metrics.items()
@@ -164,7 +186,7 @@ def _one(values: Sequence[Value], together: Callable[[Sequence[float]], float]) 
 
 
 def _paths(values: Sequence[Value], top: float) -> tuple[str, str]:
-    """A line, and the area below it. What is not known is a gap; a lone point is a dot."""
+    """A line, and the area below it. An unknown value is a gap; a lone point is a dot."""
     line, area = "", ""
     start: int | None = None
     for place, value in enumerate((*values, None)):
@@ -197,3 +219,18 @@ def nice_top(highest: float) -> float:
     while size > highest:
         size /= 10
     return next(round(size * by, 9) for by in (1, 2, 5, 10) if size * by >= highest)
+
+
+def nice_duration(highest: float) -> float:
+    """The same for seconds: from a minute on, the whole and the half are told in few units.
+
+    >>> nice_duration(0.3), nice_duration(70), nice_duration(5000), nice_duration(200_000)
+    (0.5, 120.0, 7200.0, 345600.0)
+    """
+    if highest <= DURATION_TOPS[0] / 2:
+        return nice_top(highest)
+    longest = DURATION_TOPS[-1]
+    return next(
+        (float(top) for top in DURATION_TOPS if top >= highest),
+        nice_top(highest / longest) * longest,
+    )

@@ -28,7 +28,7 @@ COLUMNS: Final = {
 """By name, in the order in which they stand. The job itself is always the first."""
 USUAL: Final = ("task", "queue", "status", "priority", "attempts", "submitted", "error")
 NARROW: Final = ("task", "status", "submitted")
-"""What a phone shows of the usual ones; whatever else somebody chose is shown there too."""
+"""The usual columns that a phone shows; columns chosen by a person are shown there too."""
 NUMBERS: Final = ("priority", "attempts", "submitted", "due", "started", "ended")
 
 

@@ -1,4 +1,4 @@
-"""What was found out lately is told again: many may have the same page open."""
+"""Recent findings are shown again: many people may have the same page open."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from leasehold.env import Env
 from leasehold.errors import LeaseholdError
 
 KEPT_SECONDS: Final = 2.0
-"""So long, what was found out is told again to whoever asks."""
+"""For so long, a finding is shown again."""
 KEPT_REST: Final = 10.0
 """Or so many times as long as it took to find out: hundreds of queues take a while."""
 SLOW_SECONDS: Final = 0.2
-"""Nobody waits for longer than this for what was known before."""
+"""No page shows an older finding for longer than this."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class _Kept:
-    """What was found out, how long that took, and until when it is told again."""
+    """A finding, how long it took, and until when it is shown again."""
 
     value: Any
     took: float
@@ -34,7 +34,7 @@ class _Kept:
 
 
 class Recent:
-    """What was found out lately, at most so many things."""
+    """Recent findings, at most so many."""
 
     def __init__(self, env: Env, kept_max: int) -> None:
         self._clock = env.clock
@@ -42,13 +42,13 @@ class Recent:
         self._lock = Lock()
         self._kept: dict[Hashable, _Kept] = {}
         self._at_it: dict[Hashable, Event] = {}
-        """What is being found out for the first time; the event is set when that is over."""
+        """Findings under way for the first time; the event is set when one is there."""
 
     def get(self, what: Hashable, find_out: Callable[[], T]) -> T:
-        """What was found out lately; for so many times as long as it took, nobody finds out again.
+        """A recent finding; for so many times as long as it took, it is not looked up again.
 
-        What takes long is found out behind the pages, which show meanwhile what was known before.
-        Of several who ask at once for what nobody knows, one finds out.
+        A slow finding is made behind the pages, which show the one before meanwhile. Of several
+        pages that ask at once for a finding that nobody has, one makes it.
         """
         while True:
             with self._lock:
@@ -79,7 +79,7 @@ class Recent:
             self._kept.clear()
 
     def _renew(self, what: Hashable, find_out: Callable[[], T]) -> None:
-        # Whoever asks next finds out for themselves, and is told what is wrong.
+        # The next page makes the finding itself, and is told the error.
         with suppress(LeaseholdError):
             self._find_out(what, find_out)
 

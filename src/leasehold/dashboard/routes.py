@@ -1,4 +1,4 @@
-"""The pages of the dashboard: where each is, what it is called in the navigation, and for whom."""
+"""The pages of the dashboard: the path, the name in the navigation, and the roles of each."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from leasehold.dashboard.visit import Desk, FilledPage, Visit
 
 View = Callable[[Desk, Visit], FilledPage]
 OVERSEERS: Final[tuple[Role, ...]] = ("operator", "observer")
-"""Who may see everything but the audit; an observer may do nothing else."""
+"""Roles that may see everything but the audit; an observer may do nothing else."""
 ADMIN: Final[tuple[Role, ...]] = ("admin",)
 
 PAGES: Final[tuple[tuple[str, str, str, View, tuple[Role, ...]], ...]] = (

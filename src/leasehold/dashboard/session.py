@@ -1,10 +1,10 @@
 """Sessions: who logged in with a token stays in by a cookie that every server process understands.
 
 The cookie holds the token's hash, the session's id and an end, signed with a key of the store: no
-process keeps anything, and whoever steals a cookie has not got the token. At each request the store
-is asked whether the token is good and the session not over: who revokes a token, or logs out, ends
-it at once, for every process and every copy of the cookie. A cookie is good for a short time only,
-and pages renew it while they are looked at.
+process keeps anything, and a thief of a cookie has not got the token. At each request the store is
+asked whether the token is good and the session not over: a revoked token, or a log-out, ends it at
+once, for every process and every copy of the cookie. A cookie is good for a short time only, and
+pages renew it while they are looked at.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ COOKIE: Final = "leasehold_session"
 SESSION_SECONDS: Final = 12 * 3600
 """How long a session lasts at most, however much it is used."""
 UNUSED_SECONDS: Final = 3600
-"""How long a cookie is good: a session that nobody uses ends then."""
+"""How long a cookie is good: an unused session ends then."""
 COOKIE_LENGTH_MAX: Final = 300
 
 
 class _Session(NamedTuple):
-    """What a cookie says. Moments are whole seconds since 1970."""
+    """The contents of a cookie. Moments are whole seconds since 1970."""
 
     digest: str
     id: str
@@ -54,7 +54,7 @@ class Sessions:
         return self._cookie(digest, self._api.env.new_id(), self._now() + SESSION_SECONDS)
 
     def caller_of(self, cookie: str | None) -> Caller:
-        """Who came with this cookie; raises UnauthenticatedError for nobody."""
+        """The caller with this cookie; raises UnauthenticatedError if it is not good."""
         if cookie is None:
             return self._api.authenticate(None)
         session = self._read(cookie)
@@ -65,12 +65,12 @@ class Sessions:
         return caller
 
     def end(self, cookie: str) -> None:
-        """Log out: whatever copies there are of the cookie, they are good for nothing."""
+        """Log out: every copy of the cookie becomes worthless."""
         caller, session = self.caller_of(cookie), self._read(cookie)
         self._api.guarded(lambda: self._api.store.end_session(caller.name, session.id))
 
     def renewed(self, cookie: str) -> str | None:
-        """The next cookie of a session that is used; None while this one is good for long."""
+        """The next cookie of a session in use; None while the present one is good for long."""
         session = self._read(cookie)
         if session.good_until == session.over_at:
             return None
@@ -121,7 +121,7 @@ def _not_ours() -> UnauthenticatedError:
 
 def keep(response: Response, cookie: str, request: Request) -> None:
     """Give a browser its cookie. Without a path, it counts where the dashboard is, and there only:
-    behind a proxy, nobody here knows where that is.
+    behind a proxy, the server does not know where that is.
     """
     response.set_cookie(
         COOKIE,

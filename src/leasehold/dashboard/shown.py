@@ -29,6 +29,15 @@ GLYPHS: Final = {
     Status.CANCELLED: "⊘",
 }
 """A status is told by a glyph, a word and a colour: never by the colour alone."""
+ORDER_WORDS: Final = {
+    "pin_deploy": "mark deploy",
+    "unpin_deploy": "forget deploy",
+    "pin_view": "save view",
+    "unpin_view": "forget view",
+    "pin_stop": "stop worker",
+    "unpin_stop": "worker stopped",
+}
+"""Orders whose names in the store say how they are kept, not what somebody wanted."""
 TEXT_LENGTH_MAX: Final = 64 * 1024
 LINE_LENGTH_MAX: Final = 300
 SHORT_MAX: Final = 24
@@ -62,6 +71,7 @@ def templates() -> jinja2.Environment:
         with_moments=with_moments,
         stored=lambda value, name: stored(name, value),
         words=lambda name: str(name).replace("_", " "),
+        order_words=lambda name: ORDER_WORDS.get(name, name.replace("_", " ")),
     )
     return env
 
@@ -187,7 +197,7 @@ def _moment(part: str) -> datetime | None:
 
 
 def stored(name: str, value: object) -> str | None:
-    """What a store says of itself, for people; None for what says nothing.
+    """A store's own description, for people; None where it is silent.
 
     >>> stored("size_bytes", 446464), stored("writing", []), stored("kind", "sqlite")
     ('436.0 KiB', None, 'sqlite')

@@ -1,4 +1,4 @@
-"""What every page works with: the store behind it, who looks, and what they asked for."""
+"""The state of every page: the store behind it, the visitor, and the request."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Desk:
         self.runner = OperationRunner(Operations(api.store, "dashboard", api.env, api.blobs))
         self.lately = Recent(api.env, FIGURES_KEPT).get
         self.pages = Recent(api.env, PAGES_KEPT)
-        """What pages show that look again by themselves: drawn once for all who have them open."""
+        """Pages that look again by themselves: drawn once for all who have them open."""
 
     def findings(self) -> list[Finding]:
         """What `queuectl doctor` says, of this moment or the one before."""
@@ -63,7 +63,7 @@ class Visit:
 
 @dataclass(frozen=True)
 class FilledPage:
-    """What a view answers: a template and what it shows."""
+    """The answer of a view: a template and its values."""
 
     template: str
     values: Mapping[str, Any] = field(default_factory=dict)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from leasehold.core.model.job import Attempt, Job
+from leasehold.core.model.history import Attempt
+from leasehold.core.model.job import Job
 from leasehold.core.model.retry import why_not_retried
 from leasehold.core.model.status import Status
 from leasehold.core.model.unreadable import ERROR_TYPE
@@ -37,7 +38,7 @@ def attempt_document(attempt: Attempt) -> dict[str, Any]:
 
 
 def why_dead(job: Job) -> str | None:
-    """The latest error, or the reason of whoever gave it up without one."""
+    """The latest error, or the reason of a job that was given up without one."""
     return job.reason if job.error is None else f"{job.error.type}: {job.error.message}"
 
 

@@ -32,12 +32,12 @@ _VERBS: Final[dict[type, tuple[str, str]]] = {
 
 
 def verb_of(order: Order | Undo) -> str:
-    """What an order does: "replay"."""
+    """The verb of an order: "replay"."""
     return _VERBS[type(order)][0]
 
 
 def done_of(order: Order | Undo) -> str:
-    """What was done to its jobs: "replayed"."""
+    """The verb for its jobs afterwards: "replayed"."""
     return _VERBS[type(order)][1]
 
 
@@ -106,7 +106,7 @@ def why_skipped(order: Order) -> str:
 
 
 def undo_of(order: Order | Undo, counts: Mapping[Status, int]) -> str:
-    """What can be taken back of an order, to be read before it is given."""
+    """The part of an order that can be undone, to be read before it is given."""
     match order:
         case ReplayAll():
             return (
@@ -121,7 +121,7 @@ def undo_of(order: Order | Undo, counts: Mapping[Status, int]) -> str:
             }
             rest = f", but not the {by_status(lost)}" if lost else ""
             return (
-                f"This can be undone: what was pending or blocked waits again{rest}. Jobs that "
+                f"This can be undone: pending and blocked jobs wait again{rest}. Jobs that "
                 "depend on them and are cancelled with them stay cancelled."
             )
         case ReprioritizeAll():

@@ -17,7 +17,7 @@ NEXT_RUNS: Final = 3
 
 
 def schedule_document(known: Schedule, now: datetime) -> dict[str, Any]:
-    """A schedule, what it submits, and when."""
+    """A schedule, the job it submits, and when."""
     draft, timing = known.draft, known.timing
     return {
         "name": known.name,
@@ -42,6 +42,8 @@ def schedule_document(known: Schedule, now: datetime) -> dict[str, Any]:
         "last_at": known.last_at,
         "last_job_id": known.last_job_id,
         "fired": known.fired,
+        "missed": known.missed,
+        "missed_at": known.missed_at,
         "error": known.error,
         "created_at": known.created_at,
         "updated_at": known.updated_at,
@@ -49,7 +51,7 @@ def schedule_document(known: Schedule, now: datetime) -> dict[str, Any]:
 
 
 def _job_options(known: Schedule) -> dict[str, Any]:
-    """What is said about each tick's job."""
+    """The fields of each tick's job."""
     job = known.draft.job
     return {
         "payload": _plain(job),
@@ -75,7 +77,7 @@ def _timing_text(timing: Timing) -> str:
 
 
 def next_runs(known: Schedule, now: datetime, count: int = NEXT_RUNS) -> list[datetime]:
-    """The next ticks that will be fired, the one that is due included."""
+    """The next ticks that will be fired, the due one included."""
     runs: list[datetime] = []
     following = known.next_at
     while following is not None and len(runs) < count:

@@ -28,7 +28,7 @@ class ShowcaseFigure(NamedTuple):
 
 
 Tell = Callable[[str], None]
-"""Says what is measured now, and how far that is."""
+"""Names the current measurement, and how far it is."""
 
 
 def measures(

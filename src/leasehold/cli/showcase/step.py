@@ -7,7 +7,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from leasehold.cli.showcase.stage import ShowcaseStage
-from leasehold.core.model.job import Attempt
+from leasehold.core.model.history import Attempt
 
 
 class StepFailedError(Exception):
@@ -20,11 +20,11 @@ class ShowcaseStep(NamedTuple):
     name: str
     explanation: str
     play: Callable[[ShowcaseStage], str]
-    """Does it; answers with what was seen, or raises."""
+    """Does it; answers with the observation, or raises."""
 
 
 def expect(came_true: bool, otherwise: str) -> None:
-    """Raise StepFailedError, saying what came instead, unless it came true."""
+    """Raise StepFailedError, naming the actual value, unless the condition came true."""
     if not came_true:
         raise StepFailedError(otherwise)
 

@@ -1,10 +1,10 @@
 """A crew: several worker processes and the parent that looks after them.
 
 A process that asks to be started anew is, at once; one that crashed is after a pause that grows.
-SIGUSR1 has all of them replaced, with the code as it is now: each goes when another one works in
-its place, and if the new ones cannot begin, those that are there stay.
-The first SIGTERM or SIGINT lets every process finish what it runs, the second does not. One that
-cannot even begin ends the crew: whoever started it should hear why.
+SIGUSR1 has all of them replaced, with the present code: each goes when its replacement works, and
+if the new processes cannot begin, the old ones stay. The first SIGTERM or SIGINT lets every process
+finish its jobs, the second does not. A process that cannot even begin ends the crew: the person who
+started it should hear why.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ from leasehold.env import SYSTEM
 from leasehold.errors import LeaseholdError
 from leasehold.worker.joblines import logger
 from leasehold.worker.loglines import log_to_stderr
+from leasehold.worker.stopping import AGAIN
 
 PROCESS_MODULE: Final = "leasehold.cli.workers.process"
 PAUSE_SECONDS_FIRST: Final = 1.0
@@ -71,14 +72,14 @@ class Crew:
         self._vacancies: list[tuple[float, int]] = []
         """When to start another process, and how many crashes came before it."""
         self._outgoing: list[int] = []
-        """Those that are to go as soon as others have taken their place."""
+        """Processes that are to go as soon as others have taken their place."""
         self._dismissed: set[int] = set()
-        """Those that were told to go, and are not replaced when they have."""
+        """Processes that were told to go, and are not replaced when they have."""
         self._watch = Watch(os.getcwd()) if plan.reload else None
         self._held: HeldPidFile | None = None
         self._ready = 0
         self._signals: list[int] = []
-        """Those that ask it to stop."""
+        """The signals that ask it to stop."""
         self._heeded = 0
         self._asked_to_renew = False
         self._code: int = Exit.OK
@@ -126,7 +127,7 @@ class Crew:
             try:
                 self._start(now, crashes)
             except OSError as error:
-                # No process or memory is left now; those that work go on.
+                # No process or memory is left now; the working processes go on.
                 logger.error("no worker process can be started: %s", error)
                 self._vacancies.append((now + PAUSE_SECONDS_MAX, crashes))
 
@@ -167,7 +168,7 @@ class Crew:
             store_name(plan.store_url),
         )
         if self._ready_fd is not None:
-            # Whoever waited for it may have been killed meanwhile.
+            # The process that waited for it may have been killed meanwhile.
             with contextlib.suppress(BrokenPipeError):
                 os.write(self._ready_fd, READY)
             os.close(self._ready_fd)
@@ -245,7 +246,7 @@ class Crew:
         self._told_of_renewal(done=False)
 
     def _told_of_renewal(self, *, done: bool) -> None:
-        """Write down that one has ended, for whoever asked for it."""
+        """Write down that a process has ended, for the command that asked for it."""
         assert self._held is not None
         record = self._held.record
         if done:
@@ -268,11 +269,13 @@ class Crew:
             self._vacancies.clear()
             if self._heeded == 1:
                 logger.info(
-                    "stopping: what runs may finish within %.0f s; again to stop at once",
+                    "stopping: waiting for %s, at most %.0f s%s",
+                    counted(len(self._members), "worker"),
                     self._plan.grace_seconds,
+                    AGAIN if self._signals[0] == signal.SIGINT else "",
                 )
             elif self._heeded == 2:
-                logger.warning("stopping at once: what runs is handed back")
+                logger.warning("stopping at once: running jobs are handed back")
                 if self._signals[1] == signal.SIGINT:
                     self._code = Exit.INTERRUPTED
             self._stop_all()

@@ -28,7 +28,7 @@ def overview(queue: TaskQueue, files: Sequence[PidFile]) -> list[dict[str, Any]]
 def remove_stale(files: Iterable[PidFile], queue: TaskQueue) -> int:
     """Remove the pid files of processes that are gone; answers how many.
 
-    That of a worker stays while the registry still knows the worker: it is the proof of its death.
+    A worker's file stays while the registry still knows the worker: it is the proof of its death.
     """
     registered = {worker.id for worker in queue.workers()}
     stale = [file for file in files if file.record.worker_id not in registered and file.is_stale]
@@ -46,6 +46,7 @@ def _document(worker: WorkerInfo, file: PidFile | None) -> dict[str, Any]:
         "host": worker.host,
         "pid": worker.pid,
         "crew_pid": None if record is None else record.crew_pid,
+        "app_version": worker.app_version,
         "queues": worker.queues,
         "slots": worker.slots,
         "running": worker.running,

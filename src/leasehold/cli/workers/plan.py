@@ -16,7 +16,7 @@ from leasehold.cli.session import sqlite_path
 from leasehold.errors import StoreUnavailableError
 
 READY: Final = b"r"
-"""What a process says to its parent when it works."""
+"""A process's message to its parent when it works."""
 REFUSED: Final = os.EX_NOPERM
 """How a process ends whose token is good no more: another one would end the same way."""
 RECYCLED: Final = os.EX_TEMPFAIL
@@ -129,7 +129,7 @@ def start_python(
         start_new_session=True,
     )
     assert process.stdin is not None
-    # One that dies at once is noticed by the end of its connection.
+    # A process that dies at once is noticed by the end of its connection.
     with contextlib.suppress(BrokenPipeError), process.stdin as stdin:
         stdin.write(msgspec.json.encode(plan))
     return process
@@ -142,7 +142,7 @@ def read_plan() -> tuple[CrewPlan, int]:
     os.set_inheritable(link_fd, False)
     with open(0, "rb", closefd=False) as stdin:
         plan = msgspec.json.decode(stdin.read(), type=CrewPlan)
-    # Nobody is there to type; programs that tasks start may read, and find nothing.
+    # There is no keyboard; programs that tasks start may read, and find nothing.
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)

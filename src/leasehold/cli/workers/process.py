@@ -1,7 +1,7 @@
 """One worker process: `python -m leasehold.cli.workers.process`, started by a crew.
 
 It tells its crew when it works, by a byte on their connection, and stops when the connection ends:
-a crew that was killed leaves nobody behind.
+a crew that was killed leaves no process behind.
 """
 
 from __future__ import annotations
@@ -67,7 +67,6 @@ def _work(plan: CrewPlan, link: socket.socket) -> int:
             threading.Thread(target=_stop_with_crew, args=(link,), daemon=True).start()
             link.send(READY)
 
-        _mark_version(queue, plan)
         try:
             reason = queue.run_worker(
                 slots=plan.slots,
@@ -80,6 +79,7 @@ def _work(plan: CrewPlan, link: socket.socket) -> int:
                 tasks=plan.tasks,
                 executor=plan.executor,
                 until_empty=plan.until_empty,
+                app_version=plan.app_version,
                 on_ready=begin,
             )
         finally:
@@ -88,15 +88,6 @@ def _work(plan: CrewPlan, link: socket.socket) -> int:
     if reason.recycled:
         return RECYCLED
     return _CODES.get(reason, Exit.OK)
-
-
-def _mark_version(queue: TaskQueue, plan: CrewPlan) -> None:
-    """Mark the deploy of the application's version, unless that was done; no mark, no harm."""
-    if plan.app_version:
-        try:
-            queue.mark_deploy(plan.app_version)
-        except LeaseholdError as error:
-            logger.warning("the deploy of %s was not marked: %s", plan.app_version, error)
 
 
 def open_queue(plan: CrewPlan) -> TaskQueue:
@@ -151,7 +142,7 @@ def _record(plan: CrewPlan, worker_id: str) -> PidRecord:
 
 
 def _stop_with_crew(link: socket.socket) -> None:
-    # It never sends anything: what comes is the end of the connection, and of the crew.
+    # It never sends anything: the only event is the end of the connection, and of the crew.
     link.recv(1)
     logger.warning("whoever started this worker is gone: it stops")
     os.kill(os.getpid(), signal.SIGTERM)

@@ -36,6 +36,7 @@ def job(desk: Desk, visit: Visit) -> FilledPage:
     shown = attempts[::-1][:ATTEMPTS_SHOWN]
     history = desk.queue.history(found)
     log = desk.queue.job_log(found)
+    lines_shown = len(log.lines) if visit.text("log") == "all" else LINES_SHOWN
     graph = desk.queue.graph(found)
     stretches = strip(found, attempts, now)
     return FilledPage(
@@ -66,8 +67,9 @@ def job(desk: Desk, visit: Visit) -> FilledPage:
             "progress": how_far(found.progress) if found.progress else None,
             "history": history[::-1][:EVENTS_SHOWN],
             "history_left_out": max(0, len(history) - EVENTS_SHOWN),
-            "log": list(log.lines)[-LINES_SHOWN:],
-            "log_left_out": log.dropped + max(0, len(log.lines) - LINES_SHOWN),
+            "log": list(log.lines)[-lines_shown:],
+            "older_lines": max(0, len(log.lines) - lines_shown),
+            "lost_lines": log.dropped,
             "picture": picture(graph, found.id),
             "graph_jobs": len(graph.to_replay([found.id])),
             "failure": _failure(desk, found),
@@ -99,7 +101,7 @@ def _not_there(desk: Desk, job_id: str, error: JobNotFoundError) -> FilledPage:
 
 
 def _next(desk: Desk, found: Job, now: datetime) -> str:
-    """What happens next, if nobody does anything."""
+    """The next event of the job without any intervention."""
     status = found.status
     if status is Status.PENDING:
         start = desk.queue.estimated_start(found)

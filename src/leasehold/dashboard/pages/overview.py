@@ -10,6 +10,7 @@ from leasehold.core.model.queue_config import QueueInfo
 from leasehold.core.model.records import at_work
 from leasehold.core.model.status import Status
 from leasehold.core.rules.failures import FAILURES_MAX
+from leasehold.core.rules.timeline import Timeline
 from leasehold.dashboard.charts import RANGES, Range, charts
 from leasehold.dashboard.shown import link, percent
 from leasehold.dashboard.visit import Desk, FilledPage, Visit
@@ -34,7 +35,7 @@ WHERE_TO_LOOK: Final = {
 
 
 def alerts_of(findings: list[Finding]) -> list[tuple[Finding, tuple[str, str] | None]]:
-    """Findings with a link to the page that shows more: what a shell would be told is left out."""
+    """Findings with a link to the page that shows more: advice for a shell is left out."""
     return [(each, _more(each)) for each in findings]
 
 
@@ -59,7 +60,9 @@ def overview(desk: Desk, visit: Visit) -> FilledPage:
     )
     now = queue.now()
     over = chosen_range(visit)
-    lately = desk.lately("metrics", lambda: queue.metrics(window_seconds=3600))
+    hour = desk.lately(
+        "hour", lambda: queue.timeline(["completed", "failed"], since=timedelta(minutes=59))
+    )
     workers = at_work(queue.workers(), queue.lost_workers(), now)
     return FilledPage(
         "overview.html",
@@ -70,7 +73,7 @@ def overview(desk: Desk, visit: Visit) -> FilledPage:
             "verdict": verdict(findings),
             "level": urgent[0].level.value if urgent else "ok",
             "alerts": alerts_of(urgent),
-            "figures": figures(lately, len(workers), sum(each.slots for each in workers)),
+            "figures": figures(infos, hour, len(workers), sum(each.slots for each in workers)),
             "over": over,
             "ranges": RANGES,
             "charts": desk.lately(("charts", over), lambda: charts(queue, over)),
@@ -87,16 +90,21 @@ def chosen_range(visit: Visit) -> Range:
     return asked if asked in RANGES else "1h"
 
 
-def figures(lately: Any, workers: int, slots: int) -> list[tuple[str, Any, str, str]]:
-    """The numbers at the top: name, value, what it says, and where it leads."""
-    counts = lately.counts
-    ended = lately.completed + lately.failed
+def figures(
+    infos: list[QueueInfo], hour: Timeline, workers: int, slots: int
+) -> list[tuple[str, Any, str, str]]:
+    """The numbers at the top: name, value, meaning, and link."""
+    counts = {status: sum(info.counts.get(status, 0) for info in infos) for status in Status}
+    completed, failed = (
+        sum(round(value or 0) for value in hour.values[name]) for name in ("completed", "failed")
+    )
+    ended = completed + failed
     return [
         ("Pending", counts[Status.PENDING], "wait for a worker", "jobs?q=status:pending"),
         ("Running", counts[Status.RUNNING], f"on {counted(slots, 'slot')}",
          "jobs?q=status:running"),
-        ("Completed", lately.completed, "in the last hour", "jobs?q=status:completed"),
-        ("Failed", percent(lately.error_rate if ended else None),
+        ("Completed", completed, "in the last hour", "jobs?q=status:completed"),
+        ("Failed", percent(failed / ended if ended else None),
          f"of {counted(ended, 'attempt')} in the last hour", "failures"),
         ("Dead letters", counts[Status.DEAD], "wait for a decision", "dead-letters"),
         ("Workers", workers, "at work", "workers"),
@@ -114,7 +122,7 @@ def by_trouble(infos: list[QueueInfo], urgent: list[Finding]) -> list[tuple[Queu
 
 
 def newest_failures(desk: Desk) -> list[Any]:
-    """What fails, the group that appeared last first: what is new is what a change brought."""
+    """Failures, the group that appeared last first: a change brought the new ones."""
     recent = desk.queue.now() - timedelta(days=7)
     found = [each for each in desk.queue.failures(limit=FAILURES_MAX) if each.last_at >= recent]
     return sorted(found, key=lambda each: each.first_at, reverse=True)

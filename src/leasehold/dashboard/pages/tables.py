@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from leasehold.core.model.records import WorkerInfo, is_at_work
-from leasehold.dashboard.shown import json_text
+from leasehold.dashboard.audit_details import details_of
 from leasehold.dashboard.visit import Desk, FilledPage, Visit
 from leasehold.documents.schedules import schedule_document
 from leasehold.observe.findings import Level, verdict
@@ -65,7 +65,7 @@ def audit(desk: Desk, visit: Visit) -> FilledPage:
             "title": "Audit",
             "page": "audit",
             "now": desk.queue.now(),
-            "records": [(each, json_text(each.detail)) for each in page.records],
+            "records": [(each, details_of(each.detail)) for each in page.records],
             "next_cursor": page.next_cursor,
         },
     )

@@ -14,8 +14,10 @@ from leasehold.dashboard.graph_picture import picture
 from leasehold.dashboard.visit import Desk, FilledPage, Visit
 from leasehold.errors import JobNotFoundError
 
+SHOWN: Final = 25
+"""A page of workflows has about so many."""
 LOOKED_AT: Final = 200
-"""So many jobs with a parent are looked at for one page of workflows."""
+"""So many jobs with a parent are looked at for it."""
 COUNTED_MAX: Final = 100
 """So many jobs of each workflow are counted; its own page has more."""
 NODES_SHOWN: Final = 500
@@ -38,7 +40,7 @@ class WorkflowRow:
 
     @property
     def state(self) -> str:
-        """In one word: what a person has to see to comes first."""
+        """In one word: the state that needs a person comes first."""
         return state_of(self.counts)
 
 
@@ -56,13 +58,7 @@ def state_of(counts: dict[Status, int]) -> str:
 
 
 def workflows(desk: Desk, visit: Visit) -> FilledPage:
-    found = looking(desk.store).search(
-        JobFilter(has_parent=True),
-        limit=LOOKED_AT,
-        cursor=visit.text("cursor") or None,
-        without=LIGHT,
-    )
-    parents = dict.fromkeys(job.parent_id for job in found.jobs if job.parent_id is not None)
+    parents, next_cursor = _next_parents(desk, visit.text("cursor") or None)
     return FilledPage(
         "workflows.html",
         {
@@ -71,10 +67,27 @@ def workflows(desk: Desk, visit: Visit) -> FilledPage:
             "now": desk.queue.now(),
             "rows": [_row(desk, parent) for parent in parents],
             "counted_max": COUNTED_MAX,
-            "next_cursor": found.next_cursor,
+            "next_cursor": next_cursor,
             "is_first": not visit.text("cursor"),
         },
     )
+
+
+def _next_parents(desk: Desk, cursor: str | None) -> tuple[list[str], str | None]:
+    """The next parents, about so many, and where those after them begin.
+
+    Each costs a look of its own, and a workflow may have one job or thousands.
+    """
+    parents: dict[str, None] = {}
+    for _ in range(LOOKED_AT // SHOWN):
+        found = looking(desk.store).search(
+            JobFilter(has_parent=True), limit=SHOWN, cursor=cursor, without=LIGHT
+        )
+        parents |= dict.fromkeys(job.parent_id for job in found.jobs if job.parent_id is not None)
+        cursor = found.next_cursor
+        if cursor is None or len(parents) >= SHOWN:
+            break
+    return list(parents), cursor
 
 
 def _row(desk: Desk, parent: str) -> WorkflowRow:

@@ -62,10 +62,15 @@ function renew(part, fresh) {
   if (!fresh || part.contains(document.activeElement) && document.activeElement.matches("input, summary")) return;
   tellTimes(fresh);
   if (fresh.innerHTML === part.innerHTML) return;
+  // Whoever marks text in it, to copy that, is not disturbed.
+  const marked = getSelection();
+  if (!marked.isCollapsed && part.contains(marked.anchorNode)) return;
+  const places = [...part.querySelectorAll(".code, .scroll")].map((each) => [each.scrollLeft, each.scrollTop]);
   const open = [...part.querySelectorAll("details")].map((each) => each.open);
   part.className = fresh.className;
   part.replaceChildren(...[...fresh.childNodes].map((each) => document.importNode(each, true)));
   part.querySelectorAll("details").forEach((each, place) => { each.open = open[place] ?? each.open; });
+  part.querySelectorAll(".code, .scroll").forEach((each, place) => each.scrollTo(...(places[place] ?? [0, 0])));
   drawCursors(part);
 }
 
@@ -240,6 +245,8 @@ document.addEventListener("DOMContentLoaded", () => {
   tellTimes(document);
   setInterval(() => { if (!document.hidden) tellTimes(document); }, TIMES_MS);
   drawCursors(document);
+  // On a phone the list of pages is one line, longer than the screen.
+  document.querySelector("nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
   document.querySelectorAll("[data-completes]").forEach(complete);
   document.querySelectorAll("form:has(.pick)").forEach(countChosen);
   keys();

@@ -16,7 +16,8 @@ import pytest
 from leasehold.core.contract.local_store import local_part
 from leasehold.core.contract.store import Store
 from leasehold.core.contract.transactions import Connection
-from leasehold.core.model.job import Draft, HistoryEvent, Job
+from leasehold.core.model.history import HistoryEvent
+from leasehold.core.model.job import Draft, Job
 from leasehold.core.model.joblog import LogLine
 from leasehold.core.model.lease import Lease, LeaseRequest, Settled, Settlement
 from leasehold.core.model.outcome import Fail, JobError, Outcome
@@ -44,7 +45,7 @@ def said(*texts: str) -> list[LogLine]:
 
 
 NO_CURSORS: Final = ("", "moon", "-1", "1.5", "\u0663", str(2**63), "9" * 5000)
-"""What no page ever gives as the cursor of the next one."""
+"""A cursor that no page ever gives."""
 
 
 class ConformanceBase:
@@ -96,7 +97,7 @@ def draft(job_id: str = "job", **options: Any) -> Draft:
 
 
 def submit(store: Store, *drafts: Draft) -> list[Submitted]:
-    """Submit what must be accepted."""
+    """Submit drafts that must be accepted."""
     answers = store.submit(drafts)
     assert all(isinstance(answer, Submitted) for answer in answers), answers
     return [answer for answer in answers if isinstance(answer, Submitted)]

@@ -195,6 +195,17 @@ class FailingClauses(ConformanceBase):
             assert getattr(busy, name) + getattr(idle, name) == getattr(stats, name)
         assert store.worker_totals(limit=1) == [busy]
 
+    def test_met_22_a_job_that_is_handed_back_is_no_work(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        begin = clock.now()
+        submit(store, draft())
+        lease = lease_one(store)
+        clock.advance(MINUTE)
+        settle(store, lease, Release())
+        [worked] = store.worker_totals()
+        assert (worked.leased, worked.last_at) == (1, begin)
+
     def test_met_23_only_the_latest_workers_are_kept(
         self, store: Store, clock: ManualClock
     ) -> None:

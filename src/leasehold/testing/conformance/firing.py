@@ -97,13 +97,13 @@ class FiringClauses(ConformanceBase):
         answer = store.exchange(request=request)
         assert answer.next_due_at == answer.next_tick_at == later(now, MINUTE)
         clock.advance(MINUTE)
-        # Nobody who only settles fires.
+        # A call that only settles fires nothing.
         assert store.exchange().next_tick_at is None
         assert known(store).fired == 0
         answer = store.exchange(request=request)
         assert [lease.job_id for lease in answer.leases] == ["ping@2030-01-01T00:01:00Z"]
         assert (answer.next_due_at, answer.next_tick_at) == (None, later(now, 2 * MINUTE))
-        # A job of a queue that this one does not serve is submitted all the same.
+        # A job of a queue that this worker does not serve is submitted all the same.
         set_schedule(store, "far", job=Draft(id="far", task="work", queue="elsewhere"))
         clock.advance(MINUTE)
         assert {lease.queue for lease in lease_all(store)} == {"default"}
@@ -137,7 +137,11 @@ class FiringClauses(ConformanceBase):
         assert store.fire_schedules().jobs == len(run)
         at = [later(start, minute * MINUTE).isoformat()[:19] + "Z" for minute in run]
         assert ticks(store) == at
-        assert known(store).next_at == later(start, MINUTE * 61)
+        schedule = known(store)
+        assert schedule.next_at == later(start, MINUTE * 61)
+        missed = [minute for minute in range(1, 61) if minute not in run]
+        assert schedule.missed == len(missed)
+        assert schedule.missed_at == (later(start, missed[-1] * MINUTE) if missed else None)
 
     def test_sch_9_a_year_is_caught_up_quickly(self, store: Store, clock: ManualClock) -> None:
         set_schedule(store, "cron", timing=Cron("* * * * * *", "Europe/Berlin"))

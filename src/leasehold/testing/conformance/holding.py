@@ -1,4 +1,4 @@
-"""REN, PRO, LOG: what a holder says while it runs a job."""
+"""REN, PRO, LOG: a holder's messages while it runs a job."""
 
 from __future__ import annotations
 
@@ -99,13 +99,13 @@ class HoldingClauses(ConformanceBase):
         store.register_worker(
             WorkerInfo(
                 id="worker", host="here", pid=1, queues=("default",), slots=2,
-                started_at=store.now(), heartbeat_at=store.now(),
+                started_at=store.now(), heartbeat_at=store.now(), app_version="v1.2",
             )
         )  # fmt: skip
         clock.advance(30)
         assert store.renew("worker", []) == []
         (info,) = store.workers()
-        assert info.heartbeat_at == store.now()
+        assert (info.heartbeat_at, info.app_version) == (store.now(), "v1.2")
 
     def test_ren_2_a_stale_renewal_changes_nothing(self, store: Store) -> None:
         submit(store, draft())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from leasehold.core.contract.store import Store
@@ -62,6 +64,20 @@ class PeopleClauses(ConformanceBase):
         clock.advance(10)
         assert store.recover().cancelled == 1
         assert get(store).status is Status.CANCELLED
+
+    def test_can_4_a_reason_is_text(self, store: Store) -> None:
+        submit(store, draft())
+        lease = lease_one(store)
+        for reason in (b"\xff\x00", 2**70, ["a"]):
+            wrong: Any = reason
+            with pytest.raises(InvalidJobError):
+                store.cancel(["job"], reason=wrong, actor="me")
+            with pytest.raises(InvalidJobError):
+                store.recover_one(
+                    "job", lease.version, reset_attempts=False, reason=wrong, actor="me"
+                )
+        assert get(store).cancel_requested is None
+        assert store.check() == []
 
     def test_can_3_what_cannot_be_cancelled(self, store: Store) -> None:
         kill(store, "dead")

@@ -1,4 +1,4 @@
-"""MET-16 to MET-18: any metric over any stretch of time, and what is not known of it."""
+"""MET-16 to MET-18: any metric over any stretch of time, and its gaps."""
 
 from __future__ import annotations
 
@@ -103,6 +103,29 @@ class TimelineClauses(ConformanceBase):
         assert found.values["leased"] == [0, 1]
         assert found.values["wait_p95_seconds"] == [None, pytest.approx(60, rel=0.1)]
         assert found.values["wait_mean_seconds"] == [None, pytest.approx(60)]
+
+    def test_met_17_the_oldest_job_grows_older_while_nothing_happens(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        begin = clock.now()
+        clock.advance(30)
+        submit(store, draft("one"))
+        clock.advance(4 * MINUTE)
+        submit(store, draft("two", queue="other"))
+        clock.advance(2 * MINUTE)
+        settle(store, lease_one(store), Complete())
+        clock.advance(MINUTE)
+        for until in (None, clock.now() + timedelta(days=1)):
+            found = store.timeline(["oldest_pending_age_seconds"], since=begin, until=until)
+            assert found.values["oldest_pending_age_seconds"] == [
+                30, 90, 150, 210, 270, 330, 150, 180,
+            ]  # fmt: skip
+        both = ["deepest", "oldest_pending_age_seconds"]
+        assert store.timeline(both, since=begin).values[both[1]][-3:] == [330, 150, 180]
+        one = store.timeline(both[1:], "default", since=begin).values[both[1]]
+        assert one == [30, 90, 150, 210, 270, 330, 0, 0]
+        day = store.timeline(both[1:], since=begin, resolution="day")
+        assert day.values[both[1]] == [330]
 
     def test_met_18_what_makes_no_sense_is_refused(self, store: Store, clock: ManualClock) -> None:
         now = clock.now()

@@ -1,4 +1,4 @@
-"""TXN: what is set in the store, and how jobs are placed, count in a transaction as elsewhere."""
+"""TXN: settings and the placing of jobs count in a transaction as elsewhere."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ from leasehold.testing.conformance.transacting import undone
 from leasehold.testing.conformance.waking import PATIENCE_SECONDS
 
 AT_ONCE_SECONDS = 0.3
-"""Within this a plan is made that waits for nobody."""
+"""Within this time a plan is made that waits for no transaction."""
 SCORED = QueueConfig(max_priority=80, aging_factor=5.0, deadline_weight=30.0, retry_penalty=5.0)
 
 
 def order(store: Store) -> list[str]:
-    """Who is served, from the first to the last."""
+    """The jobs in the order of service."""
     return [lease.job_id for lease in lease_all(store)]
 
 

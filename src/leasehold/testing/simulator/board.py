@@ -15,7 +15,7 @@ class Board:
     ids: list[str] = field(default_factory=list)
     discarded: list[str] = field(default_factory=list)
     keyed: list[Draft] = field(default_factory=list)
-    """Drafts with an idempotency key that were submitted, whatever came of it."""
+    """Submitted drafts with an idempotency key, accepted or not."""
     last_number: int = 0
 
     def new_id(self) -> str:

@@ -1,8 +1,8 @@
-"""The call log: what every caller asked and heard, and what the store did, in its own order.
+"""The call log: every caller's requests and replies, and the store's effects, in its own order.
 
 The two differ wherever a fault struck: a lost request was never applied, a lost reply was applied
-but not heard, a duplicate was applied twice. The checker knows nothing but this log and what the
-store's public reads say in the end.
+but not heard, a duplicate was applied twice. The checker knows nothing but this log and the store's
+public reads in the end.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from leasehold.errors import LeaseholdError
 
 
 class CallFate(StrEnum):
-    """What a caller knows of its call."""
+    """A caller's view of its call."""
 
     OPEN = "open"
     """It has not returned, and never will if its process crashed."""
@@ -58,11 +58,11 @@ class Applied:
     method: str
     arguments: Mapping[str, Any]
     reading: ClockReading
-    """What the clocks of the machine showed."""
+    """The readings of the machine's clocks."""
     at: datetime
     """The store's clock."""
     answer: Any
-    """What it returned; the error, if it raised one."""
+    """Its answer; the error, if it raised one."""
     leases: Mapping[tuple[str, int], StuckJob]
     """Who held what right after it, by job id and version."""
 
@@ -112,7 +112,7 @@ class CallLog:
 
 
 def unwrap(answer: Any) -> Any:
-    """What the caller gets: the answer, or the error raised."""
+    """The caller's reply: the answer, or the error raised."""
     if isinstance(answer, LeaseholdError):
         raise answer
     return answer

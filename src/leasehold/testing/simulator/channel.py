@@ -24,8 +24,8 @@ _STRUCK: Final = frozenset(
     | {"cancel", "replay", "discard", "reprioritize", "get", "stats", "now"}
     | {"create_queue", "update_queue", "set_queue_state", "purge_queue", "delete_queue"}
 )
-"""Where faults strike, and what the checker knows of. The rest is read without faults, or never
-asked for by simulated processes."""
+"""Where faults strike, and the calls that the checker knows. The rest is read without faults, or
+never asked for by simulated processes."""
 
 
 def channel(world: World, process: Process) -> LocalStore:
@@ -41,7 +41,7 @@ class Channel:
         self._process = process
         self._incarnation = process.incarnation
 
-    # -- a call and what may become of it ----------------------------------------------------
+    # -- a call and its possible ends --------------------------------------------------------
 
     def _call(self, method: str, **arguments: Any) -> Any:
         world = self._world
@@ -114,7 +114,7 @@ class Channel:
         self,
         info: WorkerInfo,
         *,
-        is_remote: bool = False,  # noqa: ARG002  # nobody is registered here
+        is_remote: bool = False,  # noqa: ARG002  # no worker is registered here
         is_entered: bool = False,  # noqa: ARG002  # as above
     ) -> WorkerLife:
         raise UnsupportedError(
@@ -150,7 +150,7 @@ def _struck(verb: str) -> Callable[..., Any]:
 
 
 def _kept(value: Any) -> Any:
-    """What was asked for, whatever the caller does with its list afterwards."""
+    """The arguments, even if the caller changes its list afterwards."""
     return list(value) if isinstance(value, list | tuple) else value
 
 

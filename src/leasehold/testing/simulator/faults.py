@@ -9,14 +9,14 @@ from typing import Final
 
 
 class Fault(StrEnum):
-    """What the simulator does to its actors."""
+    """The simulator's faults."""
 
     CRASH_IDLE = "crash_idle"
     """A process dies between two steps."""
     CRASH_BEFORE = "crash_before"
     """A process dies just before its request leaves."""
     CRASH_AFTER = "crash_after"
-    """A process dies after the store has done what it asked, before it hears so."""
+    """A process dies after the store has carried its call out, before it hears so."""
     REQUEST_LOST = "request_lost"
     REPLY_LOST = "reply_lost"
     """The store did it; the caller is told only that something went wrong."""
@@ -32,7 +32,7 @@ class Fault(StrEnum):
     CLOCK_FORWARD = "clock_forward"
     CLOCK_BACK = "clock_back"
     ASLEEP = "asleep"
-    """The machine sleeps: the wall clock goes on, and nobody has felt it."""
+    """The machine sleeps: the wall clock goes on, unfelt by any process."""
     HINT_LOST = "hint_lost"
     """A listener is not woken."""
 
@@ -56,9 +56,9 @@ Strike = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Swarm:
-    """What one run is like. Each seed draws its own, so that the runs differ in kind.
+    """The kind of one run. Each seed draws its own, so that the runs differ in kind.
 
-    A run with every fault at once hides what a run with only one of them shows.
+    A run with every fault at once hides defects that a run with only one of them shows.
     """
 
     chances: dict[Fault, float]

@@ -1,11 +1,12 @@
-"""Judges what the store's public reads say when all is over: S1, S6, S11, L1, and the counts."""
+"""Judges the store's public reads when all is over: S1, S6, S11, L1, and the counts."""
 
 from __future__ import annotations
 
 from collections import Counter
 
 from leasehold.core.contract.store import Store
-from leasehold.core.model.job import HistoryEvent, Job
+from leasehold.core.model.history import HistoryEvent
+from leasehold.core.model.job import Job
 from leasehold.core.model.records import Submitted
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import Event, Status
@@ -93,7 +94,7 @@ def _compare(job: ModelJob, history: list[HistoryEvent], events: list[Expected])
             if last is None or last.due is None or last.due > event.at:
                 raise broken("S7", job.id, f"promoted too early: {event}, after {last}")
             continue
-        # What has no date may have come before what has one.
+        # An event without a date may have come before a dated one.
         dated = next((each for each in expected if each.at is not None), None)
         free = [each for each in expected if each.at is None]
         wanted = next((each for each in (dated, *free) if each and _matches(each, event)), None)

@@ -105,7 +105,7 @@ class ModelJob:
         )
 
     def possible(self, now: datetime) -> set[Status]:
-        """The statuses it may have: stores promote, and cancel what is late, when they like."""
+        """The possible statuses: stores promote, and cancel late jobs, when they like."""
         statuses = {self.status}
         if self.is_available(now):
             statuses.add(Status.PENDING)
@@ -125,7 +125,7 @@ class ModelKey:
 
 @dataclass(slots=True)
 class Model:
-    """All jobs, and what was ever granted."""
+    """All jobs, and every lease ever granted."""
 
     now: datetime
     awake: float = 0.0
@@ -138,7 +138,7 @@ class Model:
     granted: dict[str, int] = field(default_factory=dict)
     """The highest lease version of each id; it outlives the job."""
     settled: dict[tuple[str, int], tuple[Outcome, Settled]] = field(default_factory=dict)
-    """By job and version, what holders said that counted, and what they were answered."""
+    """By job and version, the settlements that counted, and their answers."""
     keys: dict[tuple[str, str], ModelKey] = field(default_factory=dict)
     discarded: set[str] = field(default_factory=set)
     totals: Counter[str] = field(default_factory=Counter)

@@ -16,7 +16,7 @@ from leasehold.testing.simulator.world import Process, World
 
 QUEUES = ("default", "bulk")
 PACED_QUEUE = "bulk"
-"""The one that has start rates, in runs that draw some."""
+"""The queue that has start rates, in runs that draw some."""
 TASKS = ("work", "kill", "rare")
 """A task for threads, one for processes, and one that not every worker knows."""
 

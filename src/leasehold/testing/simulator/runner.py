@@ -36,7 +36,7 @@ UNRUNNABLE_SECONDS_MAX = 300.0
 
 @dataclass(slots=True)
 class RunReport:
-    """What came of one run."""
+    """The result of one run."""
 
     seed: int
     steps: int
@@ -44,13 +44,13 @@ class RunReport:
     fired: Counter[Fault]
     strikes: list[Strike]
     seen: Counter[str]
-    """What the checker saw happen."""
+    """The events that the checker saw."""
     processes: list[str]
     violation: ViolationError | None = None
 
     @property
     def arguments(self) -> str:
-        """How to run it again from the shell; what a shrunk run leaves out is not in here."""
+        """How to run it again from the shell; the omissions of a shrunk run are not in here."""
         return f"--seed {self.seed} --steps {self.steps}"
 
     def explain(self) -> str:

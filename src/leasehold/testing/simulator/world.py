@@ -25,7 +25,7 @@ STEP_SECONDS_MIN = 0.001
 
 
 class ProcessCrashedError(BaseException):
-    """Unwinds whatever a crashed process was doing. No code of a dead process may catch it."""
+    """Unwinds the work of a crashed process. No code of a dead process may catch it."""
 
 
 @dataclass(slots=True, eq=False)
@@ -64,7 +64,7 @@ class Actor:
 
 @dataclass(slots=True)
 class Omitted:
-    """What a shrinking run leaves out."""
+    """The omissions of a shrinking run."""
 
     faults: frozenset[Fault] = frozenset()
     processes: frozenset[str] = frozenset()
@@ -88,7 +88,7 @@ class World:
     fired: Counter[Fault] = field(default_factory=Counter)
     strikes: list[Strike] = field(default_factory=list)
     quiet: bool = False
-    """Faults have stopped, and nobody asks for anything new."""
+    """Faults have stopped, and no actor asks for anything new."""
     processes: list[Process] = field(default_factory=list)
     on_applied: list[Callable[[Applied], None]] = field(default_factory=list)
     _events: list[tuple[float, float, int, Callable[[], None]]] = field(default_factory=list)

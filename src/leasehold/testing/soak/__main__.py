@@ -16,7 +16,7 @@ from leasehold.testing.soak.verbs import VERBS
 
 PROGRESS_SECONDS = 5.0
 LONG_MINUTES = 10.0
-"""From so many minutes on, what was never met is a failure: shorter soaks only name it."""
+"""From so many minutes on, a rule that was never met is a failure: shorter soaks only name it."""
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from leasehold.core.model.job import HistoryEvent
+from leasehold.core.model.history import HistoryEvent
 from leasehold.core.rules.metrics import Figures
 from leasehold.core.rules.timeline import Timeline
 from leasehold.errors import LeaseholdError
@@ -30,7 +30,7 @@ FREE: Final = frozenset(
         "operation_id",  # of a plan: made by the store
     }
 )
-"""Fields that depend on how a store works, not on what it keeps."""
+"""Fields that depend on how a store works, not on the data it keeps."""
 
 
 def difference(one: Any, other: Any, where: str = "") -> str | None:
@@ -53,7 +53,7 @@ def difference(one: Any, other: Any, where: str = "") -> str | None:
 
 
 def comparable(answer: Any, now: datetime) -> Any:
-    """Plain data, errors with their words, without what a store may do in its own way."""
+    """Plain data, errors with their words, without parts that a store may do in its own way."""
     if isinstance(answer, LeaseholdError):
         return f"{type(answer).__name__}: {answer}"
     if isinstance(answer, Followed):

@@ -1,4 +1,4 @@
-"""Observing: all that a store shows to everybody, after every call, and what has changed since."""
+"""Observing: everything a store shows, after every call, and the changes since."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from leasehold.core.contract.store import Store
-from leasehold.core.model.job import HistoryEvent, Job
+from leasehold.core.model.history import HistoryEvent
+from leasehold.core.model.job import Job
 from leasehold.core.model.queue_config import QueueInfo
 from leasehold.core.model.records import Stats
 from leasehold.core.model.schedule import Schedule
@@ -33,7 +34,7 @@ class Snapshot:
     stats: Stats
 
     def info(self, queue: str) -> QueueInfo:
-        """A queue; one that nobody has heard of has no rules."""
+        """A queue; an unknown one has no rules."""
         return self.queues.get(queue) or QueueInfo(name=queue)
 
     def of_queue(self, queue: str, *statuses: Status) -> list[Job]:
@@ -81,7 +82,7 @@ class HistoryReader:
     def news(
         self, store: Store, before: Snapshot, after: Snapshot, named: Collection[str]
     ) -> list[HistoryEvent]:
-        """What has happened to jobs that have changed, or that the call has named."""
+        """The new events of jobs that have changed, or that the call has named."""
         for job_id in [each for each in self.read if each not in after.jobs]:
             del self.read[job_id]
         found: list[HistoryEvent] = []

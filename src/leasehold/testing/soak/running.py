@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
-from leasehold.core.model.job import HistoryEvent, Job
+from leasehold.core.model.history import HistoryEvent
+from leasehold.core.model.job import Job
 from leasehold.core.model.lease import Exchange, Settled
 from leasehold.core.model.retention import PruneReport
 from leasehold.env import ManualClock
@@ -44,12 +45,12 @@ class Scenario:
     omitted: frozenset[int] = frozenset()
     """Steps that a shrunk run leaves out."""
     features: frozenset[Feature] | None = None
-    """Only these, instead of what the seed draws."""
+    """Only these, instead of the seed's draw."""
 
 
 @dataclass(slots=True)
 class Report:
-    """What came of a run."""
+    """The result of a run."""
 
     scenario: Scenario
     coverage: Coverage
@@ -156,7 +157,7 @@ class SoakRun:
         return sum(not job.is_terminal for job in self._seen[0].jobs.values()) >= JOBS_MAX
 
     def _arrive(self, number: int) -> None:
-        """What was under way arrives, and who stood still goes on."""
+        """Calls under way arrive, and stopped programs go on."""
         book = self._book
         book.held += [lease for due, lease in book.stopped if due <= number]
         book.stopped = [each for each in book.stopped if each[0] > number]
@@ -197,7 +198,7 @@ class SoakRun:
             for subject in self._subjects:
                 subject.store.promote()
             self._look_again()
-        # Not what was seen last: time may have passed since then, and a store that forgets by
+        # Not the last observation: time may have passed since then, and a store that forgets by
         # itself does so at the first look. That is none of the call's doing.
         now = self._subjects[0].store.now()
         if now > self._seen[0].now:

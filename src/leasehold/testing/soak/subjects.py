@@ -18,7 +18,7 @@ from leasehold.stores.sqlite import SQLiteStore
 from leasehold.testing.soak.calls import FOLLOW, Call, Followed, call, carry_out
 
 KEEP_ALL = RetentionPolicy(completed_seconds=None, dead_seconds=None, cancelled_seconds=None)
-"""What a store forgets by itself cannot be compared: only clean-ups forget here."""
+"""A store's own forgetting cannot be compared: only clean-ups forget here."""
 
 Open = Callable[[Env], Store]
 """Opens a store: the same one again, whenever it is called again."""
@@ -63,7 +63,7 @@ class Subject:
         return answer
 
     def restart(self) -> None:
-        """Close the store and open it again, if what it holds outlives that."""
+        """Close the store and open it again, if its jobs outlive that."""
         self._end_lives()
         if self._outlives:
             self.store.close()
@@ -91,7 +91,7 @@ class Stage:
         return list(self._makers)
 
     def subjects(self, clock: ManualClock, *, lasting_only: bool = False) -> list[Subject]:
-        """New stores; where only lasting ones can do what the run asks for, those, if any."""
+        """New stores; where only lasting ones can serve the run, those, if any."""
         lasting = {name: each for name, each in self._makers.items() if each[1]}
         makers = lasting if lasting_only and lasting else self._makers
         return [

@@ -1,7 +1,7 @@
 """The swarm: which features and faults one run has, and how often. Each seed draws its own.
 
-A run with everything at once hides what a run with three things shows: rare combinations are met
-when most of the others are turned off.
+A run with every feature at once hides defects that a run with three of them shows: rare
+combinations are met when most of the others are turned off.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 
 
 class Feature(StrEnum):
-    """What the programs of a run use; verbs and fields of jobs belong to one."""
+    """The features that the programs of a run use; verbs and fields of jobs belong to one."""
 
     ALWAYS = "always"
     BREAKERS = "breakers"
@@ -48,7 +48,7 @@ DRAWN_LAST: Final = (Feature.PINS, Feature.SESSIONS, Feature.SURVEYS)
 
 
 class CallFault(StrEnum):
-    """What goes wrong around a call."""
+    """The faults around a call."""
 
     REPEATED = "repeated"
     """No reply came, so the caller sends the same request again."""
@@ -68,11 +68,11 @@ class CallFault(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SoakSwarm:
-    """What one run is like."""
+    """The kind of one run."""
 
     features: frozenset[Feature]
     chances: dict[CallFault, float]
-    """How likely each fault is at each call; one that is off is not in here."""
+    """How likely each fault is at each call; a fault that is off is not in here."""
     queues: tuple[str, ...]
     workers: tuple[str, ...]
     lease_seconds: float

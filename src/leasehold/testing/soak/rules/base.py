@@ -1,4 +1,4 @@
-"""The table of rules, and what a judge sees: one call, what it left behind, and what was before."""
+"""The table of rules, and a judge's view: one call, the state after it, and the state before."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from datetime import datetime
 from typing import Any, Final
 
 from leasehold.core.contract.store import Store
-from leasehold.core.model.job import HistoryEvent, Job
+from leasehold.core.model.history import HistoryEvent
+from leasehold.core.model.job import Job
 from leasehold.core.model.status import Event
 from leasehold.core.rules.filter_orders import PurgeAll
 from leasehold.core.rules.operations import Advance
@@ -27,7 +28,7 @@ class BrokenRuleError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class JudgedCall:
-    """One call and what came of it."""
+    """One call and its effects."""
 
     call: Call
     answer: Any
@@ -72,7 +73,7 @@ class JudgedCall:
         return self.book.reused | {job.id for job in self.new if job.id in self.book.gone_ids}
 
     def needs(self, job: Job) -> list[str]:
-        """What a job depends on, without ids that stand for another job by now."""
+        """The dependencies of a job, without ids that stand for another job by now."""
         again = self.used_again if job.depends_on else ()
         return [each for each in job.depends_on if each not in again]
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from leasehold.core.model.job import HistoryEvent, Job
+from leasehold.core.model.history import HistoryEvent
+from leasehold.core.model.job import Job
 from leasehold.core.model.outcome import Cancel, Fail
 from leasehold.core.model.status import Event, Status
 from leasehold.core.rules.filter_orders import CancelAll
@@ -103,7 +104,7 @@ def others_are_not_replayed(step: JudgedCall) -> int:
             assert isinstance(answer, InvalidTransitionError), f"{job_id} was {job.status}"
             met += 1
         elif not isinstance(answer, Job) and step.used_again.isdisjoint(job.depends_on):
-            # DEP-6: it would wait for what has ended badly.
+            # DEP-6: it would wait for a dependency that has ended badly.
             bad = [
                 each
                 for each in step.needs(job)
@@ -197,7 +198,7 @@ def _is_ordered(step: JudgedCall, event: HistoryEvent) -> bool:
         or isinstance(step.call.get("order"), CancelAll)
         or (job.cancel_requested is not None and event.before is Status.RUNNING)
         or (is_late(job, step) and event.before is not Status.RUNNING)
-        # Before the clock is set back, what was late by it is swept.
+        # Before the clock is set back, late jobs are swept.
         or (step.method == "repair_clock" and job.start_by is not None)
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from leasehold.core.model.job import Job
-from leasehold.core.model.schedule import Schedule
+from leasehold.core.model.schedule import MISSED_COUNTED_MAX, Schedule
 from leasehold.core.model.timing import Every, Timing
 from leasehold.errors import ScheduleNotFoundError
 from leasehold.testing.soak.rules.base import JudgedCall, rule
@@ -148,6 +148,8 @@ def the_policies_say_which_ticks_are_run(step: JudgedCall) -> int:
         wanted = {_text(tick) for tick in ticks}
         known = {_text(tick) for tick in ticks if f"{name}@{_text(tick)}" in step.before.jobs}
         assert fired == wanted - known, f"{name} fired {sorted(fired)}, not {sorted(wanted)}"
+        missed = min(len(ticks_due(schedule, step.now)) - len(ticks), MISSED_COUNTED_MAX)
+        assert after.missed == schedule.missed + missed, f"{name} missed {missed}: {after}"
         met += bool(ticks_due(schedule, step.now))
     return met
 

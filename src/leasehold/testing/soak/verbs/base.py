@@ -1,4 +1,4 @@
-"""The table of verbs, and what a verb sees when it draws its call."""
+"""The table of verbs, and a verb's view when it draws its call."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from leasehold.testing.soak.observing import Snapshot
 from leasehold.testing.soak.swarm import Feature, SoakSwarm
 
 ADVANCE: Final = "advance"
-"""The verb of time itself: nobody is asked anything."""
+"""The verb of time itself: no store is asked anything."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What is known to whoever acts next."""
+    """The knowledge of the next actor."""
 
     random: Random
     seen: Snapshot
@@ -38,7 +38,7 @@ class Scene:
         return self.random.choice(self.swarm.queues)
 
     def some_ids(self, most: int = 3) -> list[str]:
-        """Jobs that there are, or were: now and then one that never was."""
+        """Present and deleted jobs: now and then one that never was."""
         known = list(self.seen.jobs)
         if self.luck(0.1):
             known = [*self.book.gone_ids[-5:], "no-such-job"]
@@ -108,5 +108,5 @@ def step_the_wall_clock(scene: Scene) -> None:
 
 @verb("sleep", 1, Feature.CLOCKS)
 def sleep(scene: Scene) -> None:
-    """The machine sleeps, and nobody has felt it."""
+    """The machine sleeps, unfelt by any process."""
     scene.clock.suspend(scene.random.choice((10.0, 1000.0)))
