@@ -57,6 +57,14 @@ def schemas() -> Iterator[Schemas]:
         lent.close()
 
 
+@pytest.fixture
+def url(schemas: Schemas) -> Iterator[str]:
+    """The URL of an empty store on that server, in a schema that the next test is lent again."""
+    lent = schemas.lend()
+    yield lent
+    schemas.take_back(lent)
+
+
 @pytest.fixture(scope="session")
 def commands() -> Iterator[Nursery]:
     """Where commands of the command line come from, quickly."""

@@ -55,6 +55,15 @@ def test_a_contender_submits_and_works(tmp_path: Path) -> None:
     assert {effect.number for effect in fresh.effects()} == {0, 1, 2, 3, 4, 5}
 
 
+def test_the_parameters_of_a_contender_are_not_taken_for_its_file_name(tmp_path: Path) -> None:
+    [normal] = [each for each in CONTENDERS if each.name == "Leasehold, SQLite normal"]
+    store = tmp_path / "store"
+    store.mkdir()
+    fresh = Fresh(normal, sys.executable, str(store / "jobs.db"), tmp_path / "effects")
+    fresh.submit(1)
+    assert {path.name for path in store.iterdir()} == {"jobs.db", "jobs.db-run"}
+
+
 def test_a_contender_that_fails_ends_nothing(tmp_path: Path) -> None:
     broken = Contender("broken, SQLite", "huey_sqlite", "sqlite", "none", "none", environment="no")
     with ExitStack() as stack:

@@ -58,6 +58,17 @@ def test_what_is_no_store_is_refused_with_the_reason(url: str, why: str) -> None
     assert "secret" not in str(caught.value)
 
 
+@pytest.mark.parametrize("parameter", ["durability=normal", "lock_timeout_seconds=5"])
+def test_parameters_behind_a_plain_path_are_not_taken_for_a_part_of_its_name(
+    tmp_path: Path, parameter: str
+) -> None:
+    with pytest.raises(UnsupportedError, match="write sqlite:///"):
+        connect(f"{tmp_path / 'jobs.db'}?{parameter}")
+    assert not list(tmp_path.iterdir())
+    # A name that only looks strange is a name.
+    connect(tmp_path / "why?.db").close()
+
+
 def test_a_contradiction_is_refused() -> None:
     with pytest.raises(UnsupportedError, match="contradicts"):
         connect("sqlite:///jobs.db?durability=full", durability="normal")

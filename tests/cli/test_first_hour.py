@@ -81,7 +81,7 @@ def test_dead_letters_and_running_jobs_say_what_matters_in_colour(shell: Shell) 
     assert "$ convert cat.png" in shell.ok("dlq", "list").out
     busy = shell.ok("list", "--state", "running").out
     assert "w2" in busy
-    assert "LEASE UNTIL" in busy
+    assert "LEASE ENDS" in busy
     env = {name: value for name, value in shell.environment.items() if name != "NO_COLOR"}
     shown = subprocess.run(
         shell.command("list"),
@@ -124,3 +124,31 @@ def test_the_log_of_workers_in_the_background_is_shown(shell: Shell) -> None:
     folder.mkdir()
     (folder / "workers.log").write_text("one\ntwo\nthree\n")
     assert shell.ok("worker", "logs", "-n", "2").out == "two\nthree\n"
+
+
+def test_a_misspelled_task_is_told_before_its_job_is_stored(shell: Shell) -> None:
+    (shell.folder / "shop.py").write_text("def slow(): ...\nraise SystemExit('must not run')")
+    meant = "the module 'shop' has no 'slwo'"
+    for arguments in (
+        ("enqueue", "--task", "shop:slwo"),
+        ("enqueue", '{"task": "shop:slwo"}'),
+        ("schedule", "add", "nightly", "--every", "1h", "--task", "shop:slwo"),
+    ):
+        refused = shell.run(*arguments)
+        assert refused.code == Exit.FAILURE
+        assert meant in refused.err
+        assert "did you mean 'shop:slow'?" in refused.err
+    (shell.folder / "jobs.jsonl").write_text('{"task": "shop:slow"}\n{"task": "shop:slwo"}\n')
+    refused = shell.run("enqueue", "--file", "jobs.jsonl")
+    assert f"line 2: {meant}" in refused.err
+    assert shell.ok("list", "--count").out == "0\n"
+    shell.ok("enqueue", "--task", "shop:slow")
+
+
+def test_a_task_that_a_worker_knows_is_right_whatever_the_folder_says(shell: Shell) -> None:
+    (shell.folder / "shop.py").write_text("def slow(): ...")
+    with TaskQueue(shell.folder / "leasehold.db", num_workers=0) as queue:
+        queue.lease(tasks=["shop:pay", "resize"], worker="till-1", wait=0)
+        assert shell.ok("enqueue", "--task", "shop:pay").err == ""
+        near = shell.ok("enqueue", "--task", "resise")
+    assert "no task 'resise' is known here: did you mean 'resize'? The job waits" in near.err

@@ -36,6 +36,8 @@ FIELDS = [
     "last_at",
     "last_job_id",
     "fired",
+    "missed",
+    "missed_at",
     "error",
     "created_at",
     "updated_at",

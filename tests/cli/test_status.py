@@ -74,7 +74,7 @@ def test_status_for_programs(shell: Shell) -> None:
     assert list(document["queues"][0]) == ["queue", "state", *FIGURES]
     assert list(document["workers"][0]) == [
         "id", "host", "pid", "queues", "slots", "started_at", "heartbeat_at", "running",
-        "is_consumer", "tasks", "jobs",
+        "is_consumer", "tasks", "jobs", "app_version",
     ]  # fmt: skip
     assert [text.split(":")[0] for text in document["warnings"]] == [
         "queue 'mail' is paused, pending 1",

@@ -21,7 +21,7 @@ HEADINGS = {
     ),
     120: (
         "WORKER KIND STATE PID CREW QUEUES SLOTS RUNNING JOBS LAST HEARTBEAT",
-        "NAME STATE TIMING TASK QUEUE NEXT RUN LAST FIRED ERROR",
+        "NAME STATE TIMING TASK QUEUE NEXT RUN LAST FIRED MISSED ERROR",
     ),
 }
 """Of workers and of schedules."""
@@ -108,3 +108,17 @@ def test_the_attempts_of_a_dead_letter(shop: Shell, columns: int) -> None:
     assert "dead" in attempt
     told = " ".join(line[lines[at].index("ERROR") :].strip() for line in lines[at + 2 : at + 5])
     assert told.startswith(f"Nack: {ERROR}")
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_running_jobs_say_who_holds_them_and_until_when(shop: Shell, columns: int) -> None:
+    with store_of(shop) as queue:
+        for job_id in ("chosen-by-the-caller", LETTER[:-1] + "c"):
+            queue.submit("shop.reports.monthly:invoices_of_all_tenants", job_id=job_id)
+            queue.lease(worker=WORKER, wait=0)
+    heading, _, *rows = screen(shop, "list", "--state", "running", columns=columns)
+    assert [name in heading for name in ("ID", "TASK", "WORKER", "LEASE ENDS")] == [True] * 4
+    assert len(rows) == 2
+    for row in rows:
+        assert "shop-web-03" in row
+        assert " in 4m" in row or " in 5m" in row

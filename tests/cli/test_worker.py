@@ -119,7 +119,8 @@ def test_start_look_and_stop_in_the_background(crews: Shell, gate: Gate) -> None
     eventually(running(crews, "job"))
     workers = crews.ok("worker", "status", "-o", "json").json
     assert list(workers[0]) == [
-        *("id", "state", "kind", "host", "pid", "crew_pid", "queues", "slots", "running", "jobs"),
+        *("id", "state", "kind", "host", "pid", "crew_pid", "app_version"),
+        *("queues", "slots", "running", "jobs"),
         *("started_at", "heartbeat_at", "log_path"),
     ]
     assert {worker["state"] for worker in workers} == {"alive"}

@@ -73,7 +73,8 @@ def test_the_first_lets_the_job_finish(crews: Shell, gate: Gate) -> None:
     with foreground(crews, "worker", "start", "--allow-commands", "--count", "2") as terminal:
         eventually(running(crews, "job"))
         terminal.ctrl_c()
-        terminal.read_until("stopping: what runs may finish")
+        terminal.read_until("stopping: waiting for 2 workers, at most 30 s; Ctrl-C again to stop")
+        terminal.read_until("stopping: waiting for 1 job, at most 30 s")
         gate.open()
         terminal.read_until("job job (command): completed")
         assert terminal.process.wait(WAIT) == Exit.OK
@@ -89,9 +90,9 @@ def test_the_second_hands_it_back_at_once(crews: Shell, gate: Gate) -> None:
         # A process that is too busy to heed the first must still hear of the second.
         os.kill(worker.record.pid, signal.SIGSTOP)
         terminal.ctrl_c()
-        terminal.read_until("stopping: what runs may finish")
+        terminal.read_until("stopping: waiting for 1 worker, at most 30 s; Ctrl-C again to stop")
         terminal.ctrl_c()
-        terminal.read_until("stopping at once")
+        terminal.read_until("stopping at once: running jobs are handed back")
         os.kill(worker.record.pid, signal.SIGCONT)
         assert terminal.process.wait(WAIT) == Exit.INTERRUPTED
     assert job_of(crews) == (Status.PENDING, 0)

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leasehold.core.model.job import Attempt, Draft, Job, Priority, priority_of
+from leasehold.core.model.history import Attempt
+from leasehold.core.model.job import Draft, Job, Priority, priority_of
 from leasehold.core.model.status import Status
 from leasehold.errors import InvalidJobError, PayloadError
 

@@ -41,12 +41,16 @@ class Shelf:
             lambda: defaultdict(dict)
         )
         self.minute = 0
+        self.since: dict[str, int] = {}
 
     def open_minute(self) -> int:
         return self.minute
 
     def totals(self, queue: str | None) -> Mapping[str, Span]:
         return {name: span for name, span in self.now.items() if queue in (None, name)}
+
+    def available_since(self, queue: str | None) -> Mapping[str, int]:
+        return {name: since for name, since in self.since.items() if queue in (None, name)}
 
     def kept(
         self, resolution: Resolution, queue: str | None, first: int
@@ -94,15 +98,18 @@ class Shelf:
             )
 
 
-@given(
-    st.lists(
-        st.tuples(st.sampled_from("ab"), st.integers(0, 3), st.booleans(), st.integers(0, 700)),
+Script = list[tuple[str, int, bool, int]]
+"""What happens to queues: so many submits, perhaps a lease, then so many minutes pass."""
+
+
+def scripts(queues: str) -> st.SearchStrategy[Script]:
+    return st.lists(
+        st.tuples(st.sampled_from(queues), st.integers(0, 3), st.booleans(), st.integers(0, 700)),
         max_size=30,
     )
-)
-def test_minutes_and_days_add_up_to_the_totals(
-    script: list[tuple[str, int, bool, int]],
-) -> None:
+
+
+def played(script: Script) -> Shelf:
     shelf = Shelf()
     for queue, jobs, leases, minutes in script:
         shelf.submit(queue, jobs)
@@ -110,6 +117,12 @@ def test_minutes_and_days_add_up_to_the_totals(
             shelf.lease(queue)
         if minutes:
             end_minute(shelf, shelf.minute + minutes)
+    return shelf
+
+
+@given(scripts("ab"))
+def test_minutes_and_days_add_up_to_the_totals(script: Script) -> None:
+    shelf = played(script)
     for queue, total in shelf.now.items():
         for resolution, longest in ((Resolution.MINUTE, MINUTES_KEPT), (Resolution.DAY, 100)):
             [found] = spans_of(shelf, queue, resolution, 0).values()
@@ -145,23 +158,9 @@ def test_a_minute_in_which_nothing_happened_is_not_kept() -> None:
     assert since_last_look(shelf, "nobody") == {}
 
 
-@given(
-    st.lists(
-        st.tuples(st.sampled_from("abc"), st.integers(0, 3), st.booleans(), st.integers(0, 700)),
-        max_size=30,
-    ),
-    st.integers(0, 3000),
-)
-def test_all_queues_together_are_kept_as_their_sum(
-    script: list[tuple[str, int, bool, int]], first: int
-) -> None:
-    shelf = Shelf()
-    for queue, jobs, leases, minutes in script:
-        shelf.submit(queue, jobs)
-        if leases:
-            shelf.lease(queue)
-        if minutes:
-            end_minute(shelf, shelf.minute + minutes)
+@given(scripts("abc"), st.integers(0, 3000))
+def test_all_queues_together_are_kept_as_their_sum(script: Script, first: int) -> None:
+    shelf = played(script)
     for resolution in (Resolution.MINUTE, Resolution.DAY):
         last = max(first, shelf.minute // (1 if resolution is Resolution.MINUTE else DAY))
         alone = spans_of(shelf, None, resolution, first).values()

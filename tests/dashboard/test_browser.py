@@ -247,7 +247,7 @@ def test_without_scripts_everything_can_be_read_and_done(shop: Shop) -> None:
     job = shop.queue.submit("a", queue="scriptless")
     with shop.page("operator", java_script_enabled=False) as page:
         expect(page.locator("#verdict")).to_be_visible()
-        expect(page.locator("svg.lines")).to_have_count(4)
+        expect(page.locator("svg.lines")).to_have_count(6)
         page.goto(shop.url("jobs"))
         page.fill("input[type=search]", f"id:{job.id}")
         page.get_by_role("button", name="Search").click()

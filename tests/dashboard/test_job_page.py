@@ -126,7 +126,7 @@ def test_the_page_of_a_running_job_reads_like_english(people: People) -> None:
     assert re.search(r"w9 leased it \d+s ago; unless it is renewed, the lease ends in \d+", page)
     assert "1 more attempt is allowed" in page
     assert re.search(r"leased by w9 until \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", page)
-    assert "times of the log in UTC" in page
+    assert "times in UTC" in page
 
 
 def test_what_looks_like_a_moment_and_is_none_is_shown_as_it_was_written(people: People) -> None:

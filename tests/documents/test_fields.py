@@ -33,7 +33,9 @@ ATTEMPT: Final = (
 )
 EVENT: Final = "job_id sequence at event before after worker lease_version attempts message"
 AUDIT: Final = "at actor action detail count archived"
-WORKER: Final = "id host pid queues slots started_at heartbeat_at running is_consumer tasks jobs"
+WORKER: Final = (
+    "id host pid queues slots started_at heartbeat_at running is_consumer tasks jobs app_version"
+)
 STATUSES: Final = "scheduled blocked pending running failed completed dead cancelled"
 CHANGES: Final = "created_at created_by changed_at changed_by"
 QUEUE: Final = f"queue state {STATUSES} config held_until next_start_at {CHANGES}"
@@ -67,7 +69,7 @@ SCHEDULE: Final = (
     "name state timing cron zone every_seconds starting task queue payload priority max_retries "
     "timeout_seconds metadata misfire catch_up_max grace_seconds overlap declared_in orphaned "
     "next_at overdue next_runs "
-    "last_at last_job_id fired error created_at updated_at"
+    "last_at last_job_id fired missed missed_at error created_at updated_at"
 )
 
 

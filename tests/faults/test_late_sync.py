@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from leasehold.core.model.job import Draft
 from leasehold.core.model.lease import LeaseRequest
+from leasehold.env import Env
 from leasehold.errors import DuplicateJobError, StoreUnavailableError
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.disk import log_sync
@@ -86,6 +88,52 @@ def test_whoever_answers_on_the_strength_of_a_commit_syncs_it_first(
         assert found.get("a") is not None
     held_back.go_on.set()
     submitting.join(60)
+    store.close()
+    other.close()
+
+
+class Ready:
+    """A listener that counts the news of jobs to lease."""
+
+    def __init__(self) -> None:
+        self.heard = threading.Event()
+        self.times = 0
+
+    def on_ready(self) -> None:
+        self.times += 1
+        self.heard.set()
+
+    def on_ended(self, job_ids: Collection[str] | None) -> None:
+        """Not asked for here."""
+
+    def on_cancel_requested(self, job_ids: Collection[str] | None) -> None:
+        """Not asked for here."""
+
+
+def test_workers_hear_of_a_job_while_it_is_being_synced_and_only_once(
+    disk: Disk, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(folder / "jobs.db")
+    # By its name, which chance makes, a store knows its own pipe from those of others.
+    other = open_store(folder / "jobs.db", env=Env(clock=new_env().clock, random=Random(6)))
+    for each in (store, other):
+        each.submit([Draft(id=f"first of {id(each)}", task="another", queue="elsewhere")])
+    here, elsewhere = Ready(), Ready()
+    store.subscribe(here)
+    other.subscribe(elsewhere)
+    held_back = HeldBack(monkeypatch)
+    submitting = threading.Thread(target=store.submit, args=([Draft(id="a", task="t")],))
+    submitting.start()
+    assert held_back.entered.wait(60)
+    assert elsewhere.heard.wait(20)
+    assert submitting.is_alive()
+    # Its lease is answered when it is durable, and then so is the submit that nobody has answered.
+    _lease(other)
+    with closing(after_loss_of_power(disk, folder / "image")) as found:
+        assert found.get("a") is not None
+    held_back.go_on.set()
+    submitting.join(60)
+    assert here.times == 1
     store.close()
     other.close()
 

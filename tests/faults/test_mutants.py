@@ -27,18 +27,13 @@ from leasehold.stores.sqlite.leasing import (
     lease,
     order,
     parking,
-    people,
     ready,
     recover,
     renew,
     settle,
 )
-from leasehold.stores.sqlite.submitting import (
-    dependents,
-    gate,
-    inheritance,
-    submit,
-)
+from leasehold.stores.sqlite.rules import orders
+from leasehold.stores.sqlite.submitting import dependencies, gate, submit
 from leasehold.stores.sqlite.writing.clock import StoreClock
 from leasehold.stores.sqlite.writing.database import Database
 from leasehold.stores.sqlite.writing.step import Step
@@ -244,14 +239,14 @@ def who_holds_anything_is_dead_if_anybody_is(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def versions_may_repeat_after_discard(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = people.OrderDesk.erase
+    original = orders.OrderDesk.erase
 
-    def erase(self: people.OrderDesk, job: JobState) -> None:
+    def erase(self: orders.OrderDesk, job: JobState) -> None:
         floor = self._step.version_floor
         original(self, job)
         self._step.version_floor = floor
 
-    monkeypatch.setattr(people.OrderDesk, "erase", erase)
+    monkeypatch.setattr(orders.OrderDesk, "erase", erase)
 
 
 def the_clock_may_step_back(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -325,9 +320,9 @@ MUTANTS: dict[str, Mutate] = {
     "leave no place behind": sql(ready, "FORGET_PLACE", "seq = ?", "seq = -?"),
     "place nobody anew": sql(rebalance, "RESCORE", "pending > 0", "pending < 0"),
     "stop half-way": sql(rebalance, "AFTER", "LIMIT $5", "LIMIT $5 / 2"),
-    "raise nobody": sql(inheritance, "WAITING_ABOVE", "job.priority) >", "job.priority) > 1000 +"),
-    "raise only the next": sql(inheritance, "NEEDS_FROM", "blocker.seq = ?", "blocker.seq = -?"),
-    "lower nobody": sql(inheritance, "RAISED_NEEDS", "blocker.seq = ?", "blocker.seq = -?"),
+    "raise nobody": sql(dependencies, "WAITING_ABOVE", "job.priority) >", "job.priority) > 1000 +"),
+    "raise only the next": sql(dependencies, "NEEDS_FROM", "blocker.seq = ?", "blocker.seq = -?"),
+    "lower nobody": sql(job_states, "RAISED_NEEDS", "AND {}", "AND 0 AND {}"),
     "lower whom others raise": sql(bases, "WAITING_FOR", "needs = $1", "needs = -$1"),
     "stay raised after the end": sql(bases, "FALL_BACK", "seq = $1", "seq = -$1"),
     "lease without taking": sql(ready, "LEAVE", "seq = ?", "seq = -?"),
@@ -345,7 +340,7 @@ MUTANTS: dict[str, Mutate] = {
     "sweep past what is too late": sql(recover, "LATE", "WHERE", "WHERE 0 AND"),
     "unblock while others block": sql(waiting, "BLOCKED_BY", "other.needs <> $1", "0"),
     "leave behind who was told": sql(waiting, "UNBLOCK", "needs = $1", "needs = -$1"),
-    "tell no dependent": sql(dependents, "REMEMBER", "WHERE id", "WHERE 0 AND id"),
+    "tell no dependent": sql(dependencies, "REMEMBER", "WHERE id", "WHERE 0 AND id"),
     "forget the rest of a fan-out": sql(waiting, "BLOCKED_BY", "LIMIT $2", "LIMIT $2 - 1"),
     "replay without waiting": sql(linking, "DEPENDENCIES_NOW", "WHERE", "WHERE 0 AND"),
     "discard what is needed": lambda patch: patch.setattr(

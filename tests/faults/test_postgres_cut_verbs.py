@@ -65,7 +65,11 @@ class Line:
         self.sent.clear()
         if not cut.after:
             self._end(db)
-            return EXECUTE(db, statement, values)
+            answer = EXECUTE(db, statement, values)
+            if db._pipeline is not None:
+                # Else it would be noticed only by who asks for rows.
+                db._pipeline.sync()
+            return answer
         # The server has done it, and its answer is lost.
         EXECUTE(db, statement, values)
         assert db._pipeline is not None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
@@ -24,13 +23,6 @@ from leasehold.stores.postgres import PostgresStore  # noqa: E402
 pytestmark = pytest.mark.faults
 
 ROLE = "leasehold_app"
-
-
-@pytest.fixture
-def url(schemas: Schemas) -> Iterator[str]:
-    lent = schemas.lend()
-    yield lent
-    schemas.take_back(lent)
 
 
 def lease(store: PostgresStore) -> Lease:
@@ -65,6 +57,28 @@ def test_a_restored_server_repeats_no_token_and_misleads_nobody() -> None:
         found = {each: job.task for each in ("new", "late") if (job := store.get(each))}
         assert found == {"new": "new", "late": "lost"}
         assert store.queue_info("limited") is None
+        assert store.check() == []
+
+
+def test_a_restored_dump_repeats_no_token_and_takes_its_leases_back() -> None:
+    """The server goes on all the while, so only its tables tell that they were made anew."""
+    with own_server() as server, closing(PostgresStore(f"{server.url}&schema=jobs")) as store:
+        store.submit([Draft(id=f"job-{n}", task="work") for n in range(2)])
+        held = lease(store)
+        server.dump("jobs")
+        store.recover_one(
+            held.job_id, held.version, reset_attempts=False, reason="stuck", actor="test"
+        )
+        lost = [lease(store), lease(store)]
+        server.restore_dump("jobs")
+        (stale,) = store.exchange([Settlement(held.job_id, held.version, Complete())]).settled
+        assert isinstance(stale, LeaseLostError)
+        job = store.get(held.job_id)
+        assert job is not None
+        assert job.error is not None
+        assert "restored from a copy in which worker w held the job" in job.error.message
+        again = [lease(store), lease(store)]
+        assert min(each.version for each in again) > max(each.version for each in lost)
         assert store.check() == []
 
 

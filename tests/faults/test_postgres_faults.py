@@ -14,7 +14,7 @@ from leasehold.core.model.job import Draft
 from leasehold.core.model.lease import LeaseRequest, Settlement
 from leasehold.core.model.outcome import Complete
 from leasehold.core.model.status import Status
-from support.servers import Schemas, needs_psycopg, own_server
+from support.servers import needs_psycopg, own_server
 
 needs_psycopg()
 
@@ -31,13 +31,6 @@ CUT = """
     SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
     WHERE application_name LIKE 'leasehold test%' AND xact_start IS NOT NULL
 """
-
-
-@pytest.fixture
-def url(schemas: Schemas) -> Iterator[str]:
-    lent = schemas.lend()
-    yield lent
-    schemas.take_back(lent)
 
 
 class Cutter:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import closing
 from threading import Thread
 
@@ -13,7 +12,7 @@ from leasehold.core.model.lease import LeaseRequest, Renewal, Settled, Settlemen
 from leasehold.core.model.outcome import Complete
 from leasehold.core.model.search import JobFilter
 from leasehold.env import Env, ManualClock
-from support.servers import Schemas, needs_psycopg
+from support.servers import needs_psycopg
 
 needs_psycopg()
 
@@ -23,13 +22,6 @@ from leasehold.stores.postgres import PostgresStore  # noqa: E402
 from leasehold.stores.postgres.writing import turn  # noqa: E402
 
 WAITING = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
-
-
-@pytest.fixture
-def url(schemas: Schemas) -> Iterator[str]:
-    lent = schemas.lend()
-    yield lent
-    schemas.take_back(lent)
 
 
 def work_through(store: PostgresStore, job_id: str) -> None:

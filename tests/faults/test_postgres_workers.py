@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -14,7 +13,7 @@ from leasehold import NewJob, Status, TaskQueue
 from leasehold.core.model.status import Event
 from leasehold.testing.conformance.base import assert_history_replays
 from support.faulty_worker import PATIENCE_SECONDS, News
-from support.servers import Schemas, needs_psycopg
+from support.servers import needs_psycopg
 from support.zygote import zygote
 
 needs_psycopg()
@@ -24,13 +23,6 @@ pytestmark = pytest.mark.faults
 WORKERS = 3
 KILLS = 12
 JOBS_PER_KILL = 40
-
-
-@pytest.fixture
-def url(schemas: Schemas) -> Iterator[str]:
-    lent = schemas.lend()
-    yield lent
-    schemas.take_back(lent)
 
 
 class Ledger:

@@ -297,3 +297,48 @@ def test_two_restores_within_one_second_grant_different_versions(path: Path) -> 
         versions += [lease.version for lease in grant(path)]
     assert versions == sorted(versions)
     assert len(set(versions[::2])) == 5
+
+
+def lease_of(store: SQLiteStore, job_id: str) -> Lease:
+    leases = store.exchange((), LeaseRequest(worker="w2", limit=JOBS, lease_seconds=3600)).leases
+    return next(lease for lease in leases if lease.job_id == job_id)
+
+
+# A plain copy without the store's note is only known to be another file.
+CERTAIN = [(backup, way) for way in WAYS] + [
+    (copy_of_a_closed_store, way) for way in WAYS if way is not moved_away_with_everything
+]
+
+
+@pytest.mark.parametrize(("make", "way"), CERTAIN)
+def test_a_holder_that_was_overtaken_after_the_copy_is_refused(
+    path: Path, make: Callable[[Path], None], way: Way
+) -> None:
+    """Its lease runs by the copy; since then the job was taken from it, and settled by another."""
+    store = SQLiteStore(path)
+    [old] = store.exchange((), ONE).leases
+    store.close()
+    make(path)
+    store = SQLiteStore(path)
+    store.recover_one(
+        old.job_id, old.version, reset_attempts=False, reason="stuck", actor="operator"
+    )
+    new = lease_of(store, old.job_id)
+    store.exchange([Settlement(new.job_id, new.version, Complete(b'"new"'))])
+    store.close()
+
+    way(path)
+
+    store = SQLiteStore(path)
+    [answer] = store.exchange([Settlement(old.job_id, old.version, Complete(b'"old"'))]).settled
+    assert isinstance(answer, LeaseLostError)
+    [renewed] = store.renew("w", [Renewal(old.job_id, old.version, 60)])
+    assert isinstance(renewed, LeaseLostError)
+    job = store.get(old.job_id)
+    assert job is not None
+    assert job.status is Status.PENDING
+    assert job.error is not None
+    assert "restored from a copy in which worker w held the job" in job.error.message
+    assert store.check() == []
+    assert lease_of(store, old.job_id).version > new.version
+    store.close()

@@ -14,7 +14,7 @@ import pytest
 from leasehold.core.model.lease import Settled, Settlement
 from leasehold.env import Env, ManualClock
 from leasehold.stores.sqlite import SQLiteStore
-from leasehold.stores.sqlite.rules.settings import KnownSettings
+from leasehold.stores.sqlite.rules.known import KnownSettings
 from leasehold.stores.sqlite.submitting import entering
 from leasehold.stores.sqlite.writing import transaction_verbs
 from leasehold.stores.sqlite.writing.application import ApplicationConnection

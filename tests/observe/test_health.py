@@ -157,6 +157,8 @@ def test_trouble_is_found_and_says_what_to_do(
     assert told in finding.found
     assert finding.meaning
     assert finding.advice
+    # Many who read it use no Python.
+    assert not [code for code in ("queue.", "TaskQueue", "=[", "()") if code in finding.advice]
     assert {each.level for each in found.values()} <= {Level.OK}
 
 

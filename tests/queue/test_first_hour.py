@@ -119,7 +119,7 @@ def test_a_name_like_that_of_a_task_may_be_right_and_is_warned_of_once(
     queue.submit("resize")
     warned = [each.getMessage() for each in caplog.records if "did you mean" in each.getMessage()]
     assert len(warned) == 1
-    assert "no task 'report_v2': did you mean 'report_v1'? The job waits for a worker" in warned[0]
+    assert "no task 'report_v2' is known here: did you mean 'report_v1'? The job waits" in warned[0]
 
 
 def test_a_renamed_task_runs_jobs_that_bear_its_old_name() -> None:
@@ -183,7 +183,8 @@ def test_jobs_that_stay_behind_are_counted(
     queue.submit("elsewhere", delay="1h")
     with caplog.at_level(logging.WARNING, "leasehold"):
         queue.shutdown()
-    expected = "its jobs end with this process" if url == "memory://" else "the next run of this"
+    stored = "the next run of this program, or a worker, runs it"
+    expected = "its jobs end with this process" if url == "memory://" else stored
     assert "1 job that has not run stays in" in caplog.text
     assert expected in caplog.text
 
@@ -211,3 +212,15 @@ def test_an_application_that_submits_nothing_runs_what_an_earlier_run_left(
         """
     )
     assert json.loads((tmp_path / "note.json").read_text()) == {"text": "left"}
+
+
+def test_a_misspelled_task_is_refused_where_its_module_could_be_imported(
+    make_queue: MakeQueue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "till.py").write_text("def slow(): ...\nraise SystemExit('this must not run')")
+    monkeypatch.syspath_prepend(tmp_path)
+    queue = make_queue(num_workers=1)
+    with pytest.raises(UnknownTaskError, match=r"'till' has no 'slwo'.*did you mean 'till:slow'"):
+        queue.submit("till:slwo")
+    assert queue.submit("till:slow").job().task == "till:slow"
+    assert "till" not in sys.modules

@@ -15,6 +15,7 @@ from leasehold.core.model.records import Listener
 from leasehold.env import Env, ManualClock
 from leasehold.queue.waiters import POLL_SECONDS, Ended, Waiters
 from leasehold.stores.memory import MemoryStore
+from support.interrupting import Interrupter
 
 WAIT = 30
 
@@ -205,3 +206,23 @@ def test_many_waits_end_by_any_hint_and_the_poll_finds_what_is_gone(
         while not tolds[lease.job_id].event.wait(0.001):
             clock.advance(POLL_SECONDS)
         assert isinstance(tolds[lease.job_id].outcomes[0], JobNotFoundError)
+
+
+def test_an_interrupt_at_any_instruction_leaves_waiters_that_can_be_closed(
+    store: QuietStore, clock: ManualClock
+) -> None:
+    store.submit([Draft(id="job", task="t")])
+
+    def wait(interrupter: Interrupter) -> None:
+        waiters = Waiters(store, Env(clock))
+        try:
+            with interrupter.watching():
+                waiters.register("job", lambda _: None)
+        finally:
+            waiters.close()
+
+    counted = Interrupter()
+    wait(counted)
+    for at in range(counted.count):
+        with pytest.raises(KeyboardInterrupt):
+            wait(Interrupter([at]))

@@ -6,17 +6,20 @@
 from __future__ import annotations
 
 import socket
+from contextlib import suppress
+from threading import Thread
 
 import pytest
 from benchmarks.flood import ask, flooded
 
 from leasehold.connect import connect
 from leasehold.core.contract.wire import VERBS, encode
+from leasehold.env import SYSTEM
 from leasehold.service.grpc import server as grpc_server
 from leasehold.service.server import SILENT_CONNECTIONS_MAX, BoundedProtocol
 from leasehold.stores.remote import address
 from leasehold.stores.remote.carrying import FailedError
-from leasehold.stores.remote.channels import Channels
+from leasehold.stores.remote.channels import Channels, GrpcLine
 from service.conftest import WAIT, Service, serving
 
 
@@ -29,11 +32,16 @@ def test_a_client_is_served_in_a_flood(memory_service: Service) -> None:
         assert len(BoundedProtocol.silent) <= SILENT_CONNECTIONS_MAX + 1
 
 
+def wait_on(line: GrpcLine, wait: bytes) -> None:
+    with suppress(FailedError):
+        line.call(0, "hints", wait)
+
+
 def test_calls_beyond_the_limit_are_refused_over_grpc(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grpc_server, "CONNECTIONS_MAX", 4)
     store = connect("memory://")
     with serving(store, insecure=True, grpc_port=0) as service:
-        channels = Channels(address.parse(service.grpc_url))
+        channels = Channels(address.parse(service.grpc_url), SYSTEM)
         silent = [
             socket.create_connection(("127.0.0.1", int(service.grpc_url.rpartition(":")[2])))
             for _ in range(50)
@@ -41,7 +49,10 @@ def test_calls_beyond_the_limit_are_refused_over_grpc(monkeypatch: pytest.Monkey
         assert channels.call(0, "now", encode({}))  # whoever says nothing hinders nobody
         cursor = VERBS["hints"].answer.decode(channels.call(0, "hints", encode({}))).cursor
         wait = encode({"cursor": cursor, "wait_seconds": 20.0})
-        waiting = [channels.begin(0, "hints", wait)[1] for _ in range(4)]
+        waiting = [channels.line() for _ in range(4)]
+        threads = [Thread(target=wait_on, args=(each, wait)) for each in waiting]
+        for thread in threads:
+            thread.start()
         refused = None
         while refused is None:
             try:
@@ -49,8 +60,9 @@ def test_calls_beyond_the_limit_are_refused_over_grpc(monkeypatch: pytest.Monkey
             except FailedError as error:
                 refused = error
         assert not refused.was_sent
-        for call in waiting:
-            call.cancel()
+        for line, thread in zip(waiting, threads, strict=True):
+            line.hang_up()
+            thread.join()
         remote = connect(f"{service.grpc_url}?retry_seconds={WAIT:g}")
         assert remote.queues() == []  # it asks again until there is room
         remote.close()

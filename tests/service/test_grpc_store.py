@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from threading import Event
 from typing import Any
 
 import pytest
@@ -12,7 +13,12 @@ from leasehold.core.contract.wire import VERBS, encode
 from leasehold.core.model.error_documents import error_document
 from leasehold.env import SYSTEM
 from leasehold.error_codes import CLASSES, CodedError
-from leasehold.errors import InvalidJobError, RequestTooLargeError, UnsupportedError
+from leasehold.errors import (
+    InvalidJobError,
+    RequestTooLargeError,
+    UnauthenticatedError,
+    UnsupportedError,
+)
 from leasehold.service.grpc.errors import refusal_of
 from leasehold.service.problems import STORE_AWAY, status_of
 from leasehold.stores.remote import address
@@ -33,7 +39,7 @@ def service() -> Iterator[Service]:
 def test_every_verb_crosses(service: Service) -> None:
     """With no arguments most are refused, each in words of its own: the same on both transports."""
     over_http = Connections(address.parse(service.url), SYSTEM)
-    over_grpc = Channels(address.parse(service.grpc_url))
+    over_grpc = Channels(address.parse(service.grpc_url), SYSTEM)
     body = encode({})
     for verb in VERBS:
         if verb == "hints":
@@ -90,14 +96,14 @@ def test_a_long_message_is_cut_to_what_clients_take_in() -> None:
 
 
 def test_what_is_too_large_is_told(service: Service) -> None:
-    channels = Channels(address.parse(service.grpc_url))
+    channels = Channels(address.parse(service.grpc_url), SYSTEM)
     with pytest.raises(RequestTooLargeError):
         channels.call(0, "submit", b"x" * (64 * 1024 * 1024 + 70_000))
     channels.close()
 
 
 def test_what_speaks_no_grpc_is_not_reached(service: Service) -> None:
-    channels = Channels(address.parse(service.url.replace("http://", "grpc://")))
+    channels = Channels(address.parse(service.url.replace("http://", "grpc://")), SYSTEM)
     with pytest.raises(FailedError) as failed:
         channels.call(0, "now", encode({}))
     assert not failed.value.was_sent
@@ -107,3 +113,55 @@ def test_what_speaks_no_grpc_is_not_reached(service: Service) -> None:
 def test_an_address_has_no_path() -> None:
     with pytest.raises(UnsupportedError, match="gRPC knows no paths"):
         address.parse("grpc://host:1/prefix")
+
+
+def test_calls_follow_each_other_on_one_stream(service: Service) -> None:
+    channels = Channels(address.parse(service.grpc_url), SYSTEM)
+    channel, stream = channels.open(0, "stats")
+    answers = [channels.ask_on(0, channel, stream, encode({})) for _ in range(3)]
+    assert len(answers) == 3
+    assert stream.is_open
+    channels.close()
+
+
+def test_a_token_that_is_revoked_is_refused_on_a_stream_that_is_open() -> None:
+    store = connect("memory://")
+    with serving(store, grpc_port=0) as service:
+        token = service.token("operator", name="leaving")
+        channels = Channels(address.parse(f"grpc://{token}@{service.grpc_url[7:]}"), SYSTEM)
+        channel, stream = channels.open(0, "stats")
+        assert channels.ask_on(0, channel, stream, encode({}))
+        store.revoke_token("leaving", actor="test")
+        with pytest.raises(UnauthenticatedError):
+            channels.ask_on(0, channel, stream, encode({}))
+        assert not stream.is_open
+        channels.close()
+    store.close()
+
+
+def test_a_stop_does_not_wait_for_idle_streams() -> None:
+    store = connect("memory://")
+    with serving(store, insecure=True, grpc_port=0) as service:
+        channels = Channels(address.parse(service.grpc_url), SYSTEM)
+        channel, stream = channels.open(0, "stats")
+        assert channels.ask_on(0, channel, stream, encode({}))
+    # `serving` has waited for the server to stop, which gives calls in flight half a minute.
+    assert not stream.is_open
+    channels.close()
+    store.close()
+
+
+def test_an_answer_that_does_not_come_is_not_waited_for_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store = connect("memory://")
+    answers_again = Event()
+    monkeypatch.setattr(store, "stats", lambda **_: answers_again.wait())
+    with serving(store, insecure=True, grpc_port=0) as service:
+        channels = Channels(address.parse(f"{service.grpc_url}?timeout_seconds=0.2"), SYSTEM)
+        with pytest.raises(FailedError) as failed:
+            channels.call(0, "stats", encode({}))
+        assert failed.value.was_sent
+        answers_again.set()
+        channels.close()
+    store.close()

@@ -15,8 +15,10 @@ from typing import Any, Final
 import msgspec
 import pytest
 
+from leasehold.connect import connect
 from leasehold.core.contract.store import Store
 from leasehold.core.contract.wire import VERBS, Verb, encode
+from leasehold.core.model.archive import ArchivePage
 from leasehold.core.model.job import Draft
 from leasehold.core.model.lease import LeaseRequest, Renewal, Settlement
 from leasehold.core.model.outcome import Complete
@@ -33,6 +35,7 @@ from leasehold.errors import LeaseholdError
 from leasehold.service.api import OPERATIONS, Api
 from leasehold.service.caller import Caller
 from leasehold.service.operation import ApiOperation
+from leasehold.service.out_of_sight import LOOKED_UP_AT_ONCE, OUT_OF_SIGHT, shown
 from leasehold.service.problems import problem_of
 from support.foreign_queue import FOREIGN, OWN_JOBS, foreign_part, store_with_a_foreign_queue
 
@@ -233,3 +236,23 @@ def test_what_is_foreign_is_as_what_is_not_there(name: str) -> None:
 def comparable(answer: bytes) -> bytes:
     """An answer without seals and the names of servers, which are made of chance."""
     return re.sub(rb"[0-9a-f]{32,}", b"", answer)
+
+
+def test_jobs_that_are_nowhere_are_one_question_to_the_archive(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store = connect("memory://")
+    asked: list[JobFilter] = []
+    search_archive = store.search_archive
+
+    def counted(where: JobFilter, **options: Any) -> ArchivePage:
+        asked.append(where)
+        return search_archive(where, **options)
+
+    monkeypatch.setattr(store, "search_archive", counted)
+    names = [f"gone-{number:03}" for number in range(LOOKED_UP_AT_ONCE)]
+    assert shown(CALLER, store, {"depends_on": names}) == {
+        "depends_on": [OUT_OF_SIGHT] * len(names)
+    }
+    assert asked == [JobFilter(ids=tuple(names))]
+    store.close()

@@ -221,6 +221,10 @@ def test_events_tell_what_changes_and_go_on_where_one_left(service: Service) -> 
     assert two in data
     assert one not in data
     feed.close()
+    # A cursor that this store never gave, such as one from before it was restored.
+    feed = follow(str(int(last) + 1000))
+    assert next(feed)[0] == "gap"
+    feed.close()
     [(status, code)] = [
         (answer.status_code, answer.json()["code"])
         for answer in [client.get("/api/v1/events", headers={"Last-Event-ID": "nonsense"})]

@@ -6,7 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from leasehold.core.model.job import Draft, HistoryEvent, Job
+from leasehold.core.model.history import HistoryEvent
+from leasehold.core.model.job import Draft, Job
 from leasehold.core.model.lease import Exchange, LeaseRequest, Settlement, SweepReport
 from leasehold.core.model.pins import Pin, PinKind
 from leasehold.core.model.queue_config import QueueInfo

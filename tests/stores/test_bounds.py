@@ -58,7 +58,7 @@ from leasehold.core.rules.operations import Advance, Operation, OperationDraft
 from leasehold.env import SYSTEM, Env, ManualClock
 from leasehold.errors import InvalidTransitionError, LeaseholdError, QueueClosedError
 from leasehold.stores.sqlite import SQLiteStore
-from leasehold.stores.sqlite.rules import queues
+from leasehold.stores.sqlite.rules import orders
 from support.metering import metered, steps_on
 
 SMALL, LARGE = 100, 100_000
@@ -635,13 +635,13 @@ def test_a_delete_that_is_cut_short_is_finished_by_the_next_sweep(tmp_path: Path
     store.submit([Draft(id=f"{n}", task="t") for n in range(count)])
     # What a process leaves that dies after the first two writes of `delete_queue`.
     assert not store._database.write(
-        lambda step: queue_orders.delete(queues.QueueBook(step), "default", "me", force=True)
+        lambda step: queue_orders.delete(orders.QueueBook(step), "default", "me", force=True)
     )
     with store._database.read() as db:
-        found = queues.QueueReader(db, 0).waiting_in("default")
+        found = orders.QueueReader(db, 0).waiting_in("default")
     some = found[:BURIED_AT_ONCE]
     store._database.write(
-        lambda step: queue_orders.bury(queues.QueueBook(step), "default", some, 0)
+        lambda step: queue_orders.bury(orders.QueueBook(step), "default", some, 0)
     )
     info = store.queue_info("default")
     assert info is not None

@@ -14,7 +14,6 @@ import pytest
 from leasehold.core.model.breaker import Breaker
 from leasehold.core.model.budget import (
     BURIED_AT_ONCE,
-    INHERITED_AT_ONCE,
     LATE_AT_ONCE,
     LATE_LOOKED_AT_ONCE,
     PARKED_KEYS_AT_ONCE,
@@ -29,7 +28,7 @@ from leasehold.core.model.outcome import Complete, Fail, JobError
 from leasehold.core.model.queue_config import QueueConfig, QueueState
 from leasehold.core.model.status import Status
 from leasehold.env import Env, ManualClock
-from leasehold.stores.memory import MemoryStore, heaps, inheritance, lanes, parking, state
+from leasehold.stores.memory import MemoryStore, heaps, lanes, parking, state
 from leasehold.stores.memory import lease as leasing
 from leasehold.stores.memory.record import Record
 
@@ -155,27 +154,6 @@ def test_a_sweep_does_not_look_through_jobs_that_cannot_be_late_yet(
     store.exchange([Settlement(root.job_id, root.version, Complete())])
     store.recover()
     assert store.stats().counts[Status.CANCELLED] == 1 + LATE_AT_ONCE
-
-
-def test_priorities_are_inherited_by_so_many_at_a_time(
-    monkeypatch: pytest.MonkeyPatch, store: MemoryStore
-) -> None:
-    count = 4 * INHERITED_AT_ONCE
-    names = tuple(f"{n}" for n in range(count))
-    store.submit([Draft(id=name, task="t", priority=10) for name in names])
-    store.submit([Draft(id="last", task="t", priority=10, depends_on=names)])
-    holds: list[int] = []
-    spread = inheritance.spread
-
-    def counted(state: Any) -> None:
-        before = sum(record.base == 90 for record in state.records.values())
-        spread(state)
-        holds.append(sum(record.base == 90 for record in state.records.values()) - before)
-
-    monkeypatch.setattr(inheritance, "spread", counted)
-    store.reprioritize("last", 90, actor="me")
-    assert holds == [INHERITED_AT_ONCE] * 4
-    assert store.check() == []
 
 
 def test_a_lane_that_is_probed_is_not_looked_through(

@@ -10,15 +10,18 @@ from typing import Any, Final
 import apsw
 import pytest
 
+from leasehold.core.model.budget import MENDED_AT_ONCE
 from leasehold.core.model.job import Draft
 from leasehold.core.model.lease import LeaseRequest, Settlement
 from leasehold.core.model.outcome import Complete, Fail, JobError
 from leasehold.core.model.queue_config import QueueConfig
+from leasehold.core.model.retention import RetentionPolicy, Scope
 from leasehold.core.model.status import Status
 from leasehold.env import Env, ManualClock
 from leasehold.errors import QueueFullError, StoreCorruptError
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.writing.own_state import LANE_COLUMNS, STATE_COLUMNS
+from support.metering import metered
 
 GARBAGE: Final = {
     "text": "'garbage'",
@@ -36,6 +39,7 @@ class Damaged:
     """A store that others damage while it is open here."""
 
     def __init__(self, folder: Path) -> None:
+        folder.mkdir(exist_ok=True)
         self.path = folder / "jobs.db"
         self.clock = ManualClock()
         self.store = self.open()
@@ -233,3 +237,37 @@ def test_a_signing_key_that_cannot_be_read_is_told_and_never_used(
     spoil(damaged.path, "DELETE FROM meta WHERE key = 'signing_key'")
     assert len(damaged.store.signing_key()) == len(key)
     assert damaged.store.signing_key() != key
+
+
+@pytest.mark.parametrize("column", ["version_floor", "next_seq", "clock", "queue_generation"])
+def test_no_repair_of_the_state_goes_through_all_jobs(tmp_path: Path, column: str) -> None:
+    some, more = (steps_of_repair(tmp_path, column, times) for times in (1, 5))
+    assert more < some + 1000
+
+
+def steps_of_repair(folder: Path, column: str, times: int) -> int:
+    """How much the write does that meets damage where so many were archived, and as many ended."""
+    damaged = Damaged(folder / f"{times}")
+    store = damaged.store
+    for kept in (False, True):
+        for first in range(0, times * MENDED_AT_ONCE, MENDED_AT_ONCE):
+            names = range(first, first + MENDED_AT_ONCE)
+            store.submit([Draft(id=f"{n}", task="t", queue="failing") for n in names])
+        request = LeaseRequest(worker="w", queues=("failing",), limit=times * MENDED_AT_ONCE)
+        leases = store.exchange(request=request).leases
+        failed = Fail(JobError("E", "no"), retryable=False)
+        store.exchange([Settlement(each.job_id, each.version, failed) for each in leases])
+        damaged.clock.advance(3600)
+        policy = RetentionPolicy(dead_seconds=None if kept else 1.0)
+        report = store.prune(policy, scope=Scope(force=True), actor="me")
+        while report.more:
+            report = store.prune(policy, run=report.run, scope=Scope(force=True), actor="me")
+    damaged.damage(f"UPDATE store_state SET {column} = 'garbage'")
+    with metered(store) as meter:
+        store.submit([Draft(id="new", task="t")])
+    assert store.check() == []
+    if column == "version_floor":
+        (lease,) = store.exchange(request=LeaseRequest(worker="w")).leases
+        assert lease.version > max(each.version for each in leases)
+    store.close()
+    return meter.largest

@@ -9,9 +9,9 @@ import pytest
 from leasehold.core.contract.store import Store
 from leasehold.core.model.job import Draft
 from leasehold.stores.memory import MemoryStore
-from leasehold.stores.memory import inheritance as memory_inheritance
+from leasehold.stores.memory import state as memory_state
 from leasehold.stores.sqlite import SQLiteStore
-from leasehold.stores.sqlite.submitting import inheritance
+from leasehold.stores.sqlite.submitting import dependencies
 from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.tables.step import TableStep
 from leasehold.testing.conformance import MakeStore
@@ -22,7 +22,7 @@ class InParts(InheritingClauses):
     @pytest.fixture(params=[1, 3], autouse=True)
     def budget(self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(TableStep, "inherited_left", request.param)
-        monkeypatch.setattr(memory_inheritance, "INHERITED_AT_ONCE", request.param)
+        monkeypatch.setattr(memory_state, "INHERITED_AT_ONCE", request.param)
 
     @staticmethod
     def _check(store: Store, own: dict[str, int], links: Links) -> None:
@@ -56,7 +56,7 @@ def test_what_one_process_has_left_another_goes_on_with(
 
     def cut_short(write: Step) -> None:
         write.execute("UPDATE job SET priority = 90 WHERE seq = ?", (seq,))
-        inheritance.Bases(write).reprioritized(seq, 10)
+        dependencies.Bases(write).reprioritized(seq, 10)
 
     store._database.write(cut_short, go_on=False)
     raised = [job.inherited_priority for job in map(store.get, names) if job is not None]

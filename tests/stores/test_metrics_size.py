@@ -2,48 +2,21 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 from random import Random
 
-from leasehold.core.model.histogram import Measurements, bucket_of
+from benchmarks.minutes import busy_minute
+
 from leasehold.core.model.job import Draft
-from leasehold.core.model.span import MINUTE_MICROS, MINUTES_KEPT, Measure, Span
+from leasehold.core.model.span import MINUTE_MICROS, MINUTES_KEPT, Span
 from leasehold.core.rules.sampling import ALL_QUEUES, KEPT, KeptSpan, Resolution
 from leasehold.env import Env, ManualClock
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.reading.figures import SpanShelf
 
 QUEUES = 10
-JOBS_A_MINUTE = 60
 ROW_BYTES_SAID = 250
 SIZE = "SELECT sum(pgsize) FROM dbstat WHERE name IN ('span', 'span_by_time')"
-
-
-def measurements(random: Random, jobs: int) -> Measurements:
-    durations = [int(random.lognormvariate(0, 1) * 1e6) for _ in range(jobs)]
-    return Measurements(sum(durations), dict(Counter(map(bucket_of, durations))))
-
-
-def busy(random: Random) -> Span:
-    return Span(
-        submitted=JOBS_A_MINUTE,
-        leased=JOBS_A_MINUTE,
-        completed=JOBS_A_MINUTE - 1,
-        failed=1,
-        retried=1,
-        submitted_medium=JOBS_A_MINUTE // 2,
-        submitted_high=JOBS_A_MINUTE // 2,
-        pending_before=20,
-        pending=20,
-        deepest=20,
-        measures={
-            Measure.WAIT_MEDIUM: measurements(random, JOBS_A_MINUTE // 2),
-            Measure.WAIT_HIGH: measurements(random, JOBS_A_MINUTE // 2),
-            Measure.RUN: measurements(random, JOBS_A_MINUTE),
-            Measure.RETRY: Measurements(0, {1: 1}),
-        },
-    )
 
 
 def number(store: SQLiteStore, statement: str) -> int:
@@ -55,7 +28,7 @@ def test_a_busy_minute_takes_what_the_docs_say(tmp_path: Path) -> None:
     random = Random(1)
     store = SQLiteStore(tmp_path / "jobs.db", env=Env(clock=ManualClock()))
     spans = [
-        KeptSpan(Resolution.MINUTE, f"queue-{queue:04}", 10**6 + minute, busy(random))
+        KeptSpan(Resolution.MINUTE, f"queue-{queue:04}", 10**6 + minute, busy_minute(random))
         for queue in range(QUEUES)
         for minute in range(200)
     ]

@@ -14,7 +14,7 @@ from leasehold.core.model.lease import LeaseRequest, Settlement
 from leasehold.core.model.outcome import Complete
 from leasehold.core.model.status import Status
 from leasehold.env import Env, ManualClock
-from support.servers import Schemas, needs_psycopg
+from support.servers import needs_psycopg
 
 needs_psycopg()
 
@@ -28,13 +28,6 @@ SIX_MINUTES = 360
 WRITERS = 4
 JOBS_OF_EACH = 40
 PATIENCE_SECONDS = 60
-
-
-@pytest.fixture
-def url(schemas: Schemas) -> Iterator[str]:
-    lent = schemas.lend()
-    yield lent
-    schemas.take_back(lent)
 
 
 @pytest.fixture

@@ -16,8 +16,6 @@ from contextlib import closing
 from itertools import combinations_with_replacement, pairwise
 from random import Random
 
-import pytest
-
 from leasehold.core.model.job import Draft
 from leasehold.core.model.joblog import LogLine
 from leasehold.core.model.lease import Consumer, Lease, LeaseRequest, Renewal, Settlement
@@ -31,7 +29,7 @@ from leasehold.core.model.timing import Every
 from leasehold.core.rules.filter_orders import CancelAll
 from leasehold.env import EPOCH, SYSTEM
 from leasehold.errors import LeaseholdError, StoreError
-from support.servers import Schemas, needs_psycopg
+from support.servers import needs_psycopg
 
 needs_psycopg()
 
@@ -52,13 +50,6 @@ RUNNING = """
     WHERE queue IN ('limited', 'keyed') GROUP BY 1, 2
 """
 DEADLOCKS = "SELECT sum(deadlocks) FROM pg_stat_database"
-
-
-@pytest.fixture
-def url(schemas: Schemas) -> Iterator[str]:
-    lent = schemas.lend()
-    yield lent
-    schemas.take_back(lent)
 
 
 class Actor:

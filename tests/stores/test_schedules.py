@@ -19,7 +19,7 @@ from leasehold.errors import InvalidScheduleError, StoreFullError
 from leasehold.stores.memory import MemoryStore
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.disk.files import StoreFiles
-from leasehold.stores.sqlite.schema import schedule_row
+from leasehold.stores.sqlite.rules.schedules import DUE
 from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.tables import schedules
 
@@ -136,7 +136,7 @@ def test_many_due_ticks_are_fired_in_several_writes(store: SQLiteStore, clock: M
 def test_looking_for_due_schedules_is_a_seek(store: SQLiteStore) -> None:
     def plan(step: Step) -> str:
         steps = []
-        for query, values in ((schedules.NEXT_LOOK, ()), (schedule_row.DUE, (1, 1))):
+        for query, values in ((schedules.NEXT_LOOK, ()), (DUE, (1, 1))):
             steps += [str(row[3]) for row in step.execute(f"EXPLAIN QUERY PLAN {query}", values)]
         return "; ".join(steps)
 

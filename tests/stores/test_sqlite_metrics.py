@@ -20,14 +20,14 @@ from leasehold.core.rules.sampling import KeptSpan, Resolution
 from leasehold.env import Env, ManualClock
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.leasing import lease as leasing
-from leasehold.stores.sqlite.reading import figures, metrics
+from leasehold.stores.sqlite.reading import figures
 from leasehold.stores.sqlite.schema.rows import lenient
 from leasehold.stores.sqlite.submitting import gate
 from leasehold.stores.sqlite.submitting.submit import PlainSubmit
 from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.sqlite.writing.write_queue import Ticket
 from leasehold.stores.tables import records
-from leasehold.stores.tables.sampling import OPEN_MINUTE
+from leasehold.stores.tables.sampling import EVERY_KEY, OPEN_MINUTE
 
 
 @pytest.fixture
@@ -48,8 +48,8 @@ READS = {
     "measured": (figures.MEASURED, ("q",)),
     "spans": (figures.KEPT_OF_QUEUE, (1, 1, "q")),
     "spans of all queues": (figures.KEPT, (1, 1)),
-    "standing": (metrics.STANDING, ("q",)),
-    "the oldest": (metrics.OLDEST, ("q",)),
+    "standing": (figures.STANDING, ("q",)),
+    "the oldest": (figures.OLDEST, ("q", EVERY_KEY)),
     "queues": (gate.QUEUES, ()),
     "workers": (lenient(records.WORKERS), ()),
     "what they hold": (lenient(records.LEASES), ()),
@@ -71,7 +71,7 @@ def test_no_figure_scans_jobs(store: SQLiteStore, name: str) -> None:
             # with jobs under way, per bucket, per worker, per job that runs now.
             small = {"lane", "key_lane", "measured", "store_state", "worker", "running", "held"}
             # Those of a queue that has rules, and the lanes and tiers at which jobs stand.
-            small |= {"(subquery", "queue", "stood", "head", "CONSTANT"}
+            small |= {"(subquery", "queue", "stood", "head", "keyed", "CONSTANT"}
             assert words[1] in small, line
         assert not {"job", "finished", "attempt", "waiting"} & set(words), line
         if "ready" in words:
@@ -96,11 +96,11 @@ def test_metrics_read_nothing_but_these(store: SQLiteStore) -> None:
     with store._database.read() as db:
         db.trace_v2(apsw.SQLITE_TRACE_STMT, lambda event: asked.add(event["sql"]))
         for queue in (None, "default"):
-            look = metrics.MetricsReader(db, 1)
+            look = figures.MetricsReader(db, 1)
             core.metrics(look, queue, 60)
             core.series(look, queue, 1)
             core.daily(look, queue, 1)
-        core.metrics_by_queue(metrics.MetricsReader(db, 1), 60)
+        core.metrics_by_queue(figures.MetricsReader(db, 1), 60)
         db.trace_v2(0)
     assert asked == known
 

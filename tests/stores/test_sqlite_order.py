@@ -19,7 +19,7 @@ from leasehold.core.rules.queue_orders import update
 from leasehold.env import Env, ManualClock, to_micros
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.leasing import order, ready
-from leasehold.stores.sqlite.rules.queues import QueueBook
+from leasehold.stores.sqlite.rules.orders import QueueBook
 from leasehold.stores.sqlite.writing.remembered import READ_STATE
 from leasehold.stores.tables import places, rebalance
 from leasehold.stores.tables.parking import NEXT_TIER

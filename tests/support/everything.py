@@ -119,7 +119,7 @@ def _hold_some(store: SQLiteStore, clock: ManualClock) -> None:
     life = store.register_worker(
         WorkerInfo(
             id="lost", host="h", pid=1, queues=QUEUES, slots=2, started_at=clock.now(),
-            heartbeat_at=clock.now(),
+            heartbeat_at=clock.now(), app_version="v1.2",
         )
     )  # fmt: skip
     store.submit([Draft(id="held", task="t", metadata={"a": 1}), Draft(id="held-too", task="t")])

@@ -8,7 +8,8 @@ from typing import Any
 
 import msgspec
 
-from leasehold.core.model.job import Attempt, Draft, HistoryEvent, Job
+from leasehold.core.model.history import Attempt, HistoryEvent
+from leasehold.core.model.job import Draft, Job
 from leasehold.core.model.lease import (
     Exchange,
     Lease,

@@ -142,6 +142,21 @@ class Server:
         shutil.rmtree(self._folder / "data")
         (self._folder / "copy").rename(self._folder / "data")
 
+    def dump(self, schema: str) -> None:
+        """Keep what is in a schema, as pg_dump tells it."""
+        self._client("pg_dump", "-n", schema, "-f", str(self._folder / "dump.sql"), "postgres")
+
+    def restore_dump(self, schema: str) -> None:
+        """Make the schema anew from its dump, while the server runs."""
+        drop = ["-c", f"DROP SCHEMA {schema} CASCADE", "-f", str(self._folder / "dump.sql")]
+        self._client("psql", "-v", "ON_ERROR_STOP=1", *drop, "postgres")
+
+    def _client(self, program: str, *arguments: str) -> None:
+        if not (self._programs / program).exists():
+            missing(f"this PostgreSQL has no {program}: install the whole of it")
+        where = ["-h", str(self._folder), "-U", "postgres"]
+        subprocess.run([str(self._programs / program), *where, *arguments], check=True, **self._how)
+
     @contextlib.contextmanager
     def standby(self) -> Iterator[Server]:
         """Another server, which follows this one and answers who only reads."""

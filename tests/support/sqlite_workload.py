@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, Final
 
 import apsw
 
@@ -48,6 +48,10 @@ def open_store(path: Path, durability: Durability = "full", env: Env | None = No
     return SQLiteStore(path, durability=durability, env=env or new_env())
 
 
+LIFE_AT: Final = {"worker": 9, "running": 13}
+"""The places of the columns named `life`."""
+
+
 def content(store: SQLiteStore) -> Content:
     """Every row of every table that the calls write."""
     with store._database.read() as db:
@@ -63,8 +67,8 @@ def without_floor(found: Content) -> Content:
     numbers of lives, which are drawn anew for a registration that is tried again.
     """
     lives = {
-        table: [(*row[:-1], row[-1] != NO_LIFE) for row in found[table]]
-        for table in ("worker", "running")
+        table: [(*row[:at], row[at] != NO_LIFE, *row[at + 1 :]) for row in found[table]]
+        for table, at in LIFE_AT.items()
     }
     state = [(*row[:2], *row[3:]) for row in found["store_state"]]
     return {**found, **lives, "store_state": state}

@@ -254,3 +254,38 @@ def test_a_failing_look_is_no_failed_heartbeat(store: CountingStore) -> None:
     assert beaten.wait(PATIENCE_SECONDS)
     heartbeat.stop()
     assert heartbeat.consecutive_failures == 0
+
+
+class FarStore(CountingStore):
+    """One that cannot prove the death of its workers."""
+
+    worker_lease_seconds = 30.0
+
+
+def test_where_no_death_is_proved_leases_are_short_unless_somebody_says_otherwise() -> None:
+    here, far = CountingStore(), FarStore()
+    assert Tuning(here, {}).lease_seconds_asked is None
+    assert Tuning(far, {"lease_seconds": 90.0}).lease_seconds_asked == 90.0
+    tuning = Tuning(far, {})
+    assert tuning.lease_seconds_asked == 30.0
+    put(far, "lease_seconds", 120.0)
+    tuning.look()
+    assert tuning.lease_seconds_asked is None  # the store has it from the setting
+    assert tuning.seconds("lease_seconds") == 120.0
+
+
+@pytest.mark.parametrize(("setting", "seconds"), [(None, 30), (60, 60)])
+def test_a_worker_of_such_a_store_leases_for_as_long(
+    tasks: Tasks, start_worker: Start, setting: float | None, seconds: float
+) -> None:
+    store = FarStore()
+    go = threading.Event()
+    tasks.add(lambda: go.wait(PATIENCE_SECONDS), "wait")
+    if setting is not None:
+        put(store, "lease_seconds", setting)
+    start_worker(store=store)
+    job = store.until_status(submit_to(store, "wait"), Status.RUNNING)
+    assert job.lease_acquired_at is not None
+    assert job.lease_expires_at is not None
+    assert (job.lease_expires_at - job.lease_acquired_at).total_seconds() == seconds
+    go.set()

@@ -5,12 +5,20 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 
+import pytest
+
 from leasehold.core.model.lease import Exchange, Lease, LeaseRequest, Settlement
 from leasehold.core.model.limits import PAYLOAD_BYTES_MAX
 from leasehold.core.model.outcome import Complete, Snooze
 from leasehold.core.model.retry import Constant
 from leasehold.core.model.status import Event, Status
-from leasehold.errors import LeaseLostError, StoreError
+from leasehold.errors import (
+    InvalidJobError,
+    InvalidTransitionError,
+    LeaseLostError,
+    RequestTooLargeError,
+    StoreError,
+)
 from leasehold.worker.context import JobContext, current_job
 from leasehold.worker.hooks import Hooks
 from leasehold.worker.leases import LeaseManager
@@ -148,8 +156,17 @@ def test_a_tick_that_breaks_does_not_end_the_worker(
     store.until_status(submit_to(store, "quick"), Status.COMPLETED)
 
 
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        UnicodeEncodeError("utf-8", "\ud800", 0, 1, "surrogates not allowed"),
+        InvalidJobError("text that is no UTF-8 cannot be stored"),
+        RequestTooLargeError("too large"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
 def test_an_outcome_that_cannot_be_stored_fails_its_own_job_only(
-    store: MoodyStore, tasks: Tasks, start_worker: Start
+    store: MoodyStore, tasks: Tasks, start_worker: Start, refusal: Exception
 ) -> None:
     original = store.exchange
 
@@ -158,7 +175,7 @@ def test_an_outcome_that_cannot_be_stored_fails_its_own_job_only(
     ) -> Exchange:
         for settlement in settlements:
             if isinstance(settlement.outcome, Snooze):
-                raise UnicodeEncodeError("utf-8", "\ud800", 0, 1, "surrogates not allowed")
+                raise refusal
         return original(settlements, request)
 
     store.exchange = picky  # type: ignore[method-assign]
@@ -174,8 +191,12 @@ def test_an_outcome_that_cannot_be_stored_fails_its_own_job_only(
     assert "cannot be stored" in job.error.message
 
 
+@pytest.mark.parametrize(
+    "bug",
+    [IndexError, ValueError, TypeError, OverflowError, RecursionError, InvalidTransitionError],
+)
 def test_a_bug_of_the_store_while_it_settles_does_not_condemn_the_job(
-    store: MoodyStore, tasks: Tasks, start_worker: Start
+    store: MoodyStore, tasks: Tasks, start_worker: Start, bug: type[Exception]
 ) -> None:
     original = store.exchange
     left = [2]  # One for the exchange with everybody's outcomes, one for that of this job alone.
@@ -185,7 +206,7 @@ def test_a_bug_of_the_store_while_it_settles_does_not_condemn_the_job(
     ) -> Exchange:
         if settlements and left[0]:
             left[0] -= 1
-            raise IndexError("list index out of range")
+            raise bug("of the store, not of the outcome")
         return original(settlements, request)
 
     store.exchange = buggy  # type: ignore[method-assign]

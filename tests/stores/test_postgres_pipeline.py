@@ -1,0 +1,170 @@
+"""Statements sent together: what they give, what goes wrong in one of them, what stays prepared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from support.servers import Schemas, needs_psycopg
+
+needs_psycopg()
+
+import psycopg  # noqa: E402
+
+from leasehold.stores.postgres.server import pipeline  # noqa: E402
+from leasehold.stores.postgres.server.address import parse  # noqa: E402
+from leasehold.stores.postgres.server.connection import (  # noqa: E402
+    SqlConnection,
+    about,
+    open_connection,
+    unnested,
+)
+
+ADD = ("SELECT $1::bigint + 1", (1,))
+BEGIN = ("BEGIN",)
+FAIL = ("SELECT 1 / $1::bigint", (0,))
+PREPARED = "SELECT count(*) FROM pg_prepared_statements WHERE statement = $1"
+
+
+@pytest.fixture
+def db(schemas: Schemas) -> Iterator[SqlConnection]:
+    address = parse(schemas.lend())
+    with closing(open_connection(address, application_name="test")) as raw:
+        yield SqlConnection(raw)
+
+
+def send(db: SqlConnection, *statements: Any) -> None:
+    with db.pipelined():
+        for statement in statements:
+            db.execute(*statement)
+
+
+def prepared(db: SqlConnection, statement: str) -> int:
+    with db.pipelined():
+        row = db.execute(PREPARED, (statement,)).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def test_each_statement_gives_its_own_rows_whichever_is_asked_first(db: SqlConnection) -> None:
+    with db.pipelined():
+        first = db.execute(*ADD)
+        second = db.execute("SELECT n, n::text FROM generate_series(1, $1) AS n", (2,))
+        assert second.fetchall() == [(1, "1"), (2, "2")]
+        third = db.execute(ADD[0], (3,))
+        assert first.fetchone() == (2,)
+        assert [*third] == [(4,)]
+        assert third.fetchone() is None
+
+
+def test_the_rows_of_a_statement_are_there_after_the_pipeline(db: SqlConnection) -> None:
+    with db.pipelined():
+        found = db.execute(*ADD)
+    assert found.fetchall() == [(2,)]
+
+
+def test_how_many_rows_were_changed(db: SqlConnection) -> None:
+    with db.pipelined():
+        db.begin()
+        db.execute("CREATE TEMPORARY TABLE numbers (n bigint) ON COMMIT DROP")
+        assert db.changed("INSERT INTO numbers SELECT generate_series(1, $1)", (3,)) == 3
+        db.execute("COMMIT")
+
+
+def test_the_first_error_is_raised_and_nothing_after_it_is_done(db: SqlConnection) -> None:
+    with pytest.raises(psycopg.errors.DivisionByZero):
+        send(db, BEGIN, FAIL, ("SELECT nextval('no_such_sequence')",), ("COMMIT",))
+    db.raw.rollback()
+    with db.pipelined():
+        assert db.execute(*ADD).fetchone() == (2,)
+
+
+def test_an_error_is_raised_by_who_asks_for_rows_after_it(db: SqlConnection) -> None:
+    def ask() -> None:
+        with db.pipelined():
+            db.execute(*FAIL)
+            db.execute(*ADD).fetchone()
+            pytest.fail("nothing was raised")
+
+    with pytest.raises(psycopg.errors.DivisionByZero):
+        ask()
+    assert db.raw.info.transaction_status is psycopg.pq.TransactionStatus.IDLE
+
+
+def test_an_exception_of_the_caller_leaves_the_connection_usable(db: SqlConnection) -> None:
+    def break_off() -> None:
+        with db.pipelined():
+            db.begin()
+            db.execute(*ADD)
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        break_off()
+    db.raw.rollback()
+    with db.pipelined():
+        assert db.execute(*ADD).fetchone() == (2,)
+
+
+def test_a_statement_is_prepared_on_its_second_use_and_stays_so(db: SqlConnection) -> None:
+    for uses in range(4):
+        with db.pipelined():
+            db.execute(*ADD)
+        assert prepared(db, ADD[0]) == (uses > 0)
+    with pytest.raises(psycopg.errors.DivisionByZero):
+        send(db, BEGIN, FAIL)
+    db.raw.rollback()
+    with db.pipelined():
+        assert db.execute(*ADD).fetchone() == (2,)
+    assert prepared(db, ADD[0]) == 1
+
+
+def test_a_statement_that_an_error_kept_from_being_prepared_is_prepared_later(
+    db: SqlConnection,
+) -> None:
+    with db.pipelined():
+        db.execute(*ADD)
+    with pytest.raises(psycopg.errors.DivisionByZero):
+        send(db, FAIL, ADD, ADD)
+    assert prepared(db, ADD[0]) == 0
+    for _ in range(2):
+        with db.pipelined():
+            assert db.execute(*ADD).fetchone() == (2,)
+    assert prepared(db, ADD[0]) == 1
+
+
+def test_a_connection_keeps_a_bounded_number_of_statements(
+    db: SqlConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline, "PREPARED_MAX", 10)
+    for n in range(40):
+        for _ in range(2):
+            with db.pipelined():
+                assert db.execute(f"SELECT {n}").fetchone() == (n,)
+    with db.pipelined():
+        row = db.execute("SELECT count(*) FROM pg_prepared_statements").fetchone()
+    assert row is not None
+    assert row[0] <= 11
+
+
+def test_a_lost_connection_is_told(db: SqlConnection, schemas: Schemas) -> None:
+    with psycopg.connect(schemas.url, autocommit=True) as other:
+        other.execute("SELECT pg_terminate_backend(%s)", (db.raw.info.backend_pid,))
+    with pytest.raises(psycopg.OperationalError):
+        send(db, ADD, ADD)
+    assert db.raw.closed
+
+
+@pytest.mark.parametrize("rows", [[(1, "a", None)], [(1, "a", 0.5), (2, None, None)]])
+def test_one_row_and_many_are_written_alike(
+    db: SqlConnection, rows: list[tuple[object, ...]]
+) -> None:
+    source = unnested("bigint text float8")
+    for statement in (
+        f"SELECT * FROM {source}",
+        f"SELECT first, word, third FROM {source} AS named (first, word, third)",
+    ):
+        with db.pipelined():
+            assert db.execute(*about(statement, rows)).fetchall() == rows
