@@ -24,6 +24,7 @@ from benchmarks.bench import Bench, Sizes
 from benchmarks.mixed import mixed
 from benchmarks.scenarios import cleaning, figures, growth, importing, latency, memory, throughput
 from benchmarks.startup import starting
+from benchmarks.steady import steady
 from leasehold.stores.sqlite.disk.files import Durability, file_system
 
 
@@ -65,6 +66,7 @@ def main() -> None:
         bench = Bench(sizes, options.only, folder)
         for durability in levels:
             throughput(bench, durability)
+            steady(bench, durability)
             latency(bench, durability)
         growth(bench, "full")
         mixed(bench, "full")

@@ -23,7 +23,6 @@ class Sizes:
     drain: int = 20_000
     rival_drain: int = 2_000
     together: int = 4_000
-    rival_together: int = 1_000
     pick_ups: int = 300
     idle_seconds: float = 10.0
     pending: int = 1_000_000
@@ -33,7 +32,7 @@ class Sizes:
 
     @classmethod
     def quick(cls) -> Sizes:
-        sizes = (1, 1000, 500, 20_000, 10_000, 500, 1000, 300, 60, 3.0, 100_000, 200_000, 20_000)
+        sizes = (1, 1000, 500, 20_000, 10_000, 500, 1000, 60, 3.0, 100_000, 200_000, 20_000)
         return cls(*sizes, old=200_000)
 
 
@@ -87,6 +86,19 @@ class Bench:
             for name, (work, *args) in works.items():
                 found[name].append(self.measure(work, *args))
         return {name: statistics.median(values) for name, values in found.items()}
+
+    def compare_figures(self, **works: tuple[Any, ...]) -> dict[str, dict[str, float]]:
+        """The same of works that answer several figures each, by name."""
+        found: dict[str, list[dict[str, float]]] = {name: [] for name in works}
+        for _ in range(self.sizes.repeats):
+            for name, (work, *args) in works.items():
+                found[name].append(self.measure(work, *args))
+        return {
+            name: {
+                figure: statistics.median(each[figure] for each in repeats) for figure in repeats[0]
+            }
+            for name, repeats in found.items()
+        }
 
     def add(self, row: Row) -> None:
         self.rows.append(row)

@@ -24,6 +24,11 @@ class Contender:
     environment: str = ""
     """The folder of its Python, where it cannot share one with the others."""
 
+    def url(self, place: str) -> str:
+        """Where it keeps its jobs. Behind a plain path, parameters would be part of the name."""
+        scheme = "sqlite:///" if self.is_ours and self.place == "sqlite" else ""
+        return f"{scheme}{place}{self.url_suffix}"
+
     @property
     def is_ours(self) -> bool:
         return self.module in (OURS, IN_TURN)

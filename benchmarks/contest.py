@@ -44,7 +44,7 @@ class Fresh:
         self._complaints = folder / "complaints"
         self._environment = {
             **os.environ,
-            "BENCH_URL": url + contender.url_suffix,
+            "BENCH_URL": contender.url(url),
             "BENCH_EFFECTS": str(self._effects),
             "PYTHONPATH": str(ROOT),
             "NODE_PATH": os.environ.get("NODE_PATH") or str(RIVALS / "node_modules"),

@@ -6,9 +6,9 @@ kept, for each queue and for all of them together.
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from random import Random
 from typing import Any
 
 from leasehold.core.contract.store import Store
@@ -28,7 +28,8 @@ KINDS = 50
 def fill_minutes(store: Store, queues: Sequence[str]) -> None:
     """What these queues did in the day before now, minute by minute, and in the month before."""
     now = to_micros(store.now())
-    kinds = [_busy() for _ in range(KINDS)]
+    random = Random()
+    kinds = [busy_minute(random) for _ in range(KINDS)]
     minute, day = now // MINUTE_MICROS, now // DAY_MICROS
     for number in range(minute - MINUTES, minute - 1):
         _keep(store, list(_spans(Resolution.MINUTE, queues, number, kinds)))
@@ -56,7 +57,8 @@ def _keep(store: Any, spans: Sequence[KeptSpan]) -> None:
         store._database.write(lambda step: Server(step.db).keep(spans))  # noqa: SLF001  # no verb does it
 
 
-def _busy() -> Span:
+def busy_minute(random: Random) -> Span:
+    """What is kept of a queue that ran a job every second."""
     half = JOBS_A_MINUTE // 2
     return Span(
         submitted=JOBS_A_MINUTE,
@@ -70,14 +72,14 @@ def _busy() -> Span:
         pending=20,
         deepest=20,
         measures={
-            Measure.WAIT_MEDIUM: _measurements(half),
-            Measure.WAIT_HIGH: _measurements(half),
-            Measure.RUN: _measurements(JOBS_A_MINUTE),
+            Measure.WAIT_MEDIUM: _measurements(random, half),
+            Measure.WAIT_HIGH: _measurements(random, half),
+            Measure.RUN: _measurements(random, JOBS_A_MINUTE),
             Measure.RETRY: Measurements(0, {1: 1}),
         },
     )
 
 
-def _measurements(jobs: int) -> Measurements:
+def _measurements(random: Random, jobs: int) -> Measurements:
     durations = [int(random.lognormvariate(0, 1) * 1e6) for _ in range(jobs)]
     return Measurements(sum(durations), dict(Counter(map(bucket_of, durations))))

@@ -174,21 +174,6 @@ def pruned_drain(path: str, durability: Durability, jobs: int) -> tuple[float, f
     return rate, pruned
 
 
-def together(path: str, durability: Durability, jobs: int) -> float:
-    """Jobs per second through the whole life cycle, submitted one by one by this thread."""
-    queue = TaskQueue(path, num_workers=SLOTS, durability=durability)
-    queue.submit(tasks.noop).result(timeout=30)
-
-    def work() -> None:
-        for _ in range(jobs):
-            queue.submit(tasks.noop)
-        _until_completed(queue, jobs + 1)
-
-    seconds = _timed(work)
-    queue.shutdown()
-    return jobs / seconds
-
-
 def _until_completed(queue: TaskQueue, total: int) -> None:
     while queue.get_queue_stats()["total_completed"] < total:
         time.sleep(0.01)
@@ -208,17 +193,6 @@ def worker_process(path: str, durability: Durability) -> Iterator[subprocess.Pop
         child.send_signal(signal.SIGTERM)
         child.wait(60)
         child.stdout.close()
-
-
-def pick_up(path: str, durability: Durability, samples: int) -> list[float]:
-    """Seconds from calling submit here until the task's code runs in an idle worker process."""
-    waits = []
-    with producer(path, durability) as queue, worker_process(path, durability):
-        for _ in range(samples):
-            time.sleep(random.uniform(0.01, 0.05))
-            started = time.time()
-            waits.append(queue.submit(tasks.now).result(timeout=30) - started)
-    return sorted(waits)
 
 
 def idle_cpu(path: str, durability: Durability, seconds: float) -> float:

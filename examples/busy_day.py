@@ -72,7 +72,7 @@ class Day:
                 WorkerInfo(
                     id=name, host=name.partition(":")[0], pid=int(name.split(":")[1]),
                     queues=queues, slots=8, started_at=self.clock.now(),
-                    heartbeat_at=self.clock.now(),
+                    heartbeat_at=self.clock.now(), app_version="v4.2.0",
                 ),
                 is_remote=True,
             )
