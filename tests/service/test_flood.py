@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import socket
 from contextlib import suppress
-from threading import Thread
+from threading import Event, Thread
 
 import pytest
 from benchmarks.flood import ask, flooded
@@ -32,9 +32,11 @@ def test_a_client_is_served_in_a_flood(memory_service: Service) -> None:
         assert len(BoundedProtocol.silent) <= SILENT_CONNECTIONS_MAX + 1
 
 
-def wait_on(line: GrpcLine, wait: bytes) -> None:
-    with suppress(FailedError):
-        line.call(0, "hints", wait)
+def wait_on(line: GrpcLine, wait: bytes, ended: Event) -> None:
+    """Take a place and keep it; a probe may have been in it, so ask until there is one."""
+    while not ended.is_set():
+        with suppress(FailedError):
+            line.call(0, "hints", wait)
 
 
 def test_calls_beyond_the_limit_are_refused_over_grpc(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,7 +52,8 @@ def test_calls_beyond_the_limit_are_refused_over_grpc(monkeypatch: pytest.Monkey
         cursor = VERBS["hints"].answer.decode(channels.call(0, "hints", encode({}))).cursor
         wait = encode({"cursor": cursor, "wait_seconds": 20.0})
         waiting = [channels.line() for _ in range(4)]
-        threads = [Thread(target=wait_on, args=(each, wait)) for each in waiting]
+        ended = Event()
+        threads = [Thread(target=wait_on, args=(each, wait, ended)) for each in waiting]
         for thread in threads:
             thread.start()
         refused = None
@@ -60,6 +63,7 @@ def test_calls_beyond_the_limit_are_refused_over_grpc(monkeypatch: pytest.Monkey
             except FailedError as error:
                 refused = error
         assert not refused.was_sent
+        ended.set()
         for line, thread in zip(waiting, threads, strict=True):
             line.hang_up()
             thread.join()
