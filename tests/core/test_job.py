@@ -153,3 +153,18 @@ def test_moments_that_no_store_can_keep_are_refused(field: str, text: str) -> No
     moment = datetime.fromisoformat(text)
     with pytest.raises(InvalidJobError, match=f"{field} must be from 1970 to 9999"):
         Draft(id="a", task="t", **{field: moment}).check()  # type: ignore[arg-type]
+
+
+class Number(float):
+    __slots__ = ()
+
+
+class Text(str):
+    __slots__ = ()
+
+
+@pytest.mark.parametrize("metadata", [{"score": Number(0.5)}, {Text("a"): 1}, {"a": Text("b")}])
+def test_a_draft_with_metadata_that_encoders_refuse_is_refused(metadata: dict[str, Any]) -> None:
+    draft = Draft(id="job", queue="default", task="work", metadata=metadata)
+    with pytest.raises(InvalidJobError, match="metadata maps names"):
+        draft.check()

@@ -11,8 +11,9 @@ from leasehold.core.model.job import Job, MetadataValue
 from leasehold.core.model.phrases import listed
 from leasehold.core.model.search import HeavyField, JobFilter
 from leasehold.core.model.status import Status
+from leasehold.core.model.text import plain
 from leasehold.errors import InvalidJobError
-from leasehold.queue.options import JobRef, id_of
+from leasehold.queue.options import JobRef, id_of, plain_metadata
 from leasehold.queue.task import TaskLike, name_of
 
 PAGE_SIZE: Final = 500
@@ -57,8 +58,10 @@ def filter_of(where: JobFilter | None, fields: FilterFields) -> JobFilter:
             known[field] = tuple(convert(item) for item in _many(value))
         elif name == "parent_id":
             known[name] = id_of(value)  # type: ignore[arg-type]
+        elif name == "metadata":
+            known[name] = plain_metadata(value)  # type: ignore[arg-type]
         elif name in FilterFields.__annotations__:
-            known[name] = value
+            known[name] = plain(value)
         else:
             raise InvalidJobError(
                 f"there is no filter {name!r}; there are {listed(FilterFields.__annotations__)}"
@@ -90,7 +93,7 @@ def _status(value: Status | str) -> Status:
 
 _TRANSLATIONS: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
     "ids": ("ids", id_of),
-    "queue": ("queues", str),
+    "queue": ("queues", plain),
     "status": ("statuses", _status),
     "task": ("tasks", name_of),
 }

@@ -12,7 +12,7 @@ from leasehold.core.model.job import DependencyPolicy, MetadataValue, PriorityLi
 from leasehold.core.model.numbers import plain_number
 from leasehold.core.model.phrases import listed
 from leasehold.core.model.retry import Constant, Delays, Exponential, Linear, RetryPolicy
-from leasehold.core.model.text import is_text
+from leasehold.core.model.text import is_text, plain, plain_text, shown
 from leasehold.errors import InvalidJobError, JobNotFoundError
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def id_of(job: JobRef) -> str:
         raise JobNotFoundError(f"no job is {job!r}: give an id, a handle or a job")
     if not is_text(job_id):
         raise JobNotFoundError(f"no job has the id {job_id!r}: ids are UTF-8 text")
-    return job_id
+    return plain_text(job_id)
 
 
 def split_options(kwargs: dict[str, Any]) -> tuple[dict[str, Any], JobOptions]:
@@ -207,10 +207,13 @@ def _moment(value: datetime) -> datetime:
     return value
 
 
-def _mapping(value: Mapping[str, MetadataValue]) -> dict[str, MetadataValue]:
+def plain_metadata(value: Mapping[str, MetadataValue]) -> dict[str, MetadataValue]:
+    """Names and values of the built-in types; raises InvalidJobError if it maps nothing."""
     if not isinstance(value, Mapping):
-        raise InvalidJobError(f"metadata maps names to values, it is not {value!r}")
-    return dict(value)
+        raise InvalidJobError(f"metadata maps names to values, it is not {shown(value)}")
+    return cast(
+        "dict[str, MetadataValue]", {plain(name): plain(each) for name, each in value.items()}
+    )
 
 
 def _ids(value: JobRef | Iterable[JobRef]) -> tuple[str, ...]:
@@ -220,14 +223,15 @@ def _ids(value: JobRef | Iterable[JobRef]) -> tuple[str, ...]:
 
 
 _TRANSLATIONS: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
-    "job_id": ("id", lambda value: value),
+    "job_id": ("id", plain),
     "priority": ("priority", priority_of),
     "retry": ("retry", retry_policy),
     "run_at": ("run_at", _moment),
     "deadline": ("deadline", _moment),
     "delay": ("delay_seconds", lambda value: _seconds("delay", value)),
     "max_retries": ("max_retries", _count),
-    "metadata": ("metadata", _mapping),
+    "metadata": ("metadata", plain_metadata),
+    **{name: (name, plain) for name in ("queue", "idempotency_key", "limit_key", "client")},
     "parent_id": ("parent_id", id_of),
     "depends_on": ("depends_on", _ids),
 }

@@ -8,10 +8,11 @@ from datetime import UTC, datetime
 from typing import Final
 
 from leasehold.core.model.limits import METADATA_LENGTH_MAX, NAME_LENGTH_MAX, SECONDS_MAX
-from leasehold.core.model.text import is_text
+from leasehold.core.model.text import is_text, shown
 from leasehold.errors import InvalidJobError
 
 _FIRST_MOMENT: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_METADATA_TYPES: Final = frozenset({str, int, float, bool, type(None)})
 _LAST_MOMENT: Final = datetime(9999, 12, 31, tzinfo=UTC)
 
 
@@ -60,12 +61,14 @@ def check_reason(reason: str) -> None:
 def check_metadata(metadata: Mapping[str, object]) -> None:
     """Metadata is small, flat, and the same in every encoding."""
     if not isinstance(metadata, dict):
-        raise InvalidJobError(f"metadata maps names to values, it is not {metadata!r}")
+        raise InvalidJobError(f"metadata maps names to values, it is not {shown(metadata)}")
     length = 0
     for key, value in metadata.items():
-        if not isinstance(key, str) or not isinstance(value, str | int | float | bool | None):
+        # Of the very types: a subclass of one is refused by encoders, in the midst of a write.
+        if type(key) is not str or type(value) not in _METADATA_TYPES:
             raise InvalidJobError(
-                f"metadata maps names to text, numbers, booleans or None, not {key!r} to {value!r}"
+                f"metadata maps names to text, numbers, booleans or None, not "
+                f"{shown(key)} to {shown(value)}"
             )
         if isinstance(value, float) and not math.isfinite(value):
             raise InvalidJobError(f"metadata {key!r} must be a finite number, not {value!r}")

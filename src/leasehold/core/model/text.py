@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import reprlib
+
 
 def is_text(value: str) -> bool:
     r"""Whether it can be stored at all.
@@ -19,6 +21,42 @@ def is_text(value: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def plain(value: object) -> object:
+    """Text and numbers of the built-in types themselves; any other value as it is.
+
+    Encoders refuse subclasses (numpy.float64, Markup, an IntEnum), though all their users see is a
+    number or a text.
+
+    >>> from enum import IntEnum, StrEnum
+    >>> Size, Team = IntEnum("Size", "SMALL"), StrEnum("Team", "RED")
+    >>> plain(Size.SMALL), plain(Team.RED), plain(True), plain(None)
+    (1, 'red', True, None)
+    """
+    if isinstance(value, str):
+        return plain_text(value)
+    if isinstance(value, int):
+        return value if isinstance(value, bool) else int.__int__(value)
+    return float.__float__(value) if isinstance(value, float) else value
+
+
+def plain_text(value: str) -> str:
+    """The same of what is text."""
+    return value if type(value) is str else str.__str__(value)
+
+
+def shown(value: object) -> str:
+    """A value that was refused, for the message: short, however large, deep or odd it is.
+
+    >>> shown([1, 2]), shown(10**5000), len(shown("long" * 100)) < 40
+    ('[1, 2]', 'an int', True)
+    """
+    try:
+        return reprlib.repr(value)
+    except Exception:  # noqa: BLE001  # a value's own repr may do anything
+        name = type(value).__name__
+        return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
 
 
 def mentions(text: str, part: str) -> bool:
