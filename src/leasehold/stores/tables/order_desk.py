@@ -5,14 +5,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Collection, Sequence
 from datetime import datetime
-from typing import Any, ClassVar, Final, Protocol
+from typing import Any, ClassVar, Final
 
 from leasehold.core.model.codes import EVENT_CODE
 from leasehold.core.model.job import Job
 from leasehold.core.model.status import Event, Status
 from leasehold.core.rules import queue_orders
 from leasehold.core.rules.people import Replay
-from leasehold.core.rules.placing import PendingEntry, Standing
 from leasehold.env import to_micros
 from leasehold.stores.tables import ended_dependents, places
 from leasehold.stores.tables.attempts import entry
@@ -29,13 +28,6 @@ SET_PRIORITY: Final = "UPDATE job SET priority = $1 WHERE seq = $2"
 MET_SINCE: Final = "SELECT DISTINCT seq FROM event WHERE {} AND {} AND at > $3"
 
 
-class ReadyTable(Protocol):
-    """A store's module `leasing.ready`."""
-
-    def enter(self, step: Any, entries: Sequence[PendingEntry], /) -> None: ...
-    def reprioritize(self, step: Any, before: Standing, priority: int, /) -> None: ...
-
-
 class TableDesk(TableHistories):
     """See `leasehold.core.rules.people.OrderDesk`."""
 
@@ -43,7 +35,6 @@ class TableDesk(TableHistories):
     dependents: ClassVar[type[TableDependents]]
     bases: ClassVar[type[TableBases]]
     linker: ClassVar[type[TableLinker]]
-    pending: ReadyTable
 
     def __init__(self, step: Any) -> None:
         super().__init__(step)
@@ -104,7 +95,7 @@ class TableDesk(TableHistories):
             )  # fmt: skip
         else:
             again = entry(step, job.seq, job.lease_version, replay.attempts, job.events + 1)
-            self.pending.enter(step, [again])
+            self.ready(step).enter([again])
         step.record(
             job.seq, job.events + 1, Event.REPLAYED, job.status, replay.status,
             attempts=replay.attempts, version=job.lease_version, message=replay.message,
@@ -123,7 +114,7 @@ class TableDesk(TableHistories):
         standing = places.find(step, job.seq)
         step.execute(SET_PRIORITY, (after, job.seq))
         if standing is not None:
-            self.pending.reprioritize(step, standing, after)
+            self.ready(step).reprioritize(standing, after)
         self.bases(step).reprioritized(job.seq, before)
         step.hints.ready = True
 

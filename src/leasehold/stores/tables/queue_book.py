@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, ClassVar, Final
 
@@ -17,6 +17,7 @@ from leasehold.env import from_micros
 from leasehold.stores.tables import rebalance
 from leasehold.stores.tables.job_states import Ending, TableHistories
 from leasehold.stores.tables.queues import TableQueues
+from leasehold.stores.tables.ready import TableReady
 from leasehold.stores.tables.rebalance import TablePasses
 from leasehold.stores.tables.statements import Dialect
 from leasehold.stores.tables.step import TableStep
@@ -52,7 +53,7 @@ class TableQueueBook:
     """For `many`: lets an ended job be told to who waits for it, and erased then."""
     queues: ClassVar[type[TableQueues]]
     histories: ClassVar[type[TableHistories]]
-    passes: Callable[[Any], TablePasses]
+    ready: ClassVar[type[TableReady]]
 
     def __init__(self, step: Any) -> None:
         self._step: TableStep = step
@@ -71,7 +72,7 @@ class TableQueueBook:
         step = self._step
         before = step.rules.get(queue) or QueueRule()
         if rule.config.scoring != before.config.scoring:
-            rebalancing.rescore(self.passes(self._step), queue)
+            rebalancing.rescore(TablePasses(self._step, self.ready), queue)
         state = rule.state.value
         if rule.deleted_by is not None:
             state += DELETED_BY + rule.deleted_by
@@ -80,7 +81,7 @@ class TableQueueBook:
         step.execute(KEEP_RULE, (queue, state, config, *signed))
         step.rules_changed()
         limits = before.config.key_limits, rule.config.key_limits
-        rebalancing.limits_changed(self.passes(self._step), queue, *limits)
+        rebalancing.limits_changed(TablePasses(self._step, self.ready), queue, *limits)
         step.hints.ready = True
 
     def forget_rule(self, queue: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 import msgspec
@@ -102,6 +102,13 @@ class TableStep(ABC):
     @abstractmethod
     def look_again(self) -> None:
         """Called when jobs' places or held lanes change: rows read ahead are stale."""
+
+    @abstractmethod
+    def changed(self, statement: str, values: Sequence[Any]) -> int:
+        """Execute a statement; answers how many rows it has changed."""
+
+    def due_at(self, moments: Iterable[int]) -> None:  # noqa: B027  # not every store keeps it
+        """Jobs have begun to wait until these moments."""
 
     @abstractmethod
     def flush(self) -> None:

@@ -5,18 +5,17 @@ See `tables.job_states`, and `core.rules.ends` for the records of ended attempts
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 from leasehold.core.model.lease import Settled, Settlement
 from leasehold.core.rules import ends, fence
 from leasehold.errors import LeaseLostError
-from leasehold.stores.postgres.leasing import ready
+from leasehold.stores.postgres.leasing.ready import Ready
 from leasehold.stores.postgres.schema.texts import storable
 from leasehold.stores.postgres.server.connection import POSTGRES, unnested
 from leasehold.stores.postgres.writing.step import Step
 from leasehold.stores.tables.attempts import entry, trim_attempts
-from leasehold.stores.tables.job_states import JobState, TableHistories, state_by
+from leasehold.stores.tables.job_states import TableHistories, state_by
 
 ENDED: Final = """
     finished.status, finished.version, finished.attempts, finished.events, finished.available_at
@@ -38,18 +37,12 @@ class Histories(TableHistories):
     """See `leasehold.core.rules.fence.Histories`."""
 
     dialect = POSTGRES
+    ready = Ready
     by_number = state_by("job.seq", POSTGRES, ENDED)
     by_id = state_by("job.id", POSTGRES, ENDED)
     find_settled = SETTLED_UNDER
     find_result = RESULT_OF
     insert_finished = INSERT_FINISHED
-    _step: Step
-
-    def _count_pending_event(self, seq: int) -> None:
-        ready.count_event(self._step, seq)
-
-    def _leave_ready(self, jobs: Sequence[JobState]) -> None:
-        ready.leave_by_numbers(self._step, [(job.seq, job.lane, job.priority) for job in jobs])
 
 
 def refuse(step: Step, job_id: str, version: int) -> LeaseLostError:
@@ -128,6 +121,6 @@ class Ends(ends.GatheredEnds):
         if self.waiting or self.again:
             step.many(INSERT_WAITING, [(*row[:-1], storable(row[-1])) for row in self.waiting])
             step.due_at(due for _, _, due, *_ in self.waiting)
-            ready.enter(step, [entry(step, *each) for each in self.again])
+            Ready(step).enter([entry(step, *each) for each in self.again])
             step.hints.ready = True
         self.count(step)

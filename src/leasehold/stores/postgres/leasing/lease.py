@@ -29,7 +29,6 @@ from leasehold.core.rules.placing import PendingEntry
 from leasehold.core.rules.queue_limits import next_starts, open_queues
 from leasehold.core.rules.serving import Lane, Row, in_order
 from leasehold.env import from_micros
-from leasehold.stores.postgres.leasing import parking, ready
 from leasehold.stores.postgres.leasing.ends import Histories
 from leasehold.stores.postgres.leasing.grant import Granted, grant, read
 from leasehold.stores.postgres.leasing.order import (
@@ -40,13 +39,14 @@ from leasehold.stores.postgres.leasing.order import (
     first_jobs,
 )
 from leasehold.stores.postgres.leasing.parking import KeyShelf
-from leasehold.stores.postgres.leasing.ready import rebalance
+from leasehold.stores.postgres.leasing.ready import Ready
 from leasehold.stores.postgres.server.connection import unnested
 from leasehold.stores.postgres.writing.step import Statement, Step
 from leasehold.stores.tables import breakers
 from leasehold.stores.tables.job_states import Ending, JobState
 from leasehold.stores.tables.parking import free_of
 from leasehold.stores.tables.queue_limits import Limits
+from leasehold.stores.tables.rebalance import rebalance
 
 # A due job moves from waiting to ready, and its history says so: its status, then the columns of an
 # Entry. Guard: due, not blocked.
@@ -109,7 +109,7 @@ def promote(step: Step) -> int:
         step.move(job.lane, before, Status.PENDING)
     if entries:
         step.execute(FORGET_WAITING, ([job.seq for job in entries],))
-        ready.enter(step, entries)
+        Ready(step).enter(entries)
         step.many(RECORD_PROMOTED, events)
     return len(entries)
 
@@ -133,7 +133,7 @@ def lease(step: Step, request: LeaseRequest, rounds: GroupRounds, life: int = NO
     """Take up to `limit` jobs, under this life of the worker."""
     if step.next_due is not None and step.next_due <= step.now:
         promote(step)
-    rebalance(step)
+    rebalance(step, Ready)
     granted: list[Granted] = []
     left = PASSED_OVER_AT_ONCE
     ruled = [queue for queue in request.queues if step.alone and queue in step.rules]
@@ -141,8 +141,8 @@ def lease(step: Step, request: LeaseRequest, rounds: GroupRounds, life: int = NO
     parked: Sequence[Account] = ()
     after: int | None = None
     if request.parent_id is not None and step.rules.key_limits:
-        parked, after = parking.parked_in_group(
-            step, request.parent_id, rounds.after(request.parent_id)
+        parked, after = KeyShelf(step).parked_in_group(
+            request.parent_id, rounds.after(request.parent_id)
         )
     while True:
         look = _Look(step, request, parked, len(granted), left)

@@ -29,7 +29,7 @@ from leasehold.core.rules.recovery import report_of
 from leasehold.stores.postgres.leasing import lease
 from leasehold.stores.postgres.leasing.ends import END_LEASES, Ends, Histories
 from leasehold.stores.postgres.leasing.parking import KeyShelf
-from leasehold.stores.postgres.leasing.ready import rebalance
+from leasehold.stores.postgres.leasing.ready import Ready
 from leasehold.stores.postgres.leasing.registry import FORGET_WORKERS
 from leasehold.stores.postgres.reading.feed import FEED
 from leasehold.stores.postgres.rules.orders import QueueBook
@@ -39,6 +39,7 @@ from leasehold.stores.postgres.writing.step import Step
 from leasehold.stores.tables.held import HeldRow, Suspects, TableHoldings, held_of, silent_since
 from leasehold.stores.tables.places import AT_ITS_PLACE
 from leasehold.stores.tables.queue_changes import QueueChanges
+from leasehold.stores.tables.rebalance import rebalance
 
 # `running` is small, so a reader simply reads it all.
 LOST: Final = (
@@ -151,7 +152,7 @@ def _recover_some(
 
 
 def _tidy_up(step: Step) -> None:
-    rebalance(step)
+    rebalance(step, Ready)
     FEED.end_if_unfollowed(step)
 
 

@@ -10,15 +10,15 @@ from typing import Final
 
 from leasehold.core.model.job import Job
 from leasehold.core.model.status import Status
-from leasehold.stores.postgres.leasing import ready
 from leasehold.stores.postgres.leasing.ends import Histories
-from leasehold.stores.postgres.leasing.ready import PassBook
+from leasehold.stores.postgres.leasing.ready import Ready
 from leasehold.stores.postgres.reading import read
 from leasehold.stores.postgres.reading.read import read_jobs
 from leasehold.stores.postgres.rules.known import read_rules
 from leasehold.stores.postgres.server.connection import POSTGRES, unnested
 from leasehold.stores.postgres.submitting.dependencies import Bases, DependentsBook, Linker
 from leasehold.stores.postgres.submitting.gate import StartBook
+from leasehold.stores.postgres.writing.step import Step
 from leasehold.stores.tables.operations import BY_ID, TableOperations
 from leasehold.stores.tables.order_desk import TableDesk
 from leasehold.stores.tables.query import Query
@@ -57,7 +57,7 @@ class QueueBook(TableQueueBook):
     note_purged = NOTE_PURGED
     queues = QueueReader
     histories = Histories
-    passes = PassBook
+    ready = Ready
 
 
 class OrderDesk(TableDesk, Histories):
@@ -67,7 +67,7 @@ class OrderDesk(TableDesk, Histories):
     dependents = DependentsBook
     bases = Bases
     linker = Linker
-    pending = ready
+    _step: Step
 
     def _read(self, job_ids: Sequence[str]) -> list[Job]:
         return read_jobs(self._step.db, job_ids)

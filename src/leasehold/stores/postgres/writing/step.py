@@ -138,6 +138,9 @@ class Step(TableStep):
         """Called when jobs' places or held lanes change: statements sent ahead are stale."""
         self._ahead.clear()
 
+    def changed(self, statement: str, values: Sequence[Any]) -> int:
+        return self.db.changed(statement, values)
+
     def due_at(self, moments: Iterable[int]) -> None:
         """Jobs have begun to wait until these moments."""
         known = () if self.next_due is None else (self.next_due,)

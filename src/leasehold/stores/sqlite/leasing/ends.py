@@ -5,14 +5,14 @@ See `tables.job_states`, and `core.rules.ends` for the records of ended attempts
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final
 
 from leasehold.core.model.lease import Settled, Settlement
 from leasehold.core.model.stored import MOMENT_MAX
 from leasehold.core.rules import ends, fence
 from leasehold.errors import LeaseLostError
-from leasehold.stores.sqlite.leasing import ready
+from leasehold.stores.sqlite.leasing.ready import Ready
 from leasehold.stores.sqlite.schema.rows import ENDED_STATUS, SQLITE, whole
 from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.tables.attempts import entry, trim_attempts
@@ -39,18 +39,13 @@ class Histories(TableHistories):
     """See `leasehold.core.rules.fence.Histories`."""
 
     dialect = SQLITE
+    ready = Ready
     by_number = state_by("job.seq", SQLITE, ENDED)
     by_id = state_by("job.id", SQLITE, ENDED)
     find_settled = SETTLED_UNDER
     find_result = RESULT_OF
     insert_finished = INSERT_FINISHED
     _step: Step
-
-    def _count_pending_event(self, seq: int) -> None:
-        ready.count_event(self._step, seq)
-
-    def _leave_ready(self, jobs: Sequence[JobState]) -> None:
-        ready.leave_by_number(self._step, [job.seq for job in jobs])
 
     def _note_versions(self, erased: Iterable[JobState]) -> None:
         # Should an id be used again, its leases must not repeat a version that was granted before.
@@ -104,6 +99,6 @@ class Ends(ends.GatheredEnds):
         step.jobs_ended(self.ended)
         if self.waiting or self.again:
             step.executemany(INSERT_WAITING, self.waiting)
-            ready.enter(step, [entry(step, *each) for each in self.again])
+            Ready(step).enter([entry(step, *each) for each in self.again])
             step.hints.ready = True
         self.count(step)

@@ -29,7 +29,7 @@ from leasehold.core.rules.placing import PendingEntry
 from leasehold.core.rules.queue_limits import next_starts, open_queues
 from leasehold.core.rules.serving import Lane, Row, in_order
 from leasehold.env import from_micros
-from leasehold.stores.sqlite.leasing import damage, parking, ready
+from leasehold.stores.sqlite.leasing import damage
 from leasehold.stores.sqlite.leasing.damage import Damaged
 from leasehold.stores.sqlite.leasing.ends import Histories
 from leasehold.stores.sqlite.leasing.grant import Granted, grant, read
@@ -40,13 +40,14 @@ from leasehold.stores.sqlite.leasing.order import (
     LaneReader,
 )
 from leasehold.stores.sqlite.leasing.parking import KeyShelf
-from leasehold.stores.sqlite.leasing.ready import rebalance
+from leasehold.stores.sqlite.leasing.ready import Ready
 from leasehold.stores.sqlite.schema.job_row import problem_with
 from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.tables import breakers
 from leasehold.stores.tables.job_states import Ending, JobState
 from leasehold.stores.tables.parking import free_of
 from leasehold.stores.tables.queue_limits import Limits
+from leasehold.stores.tables.rebalance import rebalance
 
 # A due job moves from waiting to ready, and its history says so: its status, then the columns of an
 # Entry. Guard: due, not blocked.
@@ -93,7 +94,7 @@ def promote(step: Step) -> int:
         step.move(job.lane, before, Status.PENDING)
     if entries:
         step.executemany(FORGET_WAITING, [(job.seq,) for job in entries])
-        ready.enter(step, entries)
+        Ready(step).enter(entries)
         step.executemany(RECORD_PROMOTED, events)
     return len(entries)
 
@@ -113,7 +114,7 @@ def next_due(step: Step, queues: Iterable[str]) -> int | None:
 def lease(step: Step, request: LeaseRequest, rounds: GroupRounds, life: int = NO_LIFE) -> Leased:
     """Take up to `limit` jobs, under this life of the worker."""
     promote(step)
-    rebalance(step)
+    rebalance(step, Ready)
     granted: list[Granted] = []
     left = PASSED_OVER_AT_ONCE
     ruled = [queue for queue in request.queues if queue in step.rules]
@@ -121,8 +122,8 @@ def lease(step: Step, request: LeaseRequest, rounds: GroupRounds, life: int = NO
     parked: Sequence[Account] = ()
     after: int | None = None
     if request.parent_id is not None and step.rules.key_limits:
-        parked, after = parking.parked_in_group(
-            step, request.parent_id, rounds.after(request.parent_id)
+        parked, after = KeyShelf(step).parked_in_group(
+            request.parent_id, rounds.after(request.parent_id)
         )
     while True:
         look = _Look(step, request, parked, len(granted), left)

@@ -33,7 +33,7 @@ from leasehold.core.rules.recovery import HeldJob, report_of
 from leasehold.stores.sqlite.leasing import damage, lease
 from leasehold.stores.sqlite.leasing.ends import END_LEASE, Ends, Histories
 from leasehold.stores.sqlite.leasing.parking import KeyShelf
-from leasehold.stores.sqlite.leasing.ready import rebalance
+from leasehold.stores.sqlite.leasing.ready import Ready
 from leasehold.stores.sqlite.leasing.registry import FORGET_WORKER
 from leasehold.stores.sqlite.reading.feed import FEED
 from leasehold.stores.sqlite.rules.orders import QueueBook
@@ -45,6 +45,7 @@ from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.tables.held import HeldRow, Suspects, TableHoldings, held_of, silent_since
 from leasehold.stores.tables.places import AT_ITS_PLACE
 from leasehold.stores.tables.queue_changes import QueueChanges
+from leasehold.stores.tables.rebalance import rebalance
 
 # `running` is small, so a reader simply reads it all. An expiry beyond all leases cannot be read.
 LOST: Final = f"""
@@ -176,7 +177,7 @@ def _recover_some(
 
 
 def _tidy_up(step: Step) -> None:
-    rebalance(step)
+    rebalance(step, Ready)
     FEED.end_if_unfollowed(step)
 
 

@@ -12,9 +12,8 @@ from leasehold.core.model.job import Job
 from leasehold.core.model.status import Status
 from leasehold.core.model.unreadable import cannot_be_read
 from leasehold.core.rules.people import Replay
-from leasehold.stores.sqlite.leasing import ready
 from leasehold.stores.sqlite.leasing.ends import Histories
-from leasehold.stores.sqlite.leasing.ready import PassBook
+from leasehold.stores.sqlite.leasing.ready import Ready
 from leasehold.stores.sqlite.reading import read
 from leasehold.stores.sqlite.reading.read import read_job
 from leasehold.stores.sqlite.rules.known import read_rules
@@ -56,7 +55,7 @@ class QueueBook(TableQueueBook):
     note_purged = NOTE_PURGED
     queues = QueueReader
     histories = Histories
-    passes = PassBook
+    ready = Ready
 
 
 class OrderDesk(TableDesk, Histories):
@@ -66,7 +65,6 @@ class OrderDesk(TableDesk, Histories):
     dependents = DependentsBook
     bases = Bases
     linker = Linker
-    pending = ready
 
     def _read(self, job_ids: Sequence[str]) -> list[Job]:
         found = (read_job(self._step.db, job_id) for job_id in job_ids)

@@ -162,6 +162,10 @@ class Step(TableStep):
     def look_again(self) -> None:
         """Nothing is read ahead here."""
 
+    def changed(self, statement: str, values: Sequence[Any]) -> int:
+        self.execute(statement, values)
+        return self.db.changes()
+
     def _load_rules(self) -> RuleBook:
         self._rules_changed = True
         return read_rules(self.db)
