@@ -1,4 +1,4 @@
-"""Running jobs as a sweep looks at them, whom it looks for, and how they are taken back."""
+"""Running jobs as a sweep looks at them, and how they are taken back."""
 
 from __future__ import annotations
 
@@ -7,32 +7,14 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Final, NamedTuple, Protocol
 
 from leasehold.core.model.lease import Settled
-from leasehold.core.model.lives import Life
-from leasehold.core.model.records import SILENT_SECONDS
 from leasehold.core.rules import key_accounts
 from leasehold.core.rules.decision import Decision
 from leasehold.core.rules.ends import EndedLease
 from leasehold.core.rules.key_accounts import KeyShelf
-from leasehold.core.rules.recovery import WORKER_SILENT_MICROS_MAX, HeldJob
+from leasehold.core.rules.recovery import HeldJob
 from leasehold.stores.tables.job_states import TableHistories
 
 SET_ALLOWANCE: Final = "UPDATE job SET allowance = $1 WHERE seq = $2"
-
-
-class Suspects(NamedTuple):
-    """A reader's findings for a sweep; each write looks at its part once more."""
-
-    dead: frozenset[Life]
-    """Lives that were proved to be over before their jobs were looked for."""
-    jobs: list[int]
-    late: list[int]
-    """Pending jobs past their start_by."""
-    silent: list[str]
-
-
-def silent_since(now: int) -> tuple[int, int]:
-    """Since when a consumer, and a worker, must have been silent to be forgotten."""
-    return now - round(SILENT_SECONDS * 1e6), now - WORKER_SILENT_MICROS_MAX
 
 
 class HeldRow(NamedTuple):

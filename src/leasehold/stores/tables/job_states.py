@@ -6,7 +6,7 @@ it out of one puts it into another in the same write.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, Final, NamedTuple
 
 from leasehold.core.model.codes import EVENT_CODE, EVENT_OF, STATUS_CODE, STATUS_OF
@@ -125,9 +125,6 @@ class TableHistories:
 
     def __init__(self, step: Any) -> None:
         self._step: TableStep = step
-
-    def _note_versions(self, erased: Iterable[JobState]) -> None:
-        """Said before jobs are erased, whose ids may be used again."""
 
     # -- what stands where ---------------------------------------------------------------------
 
@@ -261,7 +258,7 @@ class TableHistories:
         jobs = self.standing_by_number(seqs).values()
         assert len(jobs) == len(seqs), "a job that is not there is erased"
         assert all(job.status.is_terminal for job in jobs), "a job is erased before its end"
-        self._note_versions(jobs)
+        self._step.versions_erased(job.lease_version for job in jobs)
         self.remove(list(jobs))
         self._of_each(FORGET_KEYS, seqs, "job.seq")
         for table in RECORDS_OF_A_JOB:

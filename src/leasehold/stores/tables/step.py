@@ -110,6 +110,11 @@ class TableStep(ABC):
     def due_at(self, moments: Iterable[int]) -> None:  # noqa: B027  # not every store keeps it
         """Jobs have begun to wait until these moments."""
 
+    def versions_erased(self, versions: Iterable[int]) -> None:  # noqa: B027  # as above
+        """Jobs that were last leased under these versions are erased: should an id be used again,
+        its leases must not repeat a version that was granted before.
+        """
+
     @abstractmethod
     def flush(self) -> None:
         """Write the counters and measurements."""

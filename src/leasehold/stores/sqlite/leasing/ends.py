@@ -5,7 +5,6 @@ See `tables.job_states`, and `core.rules.ends` for the records of ended attempts
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final
 
 from leasehold.core.model.lease import Settled, Settlement
@@ -16,7 +15,7 @@ from leasehold.stores.sqlite.leasing.ready import Ready
 from leasehold.stores.sqlite.schema.rows import ENDED_STATUS, SQLITE, whole
 from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.tables.attempts import entry, trim_attempts
-from leasehold.stores.tables.job_states import JobState, TableHistories, state_by
+from leasehold.stores.tables.job_states import TableHistories, state_by
 
 ENDED: Final = f"""
     {ENDED_STATUS}, {whole("finished.version")}, {whole("finished.attempts")},
@@ -45,12 +44,6 @@ class Histories(TableHistories):
     find_settled = SETTLED_UNDER
     find_result = RESULT_OF
     insert_finished = INSERT_FINISHED
-    _step: Step
-
-    def _note_versions(self, erased: Iterable[JobState]) -> None:
-        # Should an id be used again, its leases must not repeat a version that was granted before.
-        granted = (job.lease_version for job in erased)
-        self._step.version_floor = max((self._step.version_floor, *granted))
 
 
 def refuse(step: Step, job_id: str, version: int) -> LeaseLostError:

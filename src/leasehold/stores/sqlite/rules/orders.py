@@ -21,6 +21,7 @@ from leasehold.stores.sqlite.schema.job_row import problem_with
 from leasehold.stores.sqlite.schema.rows import SQLITE
 from leasehold.stores.sqlite.submitting.dependencies import Bases, DependentsBook, Linker
 from leasehold.stores.sqlite.submitting.gate import StartBook
+from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.tables.job_states import JobState
 from leasehold.stores.tables.order_desk import TableDesk
 from leasehold.stores.tables.queue_book import TableQueueBook
@@ -65,6 +66,7 @@ class OrderDesk(TableDesk, Histories):
     dependents = DependentsBook
     bases = Bases
     linker = Linker
+    _step: Step
 
     def _read(self, job_ids: Sequence[str]) -> list[Job]:
         found = (read_job(self._step.db, job_id) for job_id in job_ids)
