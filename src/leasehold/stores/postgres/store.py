@@ -41,10 +41,11 @@ from leasehold.stores.postgres.leasing.recover import Sweep
 from leasehold.stores.postgres.leasing.registry import Registry
 from leasehold.stores.postgres.leasing.settle import exchange, exchange_once
 from leasehold.stores.postgres.leasing.taking_back import Holdings
-from leasehold.stores.postgres.reading import inspection, read
+from leasehold.stores.postgres.reading import inspection
 from leasehold.stores.postgres.reading.feed import FEED
 from leasehold.stores.postgres.reading.figures import FailureBook, MetricsReader
 from leasehold.stores.postgres.reading.looking import LookingDatabase
+from leasehold.stores.postgres.reading.read import Jobs
 from leasehold.stores.postgres.rules import known, schedules
 from leasehold.stores.postgres.rules.orders import OperationShelf, OrderDesk, QueueBook
 from leasehold.stores.postgres.rules.schedules import SCHEDULES, ScheduleShelf
@@ -74,7 +75,7 @@ class PostgresStore(WithoutLocalVerbs, TableStore):
     _desk = OrderDesk
     _dependents = DependentsBook
     _operations = OperationShelf
-    _jobs = read
+    _jobs = Jobs
     _feed = FEED
     _graphs = dependencies
     _lanes = gate

@@ -40,9 +40,10 @@ from leasehold.stores.sqlite.leasing.recover import Sweep
 from leasehold.stores.sqlite.leasing.registry import Registry
 from leasehold.stores.sqlite.leasing.settle import exchange, exchange_once
 from leasehold.stores.sqlite.leasing.taking_back import Holdings
-from leasehold.stores.sqlite.reading import inspection, read
+from leasehold.stores.sqlite.reading import inspection
 from leasehold.stores.sqlite.reading.feed import FEED
 from leasehold.stores.sqlite.reading.figures import FailureBook, MetricsReader
+from leasehold.stores.sqlite.reading.read import Jobs
 from leasehold.stores.sqlite.rules import known, schedules
 from leasehold.stores.sqlite.rules.known import TokenReader
 from leasehold.stores.sqlite.rules.orders import OrderDesk, QueueBook
@@ -78,7 +79,7 @@ class SQLiteStore(TableStore):
     _desk = OrderDesk
     _dependents = DependentsBook
     _operations = TableOperations
-    _jobs = read
+    _jobs = Jobs
     _feed = FEED
     _graphs = dependencies
     _lanes = gate

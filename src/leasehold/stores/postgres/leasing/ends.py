@@ -10,7 +10,7 @@ from typing import Final
 from leasehold.core.model.lease import Settled, Settlement
 from leasehold.core.rules import ends, fence
 from leasehold.errors import LeaseLostError
-from leasehold.stores.postgres.leasing.ready import Ready
+from leasehold.stores.postgres.leasing.ready import ReadyRows
 from leasehold.stores.postgres.schema.texts import storable
 from leasehold.stores.postgres.server.connection import POSTGRES, unnested
 from leasehold.stores.postgres.writing.step import Step
@@ -37,7 +37,7 @@ class Histories(TableHistories):
     """See `leasehold.core.rules.fence.Histories`."""
 
     dialect = POSTGRES
-    ready = Ready
+    ready = ReadyRows
     by_number = state_by("job.seq", POSTGRES, ENDED)
     by_id = state_by("job.id", POSTGRES, ENDED)
     find_settled = SETTLED_UNDER
@@ -121,6 +121,6 @@ class Ends(ends.GatheredEnds):
         if self.waiting or self.again:
             step.many(INSERT_WAITING, [(*row[:-1], storable(row[-1])) for row in self.waiting])
             step.due_at(due for _, _, due, *_ in self.waiting)
-            Ready(step).enter([entry(step, *each) for each in self.again])
+            ReadyRows(step).enter([entry(step, *each) for each in self.again])
             step.hints.ready = True
         self.count(step)

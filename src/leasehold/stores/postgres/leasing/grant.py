@@ -23,7 +23,7 @@ from leasehold.core.rules.queue_limits import starts_used_up
 from leasehold.env import from_micros
 from leasehold.stores.postgres.leasing.order import Candidate
 from leasehold.stores.postgres.leasing.parking import KeyShelf
-from leasehold.stores.postgres.leasing.ready import Ready
+from leasehold.stores.postgres.leasing.ready import ReadyRows
 from leasehold.stores.postgres.server.connection import unnested
 from leasehold.stores.postgres.writing.step import Step
 from leasehold.stores.tables.queue_limits import Limits
@@ -108,7 +108,7 @@ def grant(step: Step, granted: Sequence[Granted], life: int) -> None:
         or job.deadline is not None
         or job.tier != default_tier(job.priority)
     ]
-    Ready(step).leave(
+    ReadyRows(step).leave(
         [job.row for job, _ in granted],
         [(job.lane, job.priority) for job, _ in granted],
         placed,

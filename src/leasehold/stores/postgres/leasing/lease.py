@@ -37,7 +37,7 @@ from leasehold.stores.postgres.leasing.order import (
     first_jobs,
 )
 from leasehold.stores.postgres.leasing.parking import KeyShelf
-from leasehold.stores.postgres.leasing.ready import Ready
+from leasehold.stores.postgres.leasing.ready import ReadyRows
 from leasehold.stores.postgres.server.connection import unnested
 from leasehold.stores.postgres.writing.step import Statement, Step
 from leasehold.stores.tables import breakers
@@ -108,7 +108,7 @@ def promote(step: Step) -> int:
         step.move(job.lane, before, Status.PENDING)
     if entries:
         step.execute(FORGET_WAITING, ([job.seq for job in entries],))
-        Ready(step).enter(entries)
+        ReadyRows(step).enter(entries)
         step.many(RECORD_PROMOTED, events)
     return len(entries)
 
@@ -132,7 +132,7 @@ def lease(step: Step, request: LeaseRequest, rounds: GroupRounds, life: int = NO
     """Take up to `limit` jobs, under this life of the worker."""
     if step.next_due is not None and step.next_due <= step.now:
         promote(step)
-    rebalance(step, Ready)
+    rebalance(step, ReadyRows)
     granted: list[Granted] = []
     left = PASSED_OVER_AT_ONCE
     ruled = [queue for queue in request.queues if step.alone and queue in step.rules]

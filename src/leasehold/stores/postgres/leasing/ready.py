@@ -45,7 +45,7 @@ LEAVE_BY_NUMBERS: Final = f"""
 """  # noqa: S608  # our own names
 
 
-class Ready(TableReady):
+class ReadyRows(TableReady):
     """The ready table in one write."""
 
     __slots__ = ()

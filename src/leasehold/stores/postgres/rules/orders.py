@@ -11,10 +11,8 @@ from typing import Final
 from leasehold.core.model.job import Job
 from leasehold.core.model.status import Status
 from leasehold.stores.postgres.leasing.ends import Histories
-from leasehold.stores.postgres.leasing.ready import Ready
-from leasehold.stores.postgres.reading import read
-from leasehold.stores.postgres.reading.read import read_jobs
-from leasehold.stores.postgres.rules.known import read_rules
+from leasehold.stores.postgres.leasing.ready import ReadyRows
+from leasehold.stores.postgres.reading.read import Jobs, read_jobs
 from leasehold.stores.postgres.server.connection import POSTGRES, unnested
 from leasehold.stores.postgres.submitting.dependencies import Bases, DependentsBook, Linker
 from leasehold.stores.postgres.submitting.gate import StartBook
@@ -44,9 +42,8 @@ class QueueReader(TableQueues):
 
     dialect = POSTGRES
     figures = FIGURES
-    load_rules = staticmethod(read_rules)
     start_book = StartBook
-    jobs = read
+    jobs = Jobs
 
 
 class QueueBook(TableQueueBook):
@@ -57,7 +54,7 @@ class QueueBook(TableQueueBook):
     note_purged = NOTE_PURGED
     queues = QueueReader
     histories = Histories
-    ready = Ready
+    ready = ReadyRows
 
 
 class OrderDesk(TableDesk, Histories):

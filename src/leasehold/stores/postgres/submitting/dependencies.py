@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from leasehold.core.model.graph import Graph
 from leasehold.stores.postgres.leasing.ends import Histories
-from leasehold.stores.postgres.leasing.ready import Ready
+from leasehold.stores.postgres.leasing.ready import ReadyRows
 from leasehold.stores.postgres.server.connection import POSTGRES, SqlConnection, unnested
 from leasehold.stores.tables.dependents import TableLinks
 from leasehold.stores.tables.ended_dependents import TableDependents
@@ -49,7 +49,7 @@ KEEP: Final = f"""
 class Bases(TableBases):
     """The statements of `leasehold.core.rules.inheritance.NumberedBases`."""
 
-    ready = Ready
+    ready = ReadyRows
     needs = NEEDS_FROM
 
     def keep_left(self, rows: Sequence[tuple[int, int | None, bool]]) -> None:

@@ -42,7 +42,7 @@ from leasehold.core.rules.group_rounds import GroupRounds
 from leasehold.core.rules.sampling import end_minute
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import StoreClosedError, StoreError
-from leasehold.stores.postgres.leasing.ready import Ready
+from leasehold.stores.postgres.leasing.ready import ReadyRows
 from leasehold.stores.postgres.leasing.taking_back import take_back_restored
 from leasehold.stores.postgres.reading.figures import SpanShelf
 from leasehold.stores.postgres.schema.migrate import migrate
@@ -86,7 +86,7 @@ class Database(WritesGoOn):
     """What every verb of the store is given; the verbs themselves are functions of it."""
 
     _links = Links
-    _ready = Ready
+    _ready = ReadyRows
 
     def __init__(
         self, url: str, *, env: Env = SYSTEM, accelerator: Accelerator | None = None

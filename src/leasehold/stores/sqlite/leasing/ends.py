@@ -11,7 +11,7 @@ from leasehold.core.model.lease import Settled, Settlement
 from leasehold.core.model.stored import MOMENT_MAX
 from leasehold.core.rules import ends, fence
 from leasehold.errors import LeaseLostError
-from leasehold.stores.sqlite.leasing.ready import Ready
+from leasehold.stores.sqlite.leasing.ready import ReadyRows
 from leasehold.stores.sqlite.schema.rows import ENDED_STATUS, SQLITE, whole
 from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.tables.attempts import entry, trim_attempts
@@ -38,7 +38,7 @@ class Histories(TableHistories):
     """See `leasehold.core.rules.fence.Histories`."""
 
     dialect = SQLITE
-    ready = Ready
+    ready = ReadyRows
     by_number = state_by("job.seq", SQLITE, ENDED)
     by_id = state_by("job.id", SQLITE, ENDED)
     find_settled = SETTLED_UNDER
@@ -92,6 +92,6 @@ class Ends(ends.GatheredEnds):
         step.jobs_ended(self.ended)
         if self.waiting or self.again:
             step.executemany(INSERT_WAITING, self.waiting)
-            Ready(step).enter([entry(step, *each) for each in self.again])
+            ReadyRows(step).enter([entry(step, *each) for each in self.again])
             step.hints.ready = True
         self.count(step)

@@ -38,7 +38,7 @@ from leasehold.stores.sqlite.leasing.order import (
     LaneReader,
 )
 from leasehold.stores.sqlite.leasing.parking import KeyShelf
-from leasehold.stores.sqlite.leasing.ready import Ready
+from leasehold.stores.sqlite.leasing.ready import ReadyRows
 from leasehold.stores.sqlite.schema.job_row import problem_with
 from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.tables import breakers
@@ -92,7 +92,7 @@ def promote(step: Step) -> int:
         step.move(job.lane, before, Status.PENDING)
     if entries:
         step.executemany(FORGET_WAITING, [(job.seq,) for job in entries])
-        Ready(step).enter(entries)
+        ReadyRows(step).enter(entries)
         step.executemany(RECORD_PROMOTED, events)
     return len(entries)
 
@@ -112,7 +112,7 @@ def next_due(step: Step, queues: Iterable[str]) -> int | None:
 def lease(step: Step, request: LeaseRequest, rounds: GroupRounds, life: int = NO_LIFE) -> Leased:
     """Take up to `limit` jobs, under this life of the worker."""
     promote(step)
-    rebalance(step, Ready)
+    rebalance(step, ReadyRows)
     granted: list[Granted] = []
     left = PASSED_OVER_AT_ONCE
     ruled = [queue for queue in request.queues if queue in step.rules]

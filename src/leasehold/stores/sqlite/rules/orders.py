@@ -13,10 +13,8 @@ from leasehold.core.model.status import Status
 from leasehold.core.model.unreadable import cannot_be_read
 from leasehold.core.rules.people import Replay
 from leasehold.stores.sqlite.leasing.ends import Histories
-from leasehold.stores.sqlite.leasing.ready import Ready
-from leasehold.stores.sqlite.reading import read
-from leasehold.stores.sqlite.reading.read import read_job
-from leasehold.stores.sqlite.rules.known import read_rules
+from leasehold.stores.sqlite.leasing.ready import ReadyRows
+from leasehold.stores.sqlite.reading.read import Jobs, read_job
 from leasehold.stores.sqlite.schema.job_row import problem_with
 from leasehold.stores.sqlite.schema.rows import SQLITE
 from leasehold.stores.sqlite.submitting.dependencies import Bases, DependentsBook, Linker
@@ -43,9 +41,8 @@ class QueueReader(TableQueues):
 
     dialect = SQLITE
     figures = FIGURES
-    load_rules = staticmethod(read_rules)
     start_book = StartBook
-    jobs = read
+    jobs = Jobs
 
 
 class QueueBook(TableQueueBook):
@@ -56,7 +53,7 @@ class QueueBook(TableQueueBook):
     note_purged = NOTE_PURGED
     queues = QueueReader
     histories = Histories
-    ready = Ready
+    ready = ReadyRows
 
 
 class OrderDesk(TableDesk, Histories):

@@ -14,7 +14,7 @@ import apsw
 
 from leasehold.core.model.graph import Graph
 from leasehold.stores.sqlite.leasing.ends import Histories
-from leasehold.stores.sqlite.leasing.ready import Ready
+from leasehold.stores.sqlite.leasing.ready import ReadyRows
 from leasehold.stores.sqlite.schema.rows import ENDED_STATUS, SQLITE
 from leasehold.stores.tables.dependents import TableLinks
 from leasehold.stores.tables.ended_dependents import TableDependents
@@ -53,7 +53,7 @@ KEEP: Final = """
 class Bases(TableBases):
     """The statements of `leasehold.core.rules.inheritance.NumberedBases`."""
 
-    ready = Ready
+    ready = ReadyRows
     needs = NEEDS_FROM
 
     def keep_left(self, rows: Sequence[tuple[int, int | None, bool]]) -> None:
