@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
-from typing import Any, ClassVar, Final, NamedTuple, Protocol
+from typing import Any, ClassVar, Final, NamedTuple
 
 from leasehold.core.model.lease import Settled
 from leasehold.core.rules import key_accounts
 from leasehold.core.rules.decision import Decision
 from leasehold.core.rules.ends import EndedLease
-from leasehold.core.rules.key_accounts import KeyShelf
 from leasehold.core.rules.recovery import HeldJob
+from leasehold.stores.tables.attempts import TableEnds
 from leasehold.stores.tables.job_states import TableHistories
 
 SET_ALLOWANCE: Final = "UPDATE job SET allowance = $1 WHERE seq = $2"
@@ -26,23 +25,12 @@ class HeldRow(NamedTuple):
     version: int
 
 
-class AttemptEnds(Protocol):
-    """A store's `leasing.ends.Ends`."""
-
-    def add(
-        self, job_id: str, held: EndedLease, lane: int, decision: Decision, *, checkpoint: bool
-    ) -> Settled: ...
-
-    def write(self) -> None: ...
-
-
 class TableHoldings(TableHistories):
     """See `leasehold.core.rules.recovery.Holdings`."""
 
     held_under: ClassVar[str]
     """Selects a HeldRow and the rest of a HeldJob by id and version, for this write alone."""
-    ends: Callable[[Any], AttemptEnds]
-    shelf: Callable[[Any], KeyShelf]
+    ends: ClassVar[type[TableEnds]]
 
     @abstractmethod
     def _end_lease(self, job: HeldRow) -> EndedLease: ...
@@ -60,7 +48,7 @@ class TableHoldings(TableHistories):
         step = self._step
         lease = self._end_lease(job)
         if step.rules.key_limits:
-            key_accounts.freed(self.shelf(step), (job.seq,))
+            key_accounts.freed(self.ready.shelf(step), (job.seq,))
         ends = self.ends(step)
         settled = ends.add(job.id, lease, job.lane, decision, checkpoint=True)
         ends.write()

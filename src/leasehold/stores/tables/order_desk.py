@@ -16,7 +16,6 @@ from leasehold.env import to_micros
 from leasehold.stores.tables import ended_dependents, places
 from leasehold.stores.tables.attempts import entry
 from leasehold.stores.tables.ended_dependents import TableDependents
-from leasehold.stores.tables.inheritance import TableBases
 from leasehold.stores.tables.job_states import Ending, JobState, TableHistories
 from leasehold.stores.tables.linking import TableLinker, replay_order, waits_again_for
 from leasehold.stores.tables.queue_book import TableQueueBook
@@ -33,7 +32,6 @@ class TableDesk(TableHistories):
 
     queue_book: ClassVar[type[TableQueueBook]]
     dependents: ClassVar[type[TableDependents]]
-    bases: ClassVar[type[TableBases]]
     linker: ClassVar[type[TableLinker]]
 
     def __init__(self, step: Any) -> None:
@@ -115,7 +113,7 @@ class TableDesk(TableHistories):
         step.execute(SET_PRIORITY, (after, job.seq))
         if standing is not None:
             self.ready(step).reprioritize(standing, after)
-        self.bases(step).reprioritized(job.seq, before)
+        self.linker.links.bases(step).reprioritized(job.seq, before)
         step.hints.ready = True
 
     def replay_order(self, job_ids: Sequence[str]) -> list[int]:

@@ -26,6 +26,8 @@ NEXT_SETTINGS: Final = "UPDATE store_state SET settings_generation = settings_ge
 QUEUE_OF_LANE: Final = "SELECT queue FROM lane WHERE id = $1"
 QUEUE_OF_KEY: Final = "SELECT queue FROM key_lane WHERE id = $1"
 
+Row = tuple[Any, ...]
+
 
 class TableStep(ABC):
     """One write, from BEGIN to COMMIT.
@@ -132,6 +134,14 @@ class TableStep(ABC):
     def storable(self, text: str) -> str:
         """A message as the database can hold it."""
         return text
+
+    def storable_rows(self, rows: list[Row], texts: slice) -> list[Row]:  # noqa: ARG002  # as above
+        """The same of the messages in rows."""
+        return rows
+
+    def attempts_failed(self, failed: Sequence[tuple[int, str, JobError]]) -> None:
+        """Attempts have failed: each is counted with those that failed in the same way."""
+        self.failed += failed
 
     # -- counting ------------------------------------------------------------------------------
 

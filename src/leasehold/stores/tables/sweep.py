@@ -112,11 +112,11 @@ class TableSweep(ABC):
         return msgspec.structs.replace(report, scan_ms=(monotonic() - started) * 1000)
 
     def _tidy_up(self, step: TableStep) -> None:
-        rebalance(step, self.queue_book.ready)
+        rebalance(step, self.queue_book.histories.ready)
         self.feed.end_if_unfollowed(step)
 
     def _find(self, db: SqlConnection, now: int, dead: Collection[Life]) -> Suspects:
-        workers = self.queue_book.dialect.listed(sorted(life.worker for life in dead))
+        workers = self.queue_book.histories.dialect.listed(sorted(life.worker for life in dead))
         jobs = [seq for (seq,) in db.execute(self.lost, (now, workers))]
         silent = [worker for (worker,) in db.execute(SILENT, _silent_since(now))]
         late = [row[0] for row in db.execute(f"{LATE} LIMIT {LATE_AT_ONCE}", (now,))]
@@ -129,14 +129,14 @@ class TableSweep(ABC):
         return self.recover(step, jobs, self._dead(step.db).intersection(dead))
 
     def _cancel_late(self, jobs: Sequence[int], step: TableStep) -> None:
-        dialect = self.queue_book.dialect
+        dialect = self.queue_book.histories.dialect
         still_late = f"{LATE} AND {dialect.among('job.seq', '$2')}"
         rows = step.execute(still_late, (step.now, dialect.listed(jobs))).fetchall()
         cancel_late(self.queue_book.histories(step), [LateRow(*row) for row in rows])
 
     def _forget_workers(self, lost: Suspects, step: TableStep) -> list[Life]:
         """Forget workers whose jobs have been taken back; answers which lives are over."""
-        dialect = self.queue_book.dialect
+        dialect = self.queue_book.histories.dialect
         holding = map(Life._make, step.execute(STILL_HOLDING.format(self.life)))
         over = sorted(self._dead(step.db).intersection(lost.dead).difference(holding))
         self.registry.forget_lives(step, over)

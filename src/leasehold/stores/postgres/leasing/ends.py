@@ -8,13 +8,12 @@ from __future__ import annotations
 from typing import Final
 
 from leasehold.core.model.lease import Settled, Settlement
-from leasehold.core.rules import ends, fence
+from leasehold.core.rules import fence
 from leasehold.errors import LeaseLostError
 from leasehold.stores.postgres.leasing.ready import ReadyRows
-from leasehold.stores.postgres.schema.texts import storable
 from leasehold.stores.postgres.server.connection import POSTGRES, unnested
 from leasehold.stores.postgres.writing.step import Step
-from leasehold.stores.tables.attempts import entry, trim_attempts
+from leasehold.stores.tables.attempts import TableEnds
 from leasehold.stores.tables.job_states import TableHistories, state_by
 
 ENDED: Final = """
@@ -95,32 +94,11 @@ INSERT_WAITING: Final = f"""
 """  # noqa: S608  # our own names
 
 
-class Ends(ends.GatheredEnds):
+class Ends(TableEnds):
     """Ends of attempts of one write."""
 
-    __slots__ = ("_step",)
-
-    def __init__(self, step: Step) -> None:
-        super().__init__(step.now, step.settings.attempt_records_max, step.measured)
-        self._step = step
-
-    def write(self) -> None:
-        """Write it all."""
-        step = self._step
-        for failure in self.errors:
-            step.note_failure(*failure)
-        step.many(
-            INSERT_ATTEMPTS,
-            [(*row[:11], *map(storable, row[11:15]), *row[15:]) for row in self.attempts],
-        )
-        step.many(COUNT_FAILURES, self.failed)
-        for seq in self.surplus:
-            trim_attempts(step, seq)
-        step.many(INSERT_FINISHED, [(*row[:-1], storable(row[-1])) for row in self.finished])
-        step.jobs_ended(self.ended)
-        if self.waiting or self.again:
-            step.many(INSERT_WAITING, [(*row[:-1], storable(row[-1])) for row in self.waiting])
-            step.due_at(due for _, _, due, *_ in self.waiting)
-            ReadyRows(step).enter([entry(step, *each) for each in self.again])
-            step.hints.ready = True
-        self.count(step)
+    __slots__ = ()
+    histories = Histories
+    insert_attempts = INSERT_ATTEMPTS
+    count_failures = COUNT_FAILURES
+    insert_waiting = INSERT_WAITING

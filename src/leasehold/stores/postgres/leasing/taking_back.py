@@ -14,7 +14,6 @@ from leasehold.core.rules import recovery
 from leasehold.core.rules.ends import EndedLease
 from leasehold.core.rules.recovery import HeldJob, report_of
 from leasehold.stores.postgres.leasing.ends import END_LEASES, Ends, Histories
-from leasehold.stores.postgres.leasing.parking import KeyShelf
 from leasehold.stores.postgres.writing.step import Step
 from leasehold.stores.tables.held import HeldRow, TableHoldings, held_of
 
@@ -37,7 +36,6 @@ class Holdings(TableHoldings, Histories):
 
     held_under = HELD_UNDER
     ends = Ends
-    shelf = KeyShelf
 
     def _end_lease(self, job: HeldRow) -> EndedLease:
         row: Any = self._step.execute(END_LEASES, ([job.seq], [job.version])).fetchone()

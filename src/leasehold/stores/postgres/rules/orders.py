@@ -11,10 +11,9 @@ from typing import Final
 from leasehold.core.model.job import Job
 from leasehold.core.model.status import Status
 from leasehold.stores.postgres.leasing.ends import Histories
-from leasehold.stores.postgres.leasing.ready import ReadyRows
 from leasehold.stores.postgres.reading.read import Jobs, read_jobs
 from leasehold.stores.postgres.server.connection import POSTGRES, unnested
-from leasehold.stores.postgres.submitting.dependencies import Bases, DependentsBook, Linker
+from leasehold.stores.postgres.submitting.dependencies import DependentsBook, Linker
 from leasehold.stores.postgres.submitting.gate import StartBook
 from leasehold.stores.postgres.writing.step import Step
 from leasehold.stores.tables.operations import BY_ID, TableOperations
@@ -49,12 +48,10 @@ class QueueReader(TableQueues):
 class QueueBook(TableQueueBook):
     """See `leasehold.core.rules.queue_orders.QueueBook`."""
 
-    dialect = POSTGRES
     note_deleted = NOTE_DELETED
     note_purged = NOTE_PURGED
     queues = QueueReader
     histories = Histories
-    ready = ReadyRows
 
 
 class OrderDesk(TableDesk, Histories):
@@ -62,7 +59,6 @@ class OrderDesk(TableDesk, Histories):
 
     queue_book = QueueBook
     dependents = DependentsBook
-    bases = Bases
     linker = Linker
     _step: Step
 

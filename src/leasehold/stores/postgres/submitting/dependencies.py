@@ -137,7 +137,6 @@ def graph(db: SqlConnection, job_ids: Sequence[str]) -> Graph:
 class Linker(TableLinker):
     """See `tables.linking`."""
 
-    dialect = POSTGRES
     links = Links
     add_dependents = f"INSERT INTO dependent SELECT *, NULL FROM {unnested('bigint bigint bigint')}"  # noqa: S608  # our own names
     add_dependencies = (

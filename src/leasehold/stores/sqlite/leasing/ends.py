@@ -9,12 +9,12 @@ from typing import Final
 
 from leasehold.core.model.lease import Settled, Settlement
 from leasehold.core.model.stored import MOMENT_MAX
-from leasehold.core.rules import ends, fence
+from leasehold.core.rules import fence
 from leasehold.errors import LeaseLostError
 from leasehold.stores.sqlite.leasing.ready import ReadyRows
 from leasehold.stores.sqlite.schema.rows import ENDED_STATUS, SQLITE, whole
 from leasehold.stores.sqlite.writing.step import Step
-from leasehold.stores.tables.attempts import entry, trim_attempts
+from leasehold.stores.tables.attempts import TableEnds
 from leasehold.stores.tables.job_states import TableHistories, state_by
 
 ENDED: Final = f"""
@@ -70,28 +70,11 @@ COUNT_FAILURE: Final = """
 INSERT_WAITING: Final = "INSERT INTO waiting VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 
 
-class Ends(ends.GatheredEnds):
+class Ends(TableEnds):
     """Ends of attempts of one write."""
 
-    __slots__ = ("_step",)
-
-    def __init__(self, step: Step) -> None:
-        super().__init__(step.now, step.settings.attempt_records_max, step.measured)
-        self._step = step
-
-    def write(self) -> None:
-        """Write it all."""
-        step = self._step
-        step.failed += self.errors
-        step.executemany(INSERT_ATTEMPT, self.attempts)
-        if self.failed:
-            step.executemany(COUNT_FAILURE, self.failed)
-        for seq in self.surplus:
-            trim_attempts(step, seq)
-        step.executemany(INSERT_FINISHED, self.finished)
-        step.jobs_ended(self.ended)
-        if self.waiting or self.again:
-            step.executemany(INSERT_WAITING, self.waiting)
-            ReadyRows(step).enter([entry(step, *each) for each in self.again])
-            step.hints.ready = True
-        self.count(step)
+    __slots__ = ()
+    histories = Histories
+    insert_attempts = INSERT_ATTEMPT
+    count_failures = COUNT_FAILURE
+    insert_waiting = INSERT_WAITING

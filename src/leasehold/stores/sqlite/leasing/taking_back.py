@@ -16,7 +16,6 @@ from leasehold.core.rules.ends import EndedLease
 from leasehold.core.rules.recovery import HeldJob, report_of
 from leasehold.stores.sqlite.leasing import damage
 from leasehold.stores.sqlite.leasing.ends import END_LEASE, Ends, Histories
-from leasehold.stores.sqlite.leasing.parking import KeyShelf
 from leasehold.stores.sqlite.schema.job_row import problem_with
 from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.tables.held import HeldRow, TableHoldings, held_of
@@ -38,7 +37,6 @@ class Holdings(TableHoldings, Histories):
 
     held_under = HELD_UNDER
     ends = Ends
-    shelf = KeyShelf
 
     def _end_lease(self, job: HeldRow) -> EndedLease:
         row: Any = self._step.execute(END_LEASE, (job.seq, job.version)).fetchone()

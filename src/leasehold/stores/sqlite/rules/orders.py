@@ -13,11 +13,10 @@ from leasehold.core.model.status import Status
 from leasehold.core.model.unreadable import cannot_be_read
 from leasehold.core.rules.people import Replay
 from leasehold.stores.sqlite.leasing.ends import Histories
-from leasehold.stores.sqlite.leasing.ready import ReadyRows
 from leasehold.stores.sqlite.reading.read import Jobs, read_job
 from leasehold.stores.sqlite.schema.job_row import problem_with
 from leasehold.stores.sqlite.schema.rows import SQLITE
-from leasehold.stores.sqlite.submitting.dependencies import Bases, DependentsBook, Linker
+from leasehold.stores.sqlite.submitting.dependencies import DependentsBook, Linker
 from leasehold.stores.sqlite.submitting.gate import StartBook
 from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.tables.job_states import JobState
@@ -48,12 +47,10 @@ class QueueReader(TableQueues):
 class QueueBook(TableQueueBook):
     """See `leasehold.core.rules.queue_orders.QueueBook`."""
 
-    dialect = SQLITE
     note_deleted = NOTE_DELETED
     note_purged = NOTE_PURGED
     queues = QueueReader
     histories = Histories
-    ready = ReadyRows
 
 
 class OrderDesk(TableDesk, Histories):
@@ -61,7 +58,6 @@ class OrderDesk(TableDesk, Histories):
 
     queue_book = QueueBook
     dependents = DependentsBook
-    bases = Bases
     linker = Linker
     _step: Step
 

@@ -132,7 +132,6 @@ def graph(db: apsw.Connection, job_ids: Sequence[str]) -> Graph:
 class Linker(TableLinker):
     """See `tables.linking`."""
 
-    dialect = SQLITE
     links = Links
     add_dependents = "INSERT INTO dependent VALUES (?, ?, ?, NULL)"
     add_dependencies = "INSERT INTO dependency VALUES (?, ?, ?, ?)"
