@@ -14,9 +14,10 @@ from leasehold.stores.postgres.leasing.order import FOR_COUNTING, LaneReader
 from leasehold.stores.postgres.reading.figures import STATS
 from leasehold.stores.postgres.reading.where import compares_texts, conditions, counted_jobs
 from leasehold.stores.postgres.rules.known import read_rules
-from leasehold.stores.postgres.schema.job_row import BY_STATUS, IDS, JOB, job_without, jobs_of
+from leasehold.stores.postgres.schema.job_row import job_without, jobs_of
 from leasehold.stores.postgres.server.connection import SqlConnection
 from leasehold.stores.tables.job_reading import TableJobs
+from leasehold.stores.tables.job_row import BY_STATUS, IDS, JOB
 
 # The columns of a filter's conditions: see `where`.
 NUMBERS: Final = """

@@ -16,16 +16,9 @@ from leasehold.stores.sqlite.leasing.order import FOR_COUNTING, LaneReader
 from leasehold.stores.sqlite.reading.figures import STATS
 from leasehold.stores.sqlite.reading.where import conditions, counted_jobs
 from leasehold.stores.sqlite.rules.known import read_rules
-from leasehold.stores.sqlite.schema.job_row import (
-    BY_STATUS,
-    IDS,
-    JOB,
-    NUMBERS,
-    job_carefully,
-    job_of,
-    job_without,
-)
+from leasehold.stores.sqlite.schema.job_row import job_carefully, job_of, job_without
 from leasehold.stores.tables.job_reading import TableJobs
+from leasehold.stores.tables.job_row import BY_STATUS, IDS, JOB, NUMBERS
 
 # A range of the unique index. No id goes on with the last character of all: it is not printable.
 FIND_IDS: Final = (
