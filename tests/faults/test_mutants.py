@@ -21,7 +21,6 @@ from leasehold.env import Env, ManualClock
 from leasehold.errors import DuplicateJobError
 from leasehold.stores import sqlite, tables
 from leasehold.stores.sqlite import SQLiteStore
-from leasehold.stores.sqlite.keeping import cleanup
 from leasehold.stores.sqlite.leasing import (
     grant,
     lease,
@@ -31,6 +30,7 @@ from leasehold.stores.sqlite.leasing import (
     recover,
     renew,
     settle,
+    taking_back,
 )
 from leasehold.stores.sqlite.rules import orders
 from leasehold.stores.sqlite.submitting import dependencies, gate, submit
@@ -45,8 +45,10 @@ from leasehold.stores.tables import (
     linking,
     order_desk,
     rebalance,
+    removing,
     setting_verbs,
     step,
+    sweep,
 )
 from leasehold.stores.tables import parking as shelf
 from leasehold.stores.tables.ended_dependents import TableDependents
@@ -229,13 +231,13 @@ def both(*mutations: Mutate) -> Mutate:
 
 
 def who_holds_anything_is_dead_if_anybody_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = recover.recover
+    original = taking_back.recover
 
     def take_back(step: Step, jobs: Sequence[int], dead: Collection[Life]) -> SweepReport:
         holders = {Life._make(row) for row in step.execute("SELECT worker, life FROM running")}
         return original(step, jobs, holders if dead else dead)
 
-    monkeypatch.setattr(recover, "recover", take_back)
+    monkeypatch.setattr(taking_back, "recover", take_back)
 
 
 def versions_may_repeat_after_discard(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -289,7 +291,7 @@ MUTANTS: dict[str, Mutate] = {
     "renew what expired": sql(renew, "HELD", "acquired_at, expires_at", "acquired_at, 1 << 60"),
     "recover what has not expired": both(
         sql(recover, "LOST", "expires_at <= ?1", "?1 IS NOT NULL"),
-        sql(recover, "STILL_LOST", "expires_at, heartbeat", "0 AS expires_at, heartbeat"),
+        sql(taking_back, "STILL_LOST", "expires_at, heartbeat", "0 AS expires_at, heartbeat"),
     ),
     "recover nothing": sql(recover, "LOST", "expires_at <= ?1", "?1 IS NULL"),
     "take back without looking again": sql(
@@ -337,7 +339,7 @@ MUTANTS: dict[str, Mutate] = {
         order_desk, "ALLOW_AGAIN", "allowance = $1", "allowance = $1 - 1"
     ),
     "cancel requests not written": sql(order_desk, "REQUEST_CANCEL", "WHERE", "WHERE 0 AND"),
-    "sweep past what is too late": sql(recover, "LATE", "WHERE", "WHERE 0 AND"),
+    "sweep past what is too late": sql(sweep, "LATE", "WHERE", "WHERE 0 AND"),
     "unblock while others block": sql(waiting, "BLOCKED_BY", "other.needs <> $1", "0"),
     "leave behind who was told": sql(waiting, "UNBLOCK", "needs = $1", "needs = -$1"),
     "tell no dependent": sql(dependencies, "REMEMBER", "WHERE id", "WHERE 0 AND id"),
@@ -348,7 +350,7 @@ MUTANTS: dict[str, Mutate] = {
     ),
     "wait on after a cancel": sql(job_states, "WAIT_FOR_NOBODY", "WHERE", "WHERE 0 AND"),
     "tell what was replayed": sql(job_states, "TELL_NOBODY", "WHERE", "WHERE 0 AND"),
-    "prune what is needed": sql(cleanup, "STILL_ENDED", "WHERE NOT", "WHERE 1 OR NOT"),
+    "prune what is needed": sql(removing, "STILL_ENDED", "AND NOT", "AND 1 OR NOT"),
     "settings that nobody hears of": sql(step, "NEXT_SETTINGS", "+ 1", "+ 0"),
     "settings that cannot be unset": sql(setting_verbs, "FORGET", "WHERE", "WHERE 0 AND"),
     "let a key run any number": sql(shelf, "RUNNING_OF_KEY", "key = $2", "key = -$2"),

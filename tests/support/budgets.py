@@ -33,6 +33,7 @@ from leasehold.stores.memory import lanes as memory_lanes
 from leasehold.stores.memory import parking as memory_parking
 from leasehold.stores.tables.ended_dependents import TableDependents
 from leasehold.stores.tables.parking import TableKeyShelf
+from leasehold.stores.tables.rebalance import TablePasses
 from support.counted_writes import Scene
 
 _FILE: Final = Path(leasehold.__file__).parent / "core" / "model" / "budget.py"
@@ -60,8 +61,7 @@ def placed(scene: Scene, many: int) -> list[int]:
     if scene.is_in_memory:
         scene.count(memory_lanes.Lanes, "place_anew", lambda *_: 1)
     else:
-        passes = scene.own("leasing.ready").PassBook
-        scene.count(passes, "move", lambda _, passes, jobs: len(jobs))
+        scene.count(TablePasses, "move", lambda _, passes, jobs: len(jobs))
     with scene.watching(lambda: scene.counted) as growth:
         scene.store.update_queue("default", {"fifo_mode": True}, actor="me")
     return growth
@@ -105,8 +105,7 @@ def parked_keys(scene: Scene, many: int) -> list[int]:
     if scene.is_in_memory:
         scene.count(memory_parking.ParkingShelf, "some_of_group", lambda found, *_: len(found))
     else:
-        shelf = scene.own("leasing.parking")
-        scene.count(shelf, "some_parked", lambda found, *_: len(found[0]))
+        scene.count(TableKeyShelf, "parked_in_group", lambda found, *_: len(found[0]))
     with scene.watching(lambda: scene.counted) as growth:
         for _ in range(3):
             scene.lease(limit=1, parent_id="second")

@@ -22,37 +22,33 @@ from leasehold.core.model.lease import (
 from leasehold.core.model.records import (
     Listener,
     Submitted,
-    WorkerInfo,
-)
-from leasehold.core.model.retention import (
-    BATCH_MAX,
-    DAILY,
-    PruneReport,
-    RetentionPolicy,
-    Scope,
 )
 from leasehold.core.model.tokens import Token
 from leasehold.core.rules.moving import RowStore
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import LeaseholdError, LeaseLostError
 from leasehold.stores.postgres.clauses import WithoutLocalVerbs
-from leasehold.stores.postgres.keeping import cleanup, moving
+from leasehold.stores.postgres.keeping import moving
 from leasehold.stores.postgres.keeping.archive import JobArchive
 from leasehold.stores.postgres.keeping.beliefs import Beliefs
 from leasehold.stores.postgres.keeping.blobs import TableBlobs
-from leasehold.stores.postgres.leasing import held, recover, registry, renew
+from leasehold.stores.postgres.keeping.cleanup import Pruning
+from leasehold.stores.postgres.leasing import held, renew
 from leasehold.stores.postgres.leasing.ends import Histories
 from leasehold.stores.postgres.leasing.held import HeldTransaction
-from leasehold.stores.postgres.leasing.recover import Holdings
+from leasehold.stores.postgres.leasing.lease import promote
+from leasehold.stores.postgres.leasing.recover import Sweep
+from leasehold.stores.postgres.leasing.registry import Registry
 from leasehold.stores.postgres.leasing.settle import exchange, exchange_once
-from leasehold.stores.postgres.reading import inspection, read
+from leasehold.stores.postgres.leasing.taking_back import Holdings
+from leasehold.stores.postgres.reading import inspection
 from leasehold.stores.postgres.reading.feed import FEED
 from leasehold.stores.postgres.reading.figures import FailureBook, MetricsReader
 from leasehold.stores.postgres.reading.looking import LookingDatabase
+from leasehold.stores.postgres.reading.read import Jobs
 from leasehold.stores.postgres.rules import known, schedules
 from leasehold.stores.postgres.rules.orders import OperationShelf, OrderDesk, QueueBook
 from leasehold.stores.postgres.rules.schedules import SCHEDULES, ScheduleShelf
-from leasehold.stores.postgres.server.life import SessionLife
 from leasehold.stores.postgres.submitting import dependencies, entering, gate
 from leasehold.stores.postgres.submitting.dependencies import DependentsBook
 from leasehold.stores.postgres.writing import application, own_connections
@@ -73,10 +69,13 @@ class PostgresStore(WithoutLocalVerbs, TableStore):
     _reader = PlainReader
     _histories = Histories
     _holdings = Holdings
+    _registry = Registry
+    _sweep = Sweep
+    _promote = staticmethod(promote)
     _desk = OrderDesk
     _dependents = DependentsBook
     _operations = OperationShelf
-    _jobs = read
+    _jobs = Jobs
     _feed = FEED
     _graphs = dependencies
     _lanes = gate
@@ -87,6 +86,7 @@ class PostgresStore(WithoutLocalVerbs, TableStore):
     _settings = known
     _tokens = TokenReader
     _archive = JobArchive()
+    _pruning = Pruning
 
     def __init__(
         self, url: str, *, env: Env = SYSTEM, accelerator: Accelerator | None = None
@@ -191,19 +191,9 @@ class PostgresStore(WithoutLocalVerbs, TableStore):
     def recover(self) -> SweepReport:
         # First, or what follows might take long.
         self._beliefs.correct()
-        return recover.sweep(self._database)
-
-    def promote(self) -> int:
-        return recover.promote(self._database)
+        return super().recover()
 
     # -- workers -----------------------------------------------------------------------------
-
-    def register_worker(
-        self, info: WorkerInfo, *, is_remote: bool = False, is_entered: bool = False
-    ) -> SessionLife:
-        if is_remote:
-            return registry.register_remote(self._database, info, is_entered=is_entered)
-        return registry.register(self._database, info)
 
     def dead_workers(self) -> set[str]:
         """Workers proved dead whose jobs are not taken back yet."""
@@ -218,19 +208,6 @@ class PostgresStore(WithoutLocalVerbs, TableStore):
 
     def _schedule_shelf(self, step: Step) -> ScheduleShelf:
         return schedules.shelf(self._database, step)
-
-    # -- retention ---------------------------------------------------------------------------
-
-    def prune(
-        self,
-        policy: RetentionPolicy | None = None,
-        *,
-        run: int | None = None,
-        scope: Scope = DAILY,
-        limit: int = BATCH_MAX,
-        actor: str,
-    ) -> PruneReport:
-        return cleanup.prune(self._database, policy, run, scope, limit, actor)
 
     # -- the store itself --------------------------------------------------------------------
 

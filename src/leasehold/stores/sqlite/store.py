@@ -18,20 +18,10 @@ from leasehold.core.model.lease import (
     Renewal,
     Renewed,
     Settlement,
-    SweepReport,
 )
 from leasehold.core.model.records import (
     Listener,
     Submitted,
-    WorkerInfo,
-    WorkerLife,
-)
-from leasehold.core.model.retention import (
-    BATCH_MAX,
-    DAILY,
-    PruneReport,
-    RetentionPolicy,
-    Scope,
 )
 from leasehold.core.model.schedule import Schedule, ScheduleDraft
 from leasehold.core.model.tokens import Token
@@ -40,15 +30,20 @@ from leasehold.env import SYSTEM, Env
 from leasehold.errors import LeaseholdError, LeaseLostError
 from leasehold.stores.sqlite.disk.files import Durability
 from leasehold.stores.sqlite.disk.lock import LOCK_TIMEOUT_SECONDS
-from leasehold.stores.sqlite.keeping import cleanup, moving
+from leasehold.stores.sqlite.keeping import moving
 from leasehold.stores.sqlite.keeping.archive import JobArchive
-from leasehold.stores.sqlite.leasing import recover, registry, renew
+from leasehold.stores.sqlite.keeping.cleanup import Pruning
+from leasehold.stores.sqlite.leasing import recover, renew
 from leasehold.stores.sqlite.leasing.ends import Histories
-from leasehold.stores.sqlite.leasing.recover import Holdings
+from leasehold.stores.sqlite.leasing.lease import promote
+from leasehold.stores.sqlite.leasing.recover import Sweep
+from leasehold.stores.sqlite.leasing.registry import Registry
 from leasehold.stores.sqlite.leasing.settle import exchange, exchange_once
-from leasehold.stores.sqlite.reading import inspection, read
+from leasehold.stores.sqlite.leasing.taking_back import Holdings
+from leasehold.stores.sqlite.reading import inspection
 from leasehold.stores.sqlite.reading.feed import FEED
 from leasehold.stores.sqlite.reading.figures import FailureBook, MetricsReader
+from leasehold.stores.sqlite.reading.read import Jobs
 from leasehold.stores.sqlite.rules import known, schedules
 from leasehold.stores.sqlite.rules.known import TokenReader
 from leasehold.stores.sqlite.rules.orders import OrderDesk, QueueBook
@@ -78,10 +73,13 @@ class SQLiteStore(TableStore):
     _reader = LenientReader
     _histories = Histories
     _holdings = Holdings
+    _registry = Registry
+    _sweep = Sweep
+    _promote = staticmethod(promote)
     _desk = OrderDesk
     _dependents = DependentsBook
     _operations = TableOperations
-    _jobs = read
+    _jobs = Jobs
     _feed = FEED
     _graphs = dependencies
     _lanes = gate
@@ -92,6 +90,7 @@ class SQLiteStore(TableStore):
     _settings = known
     _tokens = TokenReader
     _archive = JobArchive()
+    _pruning = Pruning
 
     def __init__(
         self,
@@ -171,23 +170,10 @@ class SQLiteStore(TableStore):
 
     # -- recovery ----------------------------------------------------------------------------
 
-    def recover(self) -> SweepReport:
-        return recover.sweep(self._database)
-
-    def promote(self) -> int:
-        return recover.promote(self._database)
-
     def repair_clock(self, *, actor: str) -> ClockRepair:
         return recover.repair_clock(self._database, actor)
 
     # -- workers -----------------------------------------------------------------------------
-
-    def register_worker(
-        self, info: WorkerInfo, *, is_remote: bool = False, is_entered: bool = False
-    ) -> WorkerLife:
-        if is_remote:
-            return registry.register_remote_worker(self._database, info, is_entered=is_entered)
-        return registry.register_worker(self._database, info)
 
     def dead_workers(self) -> set[str]:
         """Workers proved dead whose jobs are not taken back yet; never touches the database."""
@@ -210,19 +196,6 @@ class SQLiteStore(TableStore):
         # A write must not wait for this thread's own transaction.
         if not is_inside(self._database.files.database):
             super()._place_the_rest()
-
-    # -- retention ---------------------------------------------------------------------------
-
-    def prune(
-        self,
-        policy: RetentionPolicy | None = None,
-        *,
-        run: int | None = None,
-        scope: Scope = DAILY,
-        limit: int = BATCH_MAX,
-        actor: str,
-    ) -> PruneReport:
-        return cleanup.prune(self._database, policy, run, scope, limit, actor)
 
     # -- applications' transactions ----------------------------------------------------------
 

@@ -1,10 +1,15 @@
-"""Records of attempts beyond their bound, and jobs that become pending again."""
+"""How attempts end, as rows; records beyond their bound, and jobs that become pending again.
+
+See `core.rules.ends`.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
+from leasehold.core.rules.ends import GatheredEnds
 from leasehold.core.rules.placing import PendingEntry
+from leasehold.stores.tables.job_states import TableHistories
 from leasehold.stores.tables.step import TableStep
 
 SURPLUS_ATTEMPT: Final = """
@@ -28,6 +33,44 @@ WHERE_IT_ENTERS: Final = """
            created_at, deadline, parent_id
     FROM job WHERE seq = $1
 """
+
+_TEXTS_OF_ATTEMPT: Final = slice(11, 15)
+"""Where a row of `attempt` has messages."""
+_LAST: Final = slice(-1, None)
+"""Where those of `finished` and `waiting` have theirs."""
+
+
+class TableEnds(GatheredEnds):
+    """Ends of attempts of one write."""
+
+    __slots__ = ("_step",)
+    histories: ClassVar[type[TableHistories]]
+    insert_attempts: ClassVar[str]
+    """For `many`, like the next two."""
+    count_failures: ClassVar[str]
+    insert_waiting: ClassVar[str]
+
+    def __init__(self, step: Any) -> None:
+        super().__init__(step.now, step.settings.attempt_records_max, step.measured)
+        self._step: TableStep = step
+
+    def write(self) -> None:
+        """Write it all."""
+        step = self._step
+        step.attempts_failed(self.errors)
+        step.many(self.insert_attempts, step.storable_rows(self.attempts, _TEXTS_OF_ATTEMPT))
+        if self.failed:
+            step.many(self.count_failures, self.failed)
+        for seq in self.surplus:
+            trim_attempts(step, seq)
+        step.many(self.histories.insert_finished, step.storable_rows(self.finished, _LAST))
+        step.jobs_ended(self.ended)
+        if self.waiting or self.again:
+            step.many(self.insert_waiting, step.storable_rows(self.waiting, _LAST))
+            step.due_at(due for _, _, due, *_ in self.waiting)
+            self.histories.ready(step).enter([entry(step, *each) for each in self.again])
+            step.hints.ready = True
+        self.count(step)
 
 
 def trim_attempts(step: TableStep, seq: int) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Protocol, TypeVar
 
+from leasehold.core.model.lives import LivesHere
 from leasehold.env import Env
 from leasehold.stores.tables.statements import SqlConnection
 from leasehold.stores.tables.step import TableStep
@@ -18,6 +19,9 @@ class TableDatabase(Protocol):
 
     @property
     def env(self) -> Env: ...
+
+    @property
+    def lives(self) -> LivesHere: ...
 
     def read(self) -> AbstractContextManager[SqlConnection]:
         """A connection for long walks, in which each statement may be of another moment."""

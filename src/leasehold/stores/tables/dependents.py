@@ -9,7 +9,6 @@ with its end, and the next write goes on from there, whichever process does it.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final, NamedTuple
 
@@ -61,11 +60,13 @@ class Blocked(NamedTuple):
     waits_for_others: bool
 
 
-class TableLinks(ABC):
+class TableLinks:
     """See `leasehold.core.rules.resolving.Links`; an ended job is known by its number."""
 
     histories: ClassVar[type[TableHistories]]
     bases: ClassVar[type[TableBases]]
+    remember_ended: ClassVar[str]
+    """Puts those jobs of a list that have ended, and block others, into `resolving`."""
     find_ended: ClassVar[str]
     """Selects the next job in `resolving`: number, id, status, reason, and is it to be erased."""
     schedule: ClassVar[str]
@@ -79,19 +80,6 @@ class TableLinks(ABC):
         self._histories = self.histories(step)
         self._ending: list[tuple[Ending, int]] = []
         """Dependents to be ended, and by whose end; gathered until somebody looks."""
-
-    @classmethod
-    @abstractmethod
-    def _remember(cls, step: Any) -> bool:
-        """Put those of the jobs that this operation has ended into `resolving` that block others;
-        whether there are any.
-        """
-
-    @abstractmethod
-    def _enter(self, entries: Sequence[PendingEntry]) -> None: ...
-
-    def _note_due(self, moments: Sequence[int]) -> None:  # noqa: B027  # nothing here
-        """Jobs have begun to wait until these moments."""
 
     def next_ended(self) -> Ended[Any] | None:
         step = self._step
@@ -135,7 +123,7 @@ class TableLinks(ABC):
         step, now, dialect = self._step, self.now, self.histories.dialect
         seqs = dialect.listed([each.seq for each in (*pending, *scheduled)])
         step.execute(FORGET_WAITING.format(dialect.among("seq", "$1")), (seqs,))
-        self._enter(
+        self.histories.ready(step).enter(
             [
                 PendingEntry(
                     each.seq, each.lane, each.priority, each.base, each.version, each.attempts,
@@ -151,7 +139,7 @@ class TableLinks(ABC):
                 for each in scheduled
             ],
         )
-        self._note_due([each.due for each in scheduled])
+        step.due_at(each.due for each in scheduled)
         for after, jobs in ((Status.PENDING, pending), (Status.SCHEDULED, scheduled)):
             step.many(
                 step.insert_events,
@@ -195,7 +183,9 @@ class TableLinks(ABC):
     def some_to_tell(cls, step: TableStep) -> bool:
         """Whether jobs have ended whose dependents are still to be told."""
         if step.somebody_waits and step.ended:
-            step.some_unresolved = cls._remember(step) or step.some_unresolved
+            ended = cls.histories.dialect.listed(step.ended)
+            if step.changed(cls.remember_ended, (ended,)):
+                step.some_unresolved = True
         step.ended.clear()
         return step.some_unresolved
 

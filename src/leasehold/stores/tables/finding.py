@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import cached_property
 from typing import Any, ClassVar, Final
 
 from leasehold.core.model.queue_retention import QueueRetention
-from leasehold.core.model.retention import CleanUp
+from leasehold.core.model.retention import CleanUp, Scope
 from leasehold.core.model.status import Status
 from leasehold.core.model.stored import MOMENT_MAX
 from leasehold.core.rules.cleanup_store import (
@@ -40,6 +40,7 @@ class TableLook(ABC):
     which is NULL for an unwanted one, and with its queue where queues differ.
     """
 
+    load_rules: Callable[[Any], RuleBook]
     stats: ClassVar[str]
     oldest_day: ClassVar[str]
     oldest_audit: ClassVar[str]
@@ -53,19 +54,23 @@ class TableLook(ABC):
         self._now = now
         self.now = from_micros(now)
 
-    @property
-    @abstractmethod
-    def _rules(self) -> RuleBook: ...
-
     @abstractmethod
     def _rows(
         self, statement: str, values: dict[str, Any], after: Bookmark, limit: int
     ) -> SqlCursor:
         """The next rows of a walk."""
 
+    @abstractmethod
+    def find_ended(
+        self, status: Status, cutoffs: Cutoffs, after: Bookmark, limit: int
+    ) -> CleanUpBatch[int]: ...
+
+    @abstractmethod
+    def has_rest(self, scope: Scope) -> bool: ...
+
     @cached_property
     def _own_retentions(self) -> Mapping[str, QueueRetention]:
-        return cleanup.own_retentions(self._rules)
+        return cleanup.own_retentions(self.load_rules(self._db))
 
     def own_retentions(self) -> Mapping[str, QueueRetention]:
         return self._own_retentions

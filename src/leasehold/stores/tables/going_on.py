@@ -7,10 +7,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from leasehold.core.rules import rebalancing
 from leasehold.errors import StoreError
 from leasehold.stores.tables.dependents import TableLinks
-from leasehold.stores.tables.rebalance import TablePasses
+from leasehold.stores.tables.ready import TableReady
+from leasehold.stores.tables.rebalance import rebalance
 
 T = TypeVar("T")
 
@@ -21,7 +21,7 @@ class WritesGoOn(ABC):
     """Goes on with the rest of a write; others write in between."""
 
     _links: type[TableLinks]
-    _passes: Callable[[Any], TablePasses]
+    _ready: type[TableReady]
     _unresolved = False
     """Whether dependents may be left of the last write."""
 
@@ -42,7 +42,7 @@ class WritesGoOn(ABC):
     def rebalance_the_rest(self) -> None:
         """Place jobs anew that have to be."""
         try:
-            while self._run(lambda step: rebalancing.rebalance(self._passes(step))):
+            while self._run(lambda step: rebalance(step, self._ready)):
                 pass
         except StoreError as error:
             # The caller's own request is durable; the next lease or sweep goes on with this.

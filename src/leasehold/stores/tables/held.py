@@ -1,38 +1,19 @@
-"""Running jobs as a sweep looks at them, whom it looks for, and how they are taken back."""
+"""Running jobs as a sweep looks at them, and how they are taken back."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
-from typing import Any, ClassVar, Final, NamedTuple, Protocol
+from typing import Any, ClassVar, Final, NamedTuple
 
 from leasehold.core.model.lease import Settled
-from leasehold.core.model.lives import Life
-from leasehold.core.model.records import SILENT_SECONDS
 from leasehold.core.rules import key_accounts
 from leasehold.core.rules.decision import Decision
 from leasehold.core.rules.ends import EndedLease
-from leasehold.core.rules.key_accounts import KeyShelf
-from leasehold.core.rules.recovery import WORKER_SILENT_MICROS_MAX, HeldJob
+from leasehold.core.rules.recovery import HeldJob
+from leasehold.stores.tables.attempts import TableEnds
 from leasehold.stores.tables.job_states import TableHistories
 
 SET_ALLOWANCE: Final = "UPDATE job SET allowance = $1 WHERE seq = $2"
-
-
-class Suspects(NamedTuple):
-    """A reader's findings for a sweep; each write looks at its part once more."""
-
-    dead: frozenset[Life]
-    """Lives that were proved to be over before their jobs were looked for."""
-    jobs: list[int]
-    late: list[int]
-    """Pending jobs past their start_by."""
-    silent: list[str]
-
-
-def silent_since(now: int) -> tuple[int, int]:
-    """Since when a consumer, and a worker, must have been silent to be forgotten."""
-    return now - round(SILENT_SECONDS * 1e6), now - WORKER_SILENT_MICROS_MAX
 
 
 class HeldRow(NamedTuple):
@@ -44,23 +25,12 @@ class HeldRow(NamedTuple):
     version: int
 
 
-class AttemptEnds(Protocol):
-    """A store's `leasing.ends.Ends`."""
-
-    def add(
-        self, job_id: str, held: EndedLease, lane: int, decision: Decision, *, checkpoint: bool
-    ) -> Settled: ...
-
-    def write(self) -> None: ...
-
-
 class TableHoldings(TableHistories):
     """See `leasehold.core.rules.recovery.Holdings`."""
 
     held_under: ClassVar[str]
     """Selects a HeldRow and the rest of a HeldJob by id and version, for this write alone."""
-    ends: Callable[[Any], AttemptEnds]
-    shelf: Callable[[Any], KeyShelf]
+    ends: ClassVar[type[TableEnds]]
 
     @abstractmethod
     def _end_lease(self, job: HeldRow) -> EndedLease: ...
@@ -78,7 +48,7 @@ class TableHoldings(TableHistories):
         step = self._step
         lease = self._end_lease(job)
         if step.rules.key_limits:
-            key_accounts.freed(self.shelf(step), (job.seq,))
+            key_accounts.freed(self.ready.shelf(step), (job.seq,))
         ends = self.ends(step)
         settled = ends.add(job.id, lease, job.lane, decision, checkpoint=True)
         ends.write()

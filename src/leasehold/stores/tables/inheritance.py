@@ -7,13 +7,12 @@ told. The rest of a write has rows in `inheriting`.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from leasehold.core.rules import inheritance
-from leasehold.core.rules.placing import Standing
 from leasehold.stores.tables import places
+from leasehold.stores.tables.ready import TableReady
 from leasehold.stores.tables.statements import SqlConnection
 from leasehold.stores.tables.step import TableStep
 
@@ -60,16 +59,13 @@ _TOO_HIGH: Final = """
 class TableBases(inheritance.NumberedBases):
     """The statements of `leasehold.core.rules.inheritance.NumberedBases`."""
 
-    needs: str
+    ready: ClassVar[type[TableReady]]
+    needs: ClassVar[str]
     """The unfinished dependencies of a job: by its number, beyond a number, so many."""
 
     def __init__(self, step: TableStep) -> None:
         super().__init__(step)
         self._step = step
-
-    @abstractmethod
-    def move(self, job: Standing) -> None:
-        """Put a pending job where it belongs now."""
 
     def own_of(self, seq: int) -> int:
         return int(self._rows(OWN, seq)[0][0])
@@ -89,7 +85,7 @@ class TableBases(inheritance.NumberedBases):
                 step.execute(FALL_BACK, (seq,))
             standing = places.find(step, seq)
             if standing is not None:
-                self.move(standing)
+                self.ready(step).move([standing])
                 step.hints.ready = True
 
     def exists(self, seq: int) -> bool:

@@ -1,51 +1,185 @@
-"""Reading jobs, which every database does in its own words."""
+"""Reading jobs: snapshots and searches. Never a write, never a wait for one."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import Any, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from itertools import islice
+from typing import Any, ClassVar, Final
 
 from leasehold.core.model.job import Job
-from leasehold.core.model.search import Count, HeavyField, JobFilter, Page
+from leasehold.core.model.pages import check_cursor
+from leasehold.core.model.priority import DEFAULT_SCORING
+from leasehold.core.model.search import (
+    Count,
+    HeavyField,
+    JobFilter,
+    Page,
+    by_counters,
+    by_status_counters,
+    check_count,
+    check_left_out,
+    check_read,
+    counted_up_to,
+)
 from leasehold.core.model.status import Status
+from leasehold.core.model.stored import UNREADABLE
+from leasehold.core.rules.rule_book import RuleBook
+from leasehold.core.rules.serving import SEQ, Lane, LaneReader, Row, in_order
+from leasehold.stores.tables.lanes import stats
+from leasehold.stores.tables.places import AT_ITS_PLACE
+from leasehold.stores.tables.reach import lowest_read
+from leasehold.stores.tables.statements import SqlConnection
+
+_PENDING: Final = f"""
+    SELECT lane.queue, ready.seq FROM job JOIN lane ON lane.id = job.lane
+        LEFT JOIN place ON place.seq = job.seq JOIN ready ON {AT_ITS_PLACE}
+    WHERE job.id = $1
+"""  # noqa: S608  # our own names
+_PARKED: Final = "SELECT -id FROM key_lane WHERE queue = $1"
 
 
-class JobReading(Protocol):
-    """A store's module `reading.read`."""
+class TableJobs(ABC):
+    """The jobs of a store, for one read."""
 
-    def read_job(self, db: Any, job_id: str, /) -> Job | None:
+    load_rules: Callable[[Any], RuleBook]
+    stats: ClassVar[str]
+    lanes: ClassVar[str]
+    """The numbers of a queue's lanes that may have pending jobs."""
+
+    def __init__(self, db: Any) -> None:
+        self._db: SqlConnection = db
+
+    # -- what each database says in its own words ----------------------------------------------
+
+    @abstractmethod
+    def read_job(self, job_id: str) -> Job | None:
         """A snapshot of one job."""
 
-    def position(self, db: Any, job_id: str, now: int, /) -> int | None:
-        """How many pending jobs of its queue are served before it."""
-
-    def peek(self, db: Any, queue: str, limit: int, now: int, /) -> list[Job]:
-        """The pending jobs of a queue that are served first."""
-
-    def find_ids(self, db: Any, prefix: str, limit: int, /) -> list[str]:
+    @abstractmethod
+    def find_ids(self, prefix: str, limit: int) -> list[str]:
         """Ids that begin like this, in order."""
+
+    @abstractmethod
+    def _places(self) -> LaneReader:
+        """Reads where pending jobs stand."""
+
+    @abstractmethod
+    def _numbered(self, numbers: Sequence[int]) -> list[Job]:
+        """The jobs with these numbers, in this order."""
+
+    @abstractmethod
+    def _counted(self, where: JobFilter) -> int:
+        """How many jobs are in the queues, of the tasks and in the statuses of a filter."""
+
+    @abstractmethod
+    def _page(
+        self,
+        where: JobFilter,
+        limit: int,
+        before: int | None,
+        bottom: int | None,
+        without: Collection[HeavyField],
+    ) -> tuple[list[Job], int | None]:
+        """The next jobs that fit, the last submitted first; the number of the last, if there are
+        more.
+        """
+
+    @abstractmethod
+    def _count(self, where: JobFilter, limit: int, bottom: int | None) -> int:
+        """How many jobs fit, counted up to so many."""
+
+    @abstractmethod
+    def _by_status(self, where: JobFilter) -> Mapping[Status, int]: ...
+
+    @abstractmethod
+    def _fitting(
+        self, where: JobFilter, limit: int, seen: int | None, *, oldest_first: bool
+    ) -> list[tuple[int, str]]:
+        """The numbers and ids of jobs that fit, beyond one."""
+
+    def _read_max(self, where: JobFilter, read_max: int) -> int:  # noqa: ARG002  # for subclasses
+        """How many jobs a search may read: fewer where to read one costs more."""
+        return read_max
+
+    # -- reads ---------------------------------------------------------------------------------
+
+    def position(self, job_id: str, now: int) -> int | None:
+        """How many pending jobs of its queue are served before it."""
+        found: Any = self._db.execute(_PENDING, (job_id,)).fetchone()
+        if found is None:
+            return None
+        queue, seq = found
+        served = self._in_order(f"{self.lanes} UNION ALL {_PARKED}", queue, now)
+        # A job that cannot be placed, because its row or another is damaged, stands nowhere.
+        with suppress(*UNREADABLE):
+            return next((count for count, row in enumerate(served) if row[SEQ] == seq), None)
+        return None
+
+    def peek(self, queue: str, limit: int, now: int) -> list[Job]:
+        """The pending jobs of a queue that are served first."""
+        # Where a damaged row stands is not known: the jobs read before it are told.
+        numbers: list[int] = []
+        with suppress(*UNREADABLE):
+            numbers.extend(
+                row[SEQ] for row in islice(self._in_order(self.lanes, queue, now), limit)
+            )
+        return self._numbered(numbers)
+
+    def _in_order(self, lanes: str, queue: str, now: int) -> Iterable[Row]:
+        rule = self.load_rules(self._db).get(queue)
+        scoring = DEFAULT_SCORING if rule is None else rule.config.scoring
+        numbers = self._db.execute(lanes, (queue,)).fetchall()
+        return in_order(self._places(), [Lane(number, scoring) for (number,) in numbers], now)
 
     def search(
         self,
-        db: Any,
         where: JobFilter,
         limit: int,
         cursor: str | None,
         without: Collection[HeavyField] = (),
         read_max: int | None = None,
-        /,
     ) -> Page:
         """Jobs that fit, the last submitted first."""
+        before = check_cursor(limit, cursor)
+        check_left_out(without)
+        check_read(read_max)
+        bottom = self._lowest_read(where, before, read_max)
+        jobs, last = self._page(where, limit, before, bottom, without)
+        further = bottom if last is None else last
+        return Page(jobs, None if further is None else str(further))
 
-    def count(
-        self, db: Any, where: JobFilter, counted_max: int, read_max: int | None = None, /
-    ) -> Count:
+    def _lowest_read(
+        self, where: JobFilter, before: int | None, read_max: int | None
+    ) -> int | None:
+        most = None if read_max is None else self._read_max(where, read_max)
+        return lowest_read(self._db, where, before, most, self._counted)
+
+    def count(self, where: JobFilter, counted_max: int, read_max: int | None = None) -> Count:
         """How many jobs fit, counted up to one more than the bound."""
+        check_count(counted_max)
+        check_read(read_max)
+        known = by_counters(where, self._counts)
+        if known is not None:
+            return known
+        bottom = self._lowest_read(where, None, read_max)
+        fitting = self._count(where, counted_max + 1, bottom)
+        return counted_up_to(fitting, counted_max, read_all=bottom is None)
 
-    def count_by_status(self, db: Any, where: JobFilter, /) -> Mapping[Status, int]:
+    def count_by_status(self, where: JobFilter) -> Mapping[Status, int]:
         """How many jobs fit, all of them counted."""
+        known = by_status_counters(where, self._counts)
+        return self._by_status(where) if known is None else known
+
+    def _counts(self, queue: str | None) -> Mapping[Status, int]:
+        return stats(self._db, self.stats, queue).counts
 
     def find_fitting(
-        self, db: Any, where: JobFilter, limit: int, cursor: str | None, /, *, oldest_first: bool
+        self, where: JobFilter, limit: int, cursor: str | None, *, oldest_first: bool
     ) -> tuple[list[str], str | None]:
         """The ids of jobs that fit, from one end on, and where the next ones begin."""
+        seen = check_cursor(limit, cursor)
+        found = self._fitting(where, limit + 1, seen, oldest_first=oldest_first)
+        further = str(found[limit - 1][0]) if len(found) > limit else None
+        return [job_id for _, job_id in found[:limit]], further

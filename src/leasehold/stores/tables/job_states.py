@@ -6,8 +6,7 @@ it out of one puts it into another in the same write.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, Final, NamedTuple
 
 from leasehold.core.model.codes import EVENT_CODE, EVENT_OF, STATUS_CODE, STATUS_OF
@@ -15,6 +14,7 @@ from leasehold.core.model.lease import Settled
 from leasehold.core.model.status import TERMINAL, Event, Status
 from leasehold.core.rules.decision import Decision, end_of_waiting
 from leasehold.stores.tables.places import AT_ITS_PLACE
+from leasehold.stores.tables.ready import TableReady
 from leasehold.stores.tables.statements import Dialect
 from leasehold.stores.tables.step import TableStep
 
@@ -104,13 +104,14 @@ class Ending(NamedTuple):
     reason: str
 
 
-class TableHistories(ABC):
+class TableHistories:
     """The jobs of a store as they stand, and their histories, inside one write.
 
     See `leasehold.core.rules.fence.Histories`.
     """
 
     dialect: ClassVar[Dialect]
+    ready: ClassVar[type[TableReady]]
     by_number: ClassVar[str]
     """Selects a `JobState` with its status as a code, of each number in a list."""
     by_id: ClassVar[str]
@@ -124,16 +125,6 @@ class TableHistories(ABC):
 
     def __init__(self, step: Any) -> None:
         self._step: TableStep = step
-
-    @abstractmethod
-    def _count_pending_event(self, seq: int) -> None: ...
-
-    @abstractmethod
-    def _leave_ready(self, jobs: Sequence[JobState]) -> None:
-        """Take pending jobs out, wherever they stand."""
-
-    def _note_versions(self, erased: Iterable[JobState]) -> None:  # noqa: B027  # nothing here
-        """Said before jobs are erased, whose ids may be used again."""
 
     # -- what stands where ---------------------------------------------------------------------
 
@@ -186,7 +177,7 @@ class TableHistories(ABC):
     ) -> None:
         step = self._step
         if job.status is Status.PENDING:
-            self._count_pending_event(job.seq)
+            self.ready(step).count_event(job.seq)
         else:
             step.execute(_COUNT_EVENT[_table_of(job.status)], (job.seq,))
         worker, version = holder or (job.worker, job.lease_version)
@@ -200,7 +191,8 @@ class TableHistories(ABC):
     def remove(self, jobs: Sequence[JobState]) -> None:
         """Take the rows of jobs out of the tables that hold them."""
         if pending := [job for job in jobs if job.status is Status.PENDING]:
-            self._leave_ready(pending)
+            out = [(job.seq, job.lane, job.priority) for job in pending]
+            self.ready(self._step).leave_by_numbers(out)
         blocked = [job.seq for job in jobs if job.status is Status.BLOCKED]
         if blocked:
             self.note_raised_by(blocked)
@@ -266,7 +258,7 @@ class TableHistories(ABC):
         jobs = self.standing_by_number(seqs).values()
         assert len(jobs) == len(seqs), "a job that is not there is erased"
         assert all(job.status.is_terminal for job in jobs), "a job is erased before its end"
-        self._note_versions(jobs)
+        self._step.versions_erased(job.lease_version for job in jobs)
         self.remove(list(jobs))
         self._of_each(FORGET_KEYS, seqs, "job.seq")
         for table in RECORDS_OF_A_JOB:

@@ -43,7 +43,6 @@ class TableLinker(ABC):
     ended before, which is seen here, or it ends later, and finds the row in `blocker`.
     """
 
-    dialect: ClassVar[Dialect]
     links: ClassVar[type[TableLinks]]
     add_dependents: ClassVar[str]
     """For `many`, like the next three."""
@@ -60,8 +59,9 @@ class TableLinker(ABC):
 
     def find_dependencies(self, job_ids: Collection[str]) -> dict[str, tuple[int, Status | None]]:
         """The numbers of jobs, and how each has ended if it has; without ids that no job has."""
-        statement = FIND_DEPENDENCIES.format(self.dialect.among("id", "$1"))
-        rows: Any = self._step.execute(statement, (self.dialect.listed(list(job_ids)),))
+        dialect = self.links.histories.dialect
+        statement = FIND_DEPENDENCIES.format(dialect.among("id", "$1"))
+        rows: Any = self._step.execute(statement, (dialect.listed(list(job_ids)),))
         return {
             job_id: (seq, None if code is None else STATUS_OF[code]) for job_id, seq, code in rows
         }

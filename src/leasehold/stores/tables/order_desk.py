@@ -5,19 +5,17 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Collection, Sequence
 from datetime import datetime
-from typing import Any, ClassVar, Final, Protocol
+from typing import Any, ClassVar, Final
 
 from leasehold.core.model.codes import EVENT_CODE
 from leasehold.core.model.job import Job
 from leasehold.core.model.status import Event, Status
 from leasehold.core.rules import queue_orders
 from leasehold.core.rules.people import Replay
-from leasehold.core.rules.placing import PendingEntry, Standing
 from leasehold.env import to_micros
 from leasehold.stores.tables import ended_dependents, places
 from leasehold.stores.tables.attempts import entry
 from leasehold.stores.tables.ended_dependents import TableDependents
-from leasehold.stores.tables.inheritance import TableBases
 from leasehold.stores.tables.job_states import Ending, JobState, TableHistories
 from leasehold.stores.tables.linking import TableLinker, replay_order, waits_again_for
 from leasehold.stores.tables.queue_book import TableQueueBook
@@ -29,21 +27,12 @@ SET_PRIORITY: Final = "UPDATE job SET priority = $1 WHERE seq = $2"
 MET_SINCE: Final = "SELECT DISTINCT seq FROM event WHERE {} AND {} AND at > $3"
 
 
-class ReadyTable(Protocol):
-    """A store's module `leasing.ready`."""
-
-    def enter(self, step: Any, entries: Sequence[PendingEntry], /) -> None: ...
-    def reprioritize(self, step: Any, before: Standing, priority: int, /) -> None: ...
-
-
 class TableDesk(TableHistories):
     """See `leasehold.core.rules.people.OrderDesk`."""
 
     queue_book: ClassVar[type[TableQueueBook]]
     dependents: ClassVar[type[TableDependents]]
-    bases: ClassVar[type[TableBases]]
     linker: ClassVar[type[TableLinker]]
-    pending: ReadyTable
 
     def __init__(self, step: Any) -> None:
         super().__init__(step)
@@ -104,7 +93,7 @@ class TableDesk(TableHistories):
             )  # fmt: skip
         else:
             again = entry(step, job.seq, job.lease_version, replay.attempts, job.events + 1)
-            self.pending.enter(step, [again])
+            self.ready(step).enter([again])
         step.record(
             job.seq, job.events + 1, Event.REPLAYED, job.status, replay.status,
             attempts=replay.attempts, version=job.lease_version, message=replay.message,
@@ -123,8 +112,8 @@ class TableDesk(TableHistories):
         standing = places.find(step, job.seq)
         step.execute(SET_PRIORITY, (after, job.seq))
         if standing is not None:
-            self.pending.reprioritize(step, standing, after)
-        self.bases(step).reprioritized(job.seq, before)
+            self.ready(step).reprioritize(standing, after)
+        self.linker.links.bases(step).reprioritized(job.seq, before)
         step.hints.ready = True
 
     def replay_order(self, job_ids: Sequence[str]) -> list[int]:

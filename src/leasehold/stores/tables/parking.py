@@ -11,14 +11,22 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from leasehold.core.model.budget import PARKED_KEYS_AT_ONCE
 from leasehold.core.model.key_limits import KeyLimits, Rank
-from leasehold.core.rules.key_accounts import BEFORE_ALL_PARKED, NOTHING, Account, Key, KeyInLane
+from leasehold.core.rules.key_accounts import (
+    BEFORE_ALL_PARKED,
+    NOTHING,
+    Account,
+    Counted,
+    Key,
+    KeyInLane,
+)
 from leasehold.core.rules.rebalancing import BEYOND
 from leasehold.core.rules.serving import BEYOND_ALL_TIERS
 from leasehold.core.rules.starting import key_starts
+from leasehold.stores.tables.statements import Dialect
 from leasehold.stores.tables.step import TableStep
 
 LANE_MAX: Final = 1 << 53
@@ -74,6 +82,11 @@ class TableKeyShelf(ABC):
     """The pending jobs of limited keys, in one write."""
 
     __slots__ = ("_free", "_rested", "_step")
+    dialect: ClassVar[Dialect]
+    find_counted: ClassVar[str]
+    """Of a list of jobs, those with an account: number, tier, and the columns of the account."""
+    find_parked_in_group: ClassVar[str]
+    """The accounts that have parked jobs of a group, behind one of them, so many."""
 
     def __init__(self, step: TableStep) -> None:
         self._step = step
@@ -182,6 +195,24 @@ class TableKeyShelf(ABC):
     @abstractmethod
     def take_rested(self, queues: Sequence[str]) -> Sequence[Key]: ...
 
+    def counted_among(self, seqs: Sequence[int]) -> Mapping[int, Counted]:
+        """Those of these jobs that are counted for their keys."""
+        if not self._step.rules or not seqs:
+            return {}
+        rows = self._rows(self.find_counted, (self.dialect.listed(seqs),))
+        return {seq: Counted(seq, tier, account_of(account)) for seq, tier, *account in rows}
+
+    def parked_in_group(
+        self, parent_id: str, after: int | None
+    ) -> tuple[list[Account], int | None]:
+        """Some accounts that have parked jobs of a group, and where to go on; None if these are
+        all. What their jobs wait behind need not be of the group.
+        """
+        behind = BEFORE_ALL_PARKED if after is None else after
+        rows = self._rows(self.find_parked_in_group, (parent_id, behind))
+        accounts = [account_of(row) for _, *row in rows if row[0] is not None]
+        return accounts, rows[-1][0] if len(rows) == PARKED_KEYS_AT_ONCE else None
+
     def change_lane(self, tier: int, job: Rank, before: int, after: int) -> None:
         """Let a job stand in another lane: its own, or aside."""
         self._step.look_again()
@@ -201,19 +232,6 @@ def account_of(row: Sequence[Any]) -> Account:
     if type(account.lane) is not int or not 0 < account.lane <= LANE_MAX:
         raise TypeError(f"key_lane.lane of key_lane {account.id} is {account.lane!r}")
     return account
-
-
-def some_parked(
-    step: TableStep, statement: str, parent_id: str, after: int | None
-) -> tuple[list[Account], int | None]:
-    """Some accounts that have parked jobs of a group, and where to go on; None if these are all.
-
-    What their jobs wait behind need not be of the group.
-    """
-    behind = BEFORE_ALL_PARKED if after is None else after
-    rows = step.execute(statement, (parent_id, behind)).fetchall()
-    accounts = [account_of(row) for _, *row in rows if row[0] is not None]
-    return accounts, rows[-1][0] if len(rows) == PARKED_KEYS_AT_ONCE else None
 
 
 def free_of(step: TableStep, queue: str, key: str) -> int:

@@ -4,26 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 from leasehold.core.model.retention import PruneReport
+from leasehold.core.rules import cleaning
+from leasehold.core.rules.cleaning import PruneRequest
 from leasehold.core.rules.cleanup_store import CleanedStore, CleanUpLook, CleanUpWrite
 from leasehold.stores.tables.database import TableDatabase
+from leasehold.stores.tables.finding import TableLook
+from leasehold.stores.tables.removing import TableRemoval
 
 
-def cleaned_store(
-    database: TableDatabase,
-    look_of: Callable[[Any, int], CleanUpLook[int]],
-    write_of: Callable[[Any], CleanUpWrite[int]],
-) -> CleanedStore[int]:
-    """A store as `core.rules.cleaning` asks for it."""
+class TablePruning:
+    """A clean-up of a store."""
+
+    look: ClassVar[type[TableLook]]
+    removal: ClassVar[type[TableRemoval]]
+
+    def __init__(self, database: Any) -> None:
+        self._database: TableDatabase = database
+
+    def run(self, run: int | None, order: PruneRequest) -> PruneReport:
+        """Begin a clean-up, or go on with one."""
+        store = CleanedStore(self._look, self._remove, self._database.env.clock.monotonic)
+        return cleaning.prune(store, run, order)
 
     @contextmanager
-    def look() -> Iterator[CleanUpLook[int]]:
-        with database.read() as db:
-            yield look_of(db, database.now(db))
+    def _look(self) -> Iterator[CleanUpLook[int]]:
+        with self._database.read() as db:
+            yield self.look(db, self._database.now(db))
 
-    def remove(operation: Callable[[CleanUpWrite[int]], PruneReport]) -> PruneReport:
-        return database.write(lambda step: operation(write_of(step)))
-
-    return CleanedStore(look, remove, database.env.clock.monotonic)
+    def _remove(self, operation: Callable[[CleanUpWrite[int]], PruneReport]) -> PruneReport:
+        return self._database.write(lambda step: operation(self.removal(step)))

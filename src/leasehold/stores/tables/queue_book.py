@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, ClassVar, Final
 
@@ -18,7 +18,6 @@ from leasehold.stores.tables import rebalance
 from leasehold.stores.tables.job_states import Ending, TableHistories
 from leasehold.stores.tables.queues import TableQueues
 from leasehold.stores.tables.rebalance import TablePasses
-from leasehold.stores.tables.statements import Dialect
 from leasehold.stores.tables.step import TableStep
 
 KEEP_RULE: Final = """
@@ -45,14 +44,12 @@ STILL_PENDING: Final = """
 class TableQueueBook:
     """See `leasehold.core.rules.queue_orders.QueueBook`; jobs go by their numbers."""
 
-    dialect: ClassVar[Dialect]
     note_deleted: ClassVar[str]
     """Notes of the lanes of a queue how many jobs were submitted by now."""
     note_purged: ClassVar[str]
     """For `many`: lets an ended job be told to who waits for it, and erased then."""
     queues: ClassVar[type[TableQueues]]
     histories: ClassVar[type[TableHistories]]
-    passes: Callable[[Any], TablePasses]
 
     def __init__(self, step: Any) -> None:
         self._step: TableStep = step
@@ -71,7 +68,7 @@ class TableQueueBook:
         step = self._step
         before = step.rules.get(queue) or QueueRule()
         if rule.config.scoring != before.config.scoring:
-            rebalancing.rescore(self.passes(self._step), queue)
+            rebalancing.rescore(TablePasses(self._step, self.histories.ready), queue)
         state = rule.state.value
         if rule.deleted_by is not None:
             state += DELETED_BY + rule.deleted_by
@@ -80,7 +77,7 @@ class TableQueueBook:
         step.execute(KEEP_RULE, (queue, state, config, *signed))
         step.rules_changed()
         limits = before.config.key_limits, rule.config.key_limits
-        rebalancing.limits_changed(self.passes(self._step), queue, *limits)
+        rebalancing.limits_changed(TablePasses(self._step, self.histories.ready), queue, *limits)
         step.hints.ready = True
 
     def forget_rule(self, queue: str) -> None:
@@ -112,9 +109,10 @@ class TableQueueBook:
     def dependents(self, jobs: Sequence[int]) -> Mapping[int, int]:
         if not self._step.somebody_waits:
             return {}
-        needed = self.dialect.among("needs", "$1")
+        dialect = self.histories.dialect
+        needed = dialect.among("needs", "$1")
         counted = f"SELECT needs, count(*) FROM blocker WHERE {needed} GROUP BY needs"  # noqa: S608  # our own names
-        return dict(self._step.execute(counted, (self.dialect.listed(jobs),)).fetchall())
+        return dict(self._step.execute(counted, (dialect.listed(jobs),)).fetchall())
 
     def erase(self, jobs: Collection[int]) -> None:
         self.histories(self._step).erase_all(list(jobs))

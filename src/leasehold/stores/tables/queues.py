@@ -15,7 +15,7 @@ from leasehold.core.rules import queue_orders
 from leasehold.core.rules.rule_book import RuleBook
 from leasehold.core.rules.starting import StartBook, key_starts, next_start_at
 from leasehold.env import from_micros
-from leasehold.stores.tables.job_reading import JobReading
+from leasehold.stores.tables.job_reading import TableJobs
 from leasehold.stores.tables.statements import Dialect, SqlConnection
 
 FOUND_AT_ONCE: Final = 100_000
@@ -47,9 +47,8 @@ class TableQueues:
     dialect: ClassVar[Dialect]
     figures: ClassVar[str]
     """By queue, or for one: a sum for each status, since when it is known, is it deleted."""
-    load_rules: Callable[[Any], RuleBook]
     start_book: Callable[[Any, int], StartBook]
-    jobs: JobReading
+    jobs: ClassVar[type[TableJobs]]
 
     def __init__(self, db: Any, now: int) -> None:
         self._db: SqlConnection = db
@@ -57,7 +56,7 @@ class TableQueues:
 
     @property
     def rules(self) -> RuleBook:
-        return self.load_rules(self._db)
+        return self.jobs.load_rules(self._db)
 
     @property
     def buckets(self) -> StartBook:
@@ -115,7 +114,7 @@ class TableQueues:
         fitting = queue_orders.to_purge(queue, where)
         if fitting is None:
             return [], False
-        page = self.jobs.search(self._db, fitting, limit, None)
+        page = self.jobs(self._db).search(fitting, limit, None)
         numbers = f"SELECT seq FROM job WHERE {self.dialect.among('id', '$1')} ORDER BY seq DESC"  # noqa: S608  # our own names
         ids = self.dialect.listed([job.id for job in page.jobs])
         found = self._db.execute(numbers, (ids,)).fetchall()

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from leasehold.core.rules import rebalancing
 from leasehold.core.rules.key_accounts import Account, Counted
 from leasehold.core.rules.placing import Standing
 from leasehold.core.rules.rebalancing import BEYOND, Pass
-from leasehold.stores.tables.parking import ACCOUNT, LOOK_AGAIN_AT, TableKeyShelf
+from leasehold.stores.tables.parking import ACCOUNT, LOOK_AGAIN_AT
 from leasehold.stores.tables.places import STANDING, find
+from leasehold.stores.tables.ready import TableReady
 from leasehold.stores.tables.step import TableStep
 
 CROSSING: Final = f"""
@@ -76,21 +77,22 @@ CLOSE_UNLIMITED: Final = """
 """
 
 
-class TablePasses(ABC):
+class TablePasses:
     """See `leasehold.core.rules.rebalancing.PassBook`."""
 
-    __slots__ = ("queue_of", "shelf", "write")
+    __slots__ = ("_ready", "queue_of", "shelf", "write")
 
-    def __init__(self, step: TableStep, shelf: TableKeyShelf) -> None:
+    def __init__(self, step: TableStep, ready: type[TableReady]) -> None:
+        self._ready = ready(step)
         self.write = step
         self.queue_of = step.queue_of
-        self.shelf = shelf
+        self.shelf = ready.shelf(step)
 
-    @abstractmethod
-    def move(self, jobs: Sequence[Standing]) -> None: ...
+    def move(self, jobs: Sequence[Standing]) -> None:
+        self._ready.move(jobs)
 
-    @abstractmethod
-    def counted_among(self, seqs: Sequence[int]) -> Mapping[int, Counted]: ...
+    def counted_among(self, seqs: Sequence[int]) -> Mapping[int, Counted]:
+        return self.shelf.counted_among(seqs)
 
     def crossing(self, limit: int) -> list[Standing]:
         return [Standing(*row) for row in self._rows(CROSSING, self.write.now, limit)]
@@ -144,6 +146,11 @@ class TablePasses(ABC):
 
     def _rows(self, statement: str, *values: Any) -> list[Any]:
         return self.write.execute(statement, values).fetchall()
+
+
+def rebalance(step: TableStep, ready: type[TableReady]) -> bool:
+    """Place jobs anew that need it, so many of them; whether there may be more."""
+    return rebalancing.rebalance(TablePasses(step, ready))
 
 
 def forget(step: TableStep, queue: str) -> None:

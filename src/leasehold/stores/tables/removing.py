@@ -2,33 +2,81 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from datetime import datetime
+from typing import Any, ClassVar, Final
 
 from leasehold.core.model.codes import STATUS_OF
 from leasehold.core.model.queue_retention import QueueRetention
-from leasehold.core.model.retention import CleanUp
+from leasehold.core.model.retention import DAY_SECONDS, CleanUp, Scope
 from leasehold.core.rules.cleanup_store import CleanUpProgress, EndedJob
 from leasehold.core.rules.ended_dependents import within_budget
-from leasehold.env import from_micros
+from leasehold.env import from_micros, to_micros
 from leasehold.stores.tables import cleanup
+from leasehold.stores.tables.archive import DROP
 from leasehold.stores.tables.ended_dependents import TableDependents
-from leasehold.stores.tables.statements import Dialect
+from leasehold.stores.tables.finding import OLD_KEYS
+from leasehold.stores.tables.job_states import RECORDS_OF_A_JOB
 from leasehold.stores.tables.step import TableStep
 
+# Guard of every pruning: the job is still in `finished`, and no job needs it. Whether its end is
+# old enough for its queue is asked of the rows that this finds.
+STILL_ENDED: Final = """
+    SELECT finished.seq, lane.queue, finished.status, finished.finished_at
+    FROM finished CROSS JOIN job CROSS JOIN lane
+    WHERE {} AND job.seq = finished.seq AND lane.id = job.lane AND NOT ({})
+"""
+COUNT: Final = """
+    SELECT job.lane, finished.status, count(*), max(finished.version), count(job.idempotency_key)
+    FROM finished CROSS JOIN job
+    WHERE {} AND job.seq = finished.seq GROUP BY job.lane, finished.status
+"""
+# Guard of both: the key was last used for this very job.
+KEEP_KEYS: Final = """
+    INSERT INTO pruned_key
+    SELECT job.seq, job.id, finished.status, idempotency.queue, idempotency.key,
+           idempotency.expires_at
+    FROM job CROSS JOIN lane CROSS JOIN finished CROSS JOIN idempotency
+    WHERE {} AND lane.id = job.lane AND finished.seq = job.seq
+        AND idempotency.queue = lane.queue AND idempotency.key = job.idempotency_key
+        AND idempotency.seq = job.seq AND idempotency.expires_at > $2
+"""
+DROP_KEYS: Final = """
+    DELETE FROM idempotency WHERE (queue, key, seq) IN (
+        SELECT lane.queue, job.idempotency_key, job.seq
+        FROM job CROSS JOIN lane WHERE {} AND lane.id = job.lane) AND expires_at <= $2
+"""
+DROP_OLD_KEYS: Final = """
+    DELETE FROM idempotency
+    WHERE (queue, key, seq) IN (SELECT queue, key, seq FROM pruned_key WHERE {})
+"""
+DROP_RESULTS: Final = """
+    UPDATE finished SET result = NULL, result_codec = NULL WHERE status = 5 AND {}
+"""
 
-class TableRemoval:
-    """What core.rules.cleaning does inside a write, as far as every database does it alike."""
 
-    dialect: ClassVar[Dialect]
+class TableRemoval(ABC):
+    """What core.rules.cleaning does inside a write."""
+
     dependents: ClassVar[type[TableDependents]]
-    delete: ClassVar[str]
-    """Deletes the rows of many jobs from the table that is put into it."""
-    still_ended_statement: ClassVar[str]
+    drop_audits: ClassVar[str]
+    """Deletes archived audit records up to a moment, so many."""
 
     def __init__(self, step: Any) -> None:
         self._step: TableStep = step
         self.now = from_micros(step.now)
+
+    @abstractmethod
+    def _archive(self, keys: Sequence[int], day: int) -> None:
+        """Copy ended jobs into the archive."""
+
+    @abstractmethod
+    def archive_audits(self, until: datetime, limit: int) -> int: ...
+
+    def _release(self, limit: int, scope: Scope) -> int:  # noqa: ARG002  # not every store has to
+        """Give unused pages back to the disk, so many."""
+        return 0
 
     def own_retentions(self) -> Mapping[str, QueueRetention]:
         return cleanup.own_retentions(self._step.rules)
@@ -44,16 +92,64 @@ class TableRemoval:
 
     def still_ended(self, keys: Sequence[int]) -> Sequence[EndedJob[int]]:
         bounded = within_budget(self.dependents(self._step), keys)
-        rows = self._step.execute(self.still_ended_statement, (self.dialect.listed(bounded),))
+        statement = self._of("finished.seq", STILL_ENDED, self.dependents.still_needed())
+        rows = self._step.execute(statement, (self._listed(bounded),))
         return [
             EndedJob(seq, queue, STATUS_OF[status], ended_at)
             for seq, queue, status, ended_at in rows
         ]
 
+    def remove(self, jobs: Sequence[EndedJob[int]], *, archived: bool) -> None:
+        step = self._step
+        keys = [job.key for job in jobs]
+        seqs = self._listed(keys)
+        if archived:
+            self._archive(keys, step.now // round(DAY_SECONDS * 1e6))
+        has_keys = False
+        counts = step.execute(self._of("finished.seq", COUNT), (seqs,)).fetchall()
+        for lane, status, number, version, with_key in counts:
+            step.count(lane, STATUS_OF[status].value, -number)
+            step.count(lane, "total_cleaned", number)
+            step.versions_erased((version,))
+            has_keys = has_keys or with_key > 0
+        if has_keys:
+            step.execute(self._of("job.seq", KEEP_KEYS), (seqs, step.now))
+            step.execute(self._of("job.seq", DROP_KEYS), (seqs, step.now))
+        self._delete(("finished", *RECORDS_OF_A_JOB), keys)
+
+    def drop_results(self, keys: Sequence[int]) -> int:
+        return self._step.changed(self._of("seq", DROP_RESULTS), (self._listed(keys),))
+
     def drop_histories(self, keys: Sequence[int]) -> int:
-        for table in ("attempt", "event"):
-            self._step.execute(self.delete.format(table), (self.dialect.listed(keys),))
+        self._delete(("attempt", "event"), keys)
         return len(keys)
+
+    def drop_archived(self, first_day: int, limit: int) -> int:
+        return self._step.changed(DROP, (first_day, limit))
+
+    def drop_archived_audits(self, until: datetime, limit: int) -> int:
+        return self._step.changed(self.drop_audits, (to_micros(until), limit))
+
+    def drop_rest(self, limit: int, scope: Scope) -> int:
+        """Idempotency keys of pruned jobs that do not count any more, then unused pages."""
+        rows = self._step.execute(OLD_KEYS, (self._step.now, limit)).fetchall()
+        if seqs := [seq for (seq,) in rows]:
+            self._step.execute(self._of("seq", DROP_OLD_KEYS), (self._listed(seqs),))
+            self._delete(("pruned_key",), seqs)
+            return len(seqs)
+        return self._release(limit, scope)
 
     def audit(self, actor: str, action: str, count: int, detail: dict[str, Any]) -> None:
         self._step.audit(actor, action, count, detail)
+
+    def _delete(self, tables: Sequence[str], keys: Sequence[int]) -> None:
+        seqs = self._listed(keys)
+        for table in tables:
+            self._step.execute(self._of("seq", f"DELETE FROM {table} WHERE {{}}"), (seqs,))  # noqa: S608  # our own names
+
+    def _of(self, column: str, statement: str, *further: str) -> str:
+        """A statement about the jobs that are listed in its first value."""
+        return statement.format(self.dependents.dialect.among(column, "$1"), *further)
+
+    def _listed(self, keys: Sequence[int]) -> Any:
+        return self.dependents.dialect.listed(keys)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 import msgspec
@@ -25,6 +25,8 @@ NEXT_GENERATION: Final = "UPDATE store_state SET queue_generation = queue_genera
 NEXT_SETTINGS: Final = "UPDATE store_state SET settings_generation = settings_generation + 1"
 QUEUE_OF_LANE: Final = "SELECT queue FROM lane WHERE id = $1"
 QUEUE_OF_KEY: Final = "SELECT queue FROM key_lane WHERE id = $1"
+
+Row = tuple[Any, ...]
 
 
 class TableStep(ABC):
@@ -104,6 +106,18 @@ class TableStep(ABC):
         """Called when jobs' places or held lanes change: rows read ahead are stale."""
 
     @abstractmethod
+    def changed(self, statement: str, values: Sequence[Any]) -> int:
+        """Execute a statement; answers how many rows it has changed."""
+
+    def due_at(self, moments: Iterable[int]) -> None:  # noqa: B027  # not every store keeps it
+        """Jobs have begun to wait until these moments."""
+
+    def versions_erased(self, versions: Iterable[int]) -> None:  # noqa: B027  # as above
+        """Jobs that were last leased under these versions are erased: should an id be used again,
+        its leases must not repeat a version that was granted before.
+        """
+
+    @abstractmethod
     def flush(self) -> None:
         """Write the counters and measurements."""
 
@@ -120,6 +134,14 @@ class TableStep(ABC):
     def storable(self, text: str) -> str:
         """A message as the database can hold it."""
         return text
+
+    def storable_rows(self, rows: list[Row], texts: slice) -> list[Row]:  # noqa: ARG002  # as above
+        """The same of the messages in rows."""
+        return rows
+
+    def attempts_failed(self, failed: Sequence[tuple[int, str, JobError]]) -> None:
+        """Attempts have failed: each is counted with those that failed in the same way."""
+        self.failed += failed
 
     # -- counting ------------------------------------------------------------------------------
 

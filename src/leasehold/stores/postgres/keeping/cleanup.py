@@ -6,26 +6,19 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from leasehold.core.model.codes import STATUS_CODE, STATUS_OF
-from leasehold.core.model.retention import DAY_SECONDS, PruneReport, RetentionPolicy, Scope
-from leasehold.core.model.settings import retention_by
+from leasehold.core.model.codes import STATUS_CODE
+from leasehold.core.model.retention import Scope
 from leasehold.core.model.status import Status
-from leasehold.core.rules import cleaning
-from leasehold.core.rules.cleanup_store import Bookmark, CleanUpBatch, Cutoffs, EndedJob
-from leasehold.core.rules.rule_book import RuleBook
+from leasehold.core.rules.cleanup_store import Bookmark, CleanUpBatch, Cutoffs
 from leasehold.env import to_micros
 from leasehold.stores.postgres.keeping import archive
 from leasehold.stores.postgres.reading.figures import STATS
-from leasehold.stores.postgres.rules import known
 from leasehold.stores.postgres.rules.known import read_rules
-from leasehold.stores.postgres.server.connection import POSTGRES, SqlConnection
+from leasehold.stores.postgres.server.connection import SqlConnection
 from leasehold.stores.postgres.submitting.dependencies import DependentsBook
-from leasehold.stores.postgres.writing.database import Database
 from leasehold.stores.postgres.writing.step import Step
-from leasehold.stores.tables.archive import DROP
-from leasehold.stores.tables.finding import OLD_KEYS, TableLook
-from leasehold.stores.tables.job_states import RECORDS_OF_A_JOB
-from leasehold.stores.tables.pruning import cleaned_store
+from leasehold.stores.tables.finding import TableLook
+from leasehold.stores.tables.pruning import TablePruning
 from leasehold.stores.tables.removing import TableRemoval
 from leasehold.stores.tables.statements import SqlCursor
 
@@ -65,6 +58,7 @@ OLDEST_AUDIT: Final = "SELECT at FROM {} ORDER BY n LIMIT 1"
 class CleanUpLook(TableLook):
     """What core.rules.cleaning asks of a reader."""
 
+    load_rules = staticmethod(read_rules)
     stats = STATS
     oldest_day = archive.OLDEST
     oldest_audit = OLDEST_AUDIT
@@ -72,10 +66,6 @@ class CleanUpLook(TableLook):
     histories = HISTORIES
     history_bound = HISTORY_BOUND
     _db: SqlConnection
-
-    @property
-    def _rules(self) -> RuleBook:
-        return read_rules(self._db)
 
     def _rows(
         self, statement: str, values: dict[str, Any], after: Bookmark, limit: int
@@ -99,49 +89,6 @@ class CleanUpLook(TableLook):
         return self._has_old_keys()
 
 
-# Guard of every pruning: the job is still in `finished`, and no job needs it. Whether its end is
-# old enough for its queue is asked of the rows that this finds.
-STILL_ENDED: Final = f"""
-    SELECT finished.seq, lane.queue, finished.status, finished.finished_at
-    FROM finished
-    JOIN job ON job.seq = finished.seq
-    JOIN lane ON lane.id = job.lane
-    WHERE finished.seq = ANY($1) AND NOT ({DependentsBook.still_needed()})
-"""  # noqa: S608  # our own words
-COUNT: Final = """
-    SELECT job.lane, finished.status, count(*),
-           bool_or(job.idempotency_key IS NOT NULL)
-    FROM finished
-    JOIN job ON job.seq = finished.seq
-    WHERE finished.seq = ANY($1)
-    GROUP BY job.lane, finished.status
-"""
-# Guard of both: the key was last used for this very job.
-KEEP_KEYS: Final = """
-    INSERT INTO pruned_key
-    SELECT job.seq, job.id, finished.status, idempotency.queue, idempotency.key,
-           idempotency.expires_at
-    FROM job
-    JOIN lane ON lane.id = job.lane
-    JOIN finished ON finished.seq = job.seq
-    JOIN idempotency ON idempotency.queue = lane.queue AND idempotency.key = job.idempotency_key
-        AND idempotency.seq = job.seq
-    WHERE job.seq = ANY($1) AND idempotency.expires_at > $2
-"""
-DROP_KEYS: Final = """
-    DELETE FROM idempotency WHERE expires_at <= $2 AND (queue, key, seq) IN (
-        SELECT lane.queue, job.idempotency_key, job.seq
-        FROM job JOIN lane ON lane.id = job.lane WHERE job.seq = ANY($1))
-"""
-DROP_OLD_KEYS: Final = """
-    DELETE FROM idempotency WHERE (queue, key, seq) IN (
-        SELECT queue, key, seq FROM pruned_key WHERE seq = ANY($1))
-"""
-DELETE: Final = "DELETE FROM {} WHERE seq = ANY($1)"
-DROP_RESULTS: Final = """
-    UPDATE finished SET result = NULL, result_codec = NULL
-    WHERE status = 5 AND seq = ANY($1)
-"""
 # Audit records are numbered in the order of their time.
 ARCHIVE_AUDITS: Final = """
     WITH moved AS (
@@ -160,65 +107,19 @@ DROP_ARCHIVED_AUDITS: Final = """
 class Removal(TableRemoval):
     """What core.rules.cleaning does inside a write."""
 
-    dialect = POSTGRES
     dependents = DependentsBook
-    delete = DELETE
-    still_ended_statement = STILL_ENDED
+    drop_audits = DROP_ARCHIVED_AUDITS
     _step: Step
 
-    def remove(self, jobs: Sequence[EndedJob[int]], *, archived: bool) -> None:
-        step = self._step
-        seqs = [job.key for job in jobs]
-        if archived:
-            day = step.now // round(DAY_SECONDS * 1e6)
-            archive.add(step.db, seqs, day, step.now)
-        has_keys = False
-        counts: Any = step.execute(COUNT, (seqs,)).fetchall()
-        for lane, status, number, some_key in counts:
-            step.count(lane, STATUS_OF[status].value, -number)
-            step.count(lane, "total_cleaned", number)
-            has_keys = has_keys or some_key
-        if has_keys:
-            step.execute(KEEP_KEYS, (seqs, step.now))
-            step.execute(DROP_KEYS, (seqs, step.now))
-        for table in ("finished", *RECORDS_OF_A_JOB):
-            step.execute(DELETE.format(table), (seqs,))
-
-    def drop_results(self, keys: Sequence[int]) -> int:
-        return self._step.db.changed(DROP_RESULTS, (list(keys),))
-
-    def drop_archived(self, first_day: int, limit: int) -> int:
-        return self._step.db.changed(DROP, (first_day, limit))
-
-    def drop_rest(self, limit: int, scope: Scope) -> int:  # noqa: ARG002  # as there
-        """Idempotency keys of pruned jobs that do not count any more."""
-        rows: Any = self._step.execute(OLD_KEYS, (self._step.now, limit))
-        if seqs := [seq for (seq,) in rows]:
-            self._step.execute(DROP_OLD_KEYS, (seqs,))
-            self._step.execute(DELETE.format("pruned_key"), (seqs,))
-            return len(seqs)
-        return 0
+    def _archive(self, keys: Sequence[int], day: int) -> None:
+        archive.add(self._step.db, keys, day, self._step.now)
 
     def archive_audits(self, until: datetime, limit: int) -> int:
-        return self._step.db.changed(ARCHIVE_AUDITS, (to_micros(until), limit))
-
-    def drop_archived_audits(self, until: datetime, limit: int) -> int:
-        return self._step.db.changed(DROP_ARCHIVED_AUDITS, (to_micros(until), limit))
+        return self._step.changed(ARCHIVE_AUDITS, (to_micros(until), limit))
 
 
-def prune(
-    database: Database,
-    policy: RetentionPolicy | None,
-    run: int | None,
-    scope: Scope,
-    limit: int,
-    actor: str,
-) -> PruneReport:
-    """Begin a clean-up, or go on with one."""
-    order = cleaning.PruneRequest(policy or _policy(database), scope, limit, actor)
-    return cleaning.prune(cleaned_store(database, CleanUpLook, Removal), run, order)
+class Pruning(TablePruning):
+    """A clean-up of a store."""
 
-
-def _policy(database: Database) -> RetentionPolicy:
-    with database.read() as db:
-        return retention_by(known.read_settings(db).values, RetentionPolicy())
+    look = CleanUpLook
+    removal = Removal

@@ -5,18 +5,16 @@ See `tables.job_states`, and `core.rules.ends` for the records of ended attempts
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 from leasehold.core.model.lease import Settled, Settlement
-from leasehold.core.rules import ends, fence
+from leasehold.core.rules import fence
 from leasehold.errors import LeaseLostError
-from leasehold.stores.postgres.leasing import ready
-from leasehold.stores.postgres.schema.texts import storable
+from leasehold.stores.postgres.leasing.ready import ReadyRows
 from leasehold.stores.postgres.server.connection import POSTGRES, unnested
 from leasehold.stores.postgres.writing.step import Step
-from leasehold.stores.tables.attempts import entry, trim_attempts
-from leasehold.stores.tables.job_states import JobState, TableHistories, state_by
+from leasehold.stores.tables.attempts import TableEnds
+from leasehold.stores.tables.job_states import TableHistories, state_by
 
 ENDED: Final = """
     finished.status, finished.version, finished.attempts, finished.events, finished.available_at
@@ -38,18 +36,12 @@ class Histories(TableHistories):
     """See `leasehold.core.rules.fence.Histories`."""
 
     dialect = POSTGRES
+    ready = ReadyRows
     by_number = state_by("job.seq", POSTGRES, ENDED)
     by_id = state_by("job.id", POSTGRES, ENDED)
     find_settled = SETTLED_UNDER
     find_result = RESULT_OF
     insert_finished = INSERT_FINISHED
-    _step: Step
-
-    def _count_pending_event(self, seq: int) -> None:
-        ready.count_event(self._step, seq)
-
-    def _leave_ready(self, jobs: Sequence[JobState]) -> None:
-        ready.leave_by_numbers(self._step, [(job.seq, job.lane, job.priority) for job in jobs])
 
 
 def refuse(step: Step, job_id: str, version: int) -> LeaseLostError:
@@ -102,32 +94,11 @@ INSERT_WAITING: Final = f"""
 """  # noqa: S608  # our own names
 
 
-class Ends(ends.GatheredEnds):
+class Ends(TableEnds):
     """Ends of attempts of one write."""
 
-    __slots__ = ("_step",)
-
-    def __init__(self, step: Step) -> None:
-        super().__init__(step.now, step.settings.attempt_records_max, step.measured)
-        self._step = step
-
-    def write(self) -> None:
-        """Write it all."""
-        step = self._step
-        for failure in self.errors:
-            step.note_failure(*failure)
-        step.many(
-            INSERT_ATTEMPTS,
-            [(*row[:11], *map(storable, row[11:15]), *row[15:]) for row in self.attempts],
-        )
-        step.many(COUNT_FAILURES, self.failed)
-        for seq in self.surplus:
-            trim_attempts(step, seq)
-        step.many(INSERT_FINISHED, [(*row[:-1], storable(row[-1])) for row in self.finished])
-        step.jobs_ended(self.ended)
-        if self.waiting or self.again:
-            step.many(INSERT_WAITING, [(*row[:-1], storable(row[-1])) for row in self.waiting])
-            step.due_at(due for _, _, due, *_ in self.waiting)
-            ready.enter(step, [entry(step, *each) for each in self.again])
-            step.hints.ready = True
-        self.count(step)
+    __slots__ = ()
+    histories = Histories
+    insert_attempts = INSERT_ATTEMPTS
+    count_failures = COUNT_FAILURES
+    insert_waiting = INSERT_WAITING

@@ -21,9 +21,9 @@ from leasehold.core.rules import key_accounts
 from leasehold.core.rules.leasing import OpenLane
 from leasehold.core.rules.queue_limits import starts_used_up
 from leasehold.env import from_micros
-from leasehold.stores.postgres.leasing import ready
 from leasehold.stores.postgres.leasing.order import Candidate
 from leasehold.stores.postgres.leasing.parking import KeyShelf
+from leasehold.stores.postgres.leasing.ready import ReadyRows
 from leasehold.stores.postgres.server.connection import unnested
 from leasehold.stores.postgres.writing.step import Step
 from leasehold.stores.tables.queue_limits import Limits
@@ -108,8 +108,7 @@ def grant(step: Step, granted: Sequence[Granted], life: int) -> None:
         or job.deadline is not None
         or job.tier != default_tier(job.priority)
     ]
-    ready.leave(
-        step,
+    ReadyRows(step).leave(
         [job.row for job, _ in granted],
         [(job.lane, job.priority) for job, _ in granted],
         placed,

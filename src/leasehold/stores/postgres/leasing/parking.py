@@ -6,10 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from leasehold.core.model.budget import PARKED_KEYS_AT_ONCE, RESTED_AT_ONCE
-from leasehold.core.rules.key_accounts import Account, Counted, Key, KeyInLane
-from leasehold.stores.postgres.server.connection import unnested
-from leasehold.stores.postgres.writing.step import Step
-from leasehold.stores.tables.parking import TableKeyShelf, account_of, some_parked
+from leasehold.core.rules.key_accounts import Key, KeyInLane
+from leasehold.stores.postgres.server.connection import POSTGRES, unnested
+from leasehold.stores.tables.parking import TableKeyShelf
 
 # Only jobs that are not counted yet: a job is taken in once.
 KEY_OF_UNCOUNTED: Final = """
@@ -57,6 +56,9 @@ class KeyShelf(TableKeyShelf):
     """The pending jobs of limited keys, in one write."""
 
     __slots__ = ()
+    dialect = POSTGRES
+    find_counted = COUNTED
+    find_parked_in_group = PARKED_IN_GROUP
 
     def keys_of_uncounted(self, seqs: Sequence[int]) -> Mapping[int, KeyInLane]:
         rows = self._rows(KEY_OF_UNCOUNTED, (list(seqs),))
@@ -73,23 +75,3 @@ class KeyShelf(TableKeyShelf):
 
     def take_rested(self, queues: Sequence[str]) -> Sequence[Key]:
         return self._rows(RESTED, (list(queues), self._step.now))
-
-
-def counted(step: Step, seq: int) -> Counted | None:
-    """The account of a pending job, if it has one."""
-    return counted_among(step, (seq,)).get(seq)
-
-
-def counted_among(step: Step, seqs: Sequence[int]) -> Mapping[int, Counted]:
-    """Those of these jobs that are counted for their keys."""
-    if not step.rules or not seqs:
-        return {}
-    rows = step.execute(COUNTED, (list(seqs),))
-    return {seq: Counted(seq, tier, account_of(account)) for seq, tier, *account in rows}
-
-
-def parked_in_group(
-    step: Step, parent_id: str, after: int | None
-) -> tuple[list[Account], int | None]:
-    """Some accounts that have parked jobs of a group, and where to go on; None if these are all."""
-    return some_parked(step, PARKED_IN_GROUP, parent_id, after)

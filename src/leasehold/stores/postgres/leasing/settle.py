@@ -32,7 +32,6 @@ from leasehold.errors import LeaseLostError
 from leasehold.stores.postgres.leasing import lease as leasing
 from leasehold.stores.postgres.leasing.ends import HELD, HELD_BY_NAME, Ends, settle_stale
 from leasehold.stores.postgres.leasing.parking import KeyShelf
-from leasehold.stores.postgres.leasing.registry import note_consumer
 from leasehold.stores.postgres.reading.read import read_job
 from leasehold.stores.postgres.rules.schedules import shelf
 from leasehold.stores.postgres.server.arrays import RowPlaces
@@ -42,6 +41,7 @@ from leasehold.stores.postgres.writing import remembered
 from leasehold.stores.postgres.writing.database import Database
 from leasehold.stores.postgres.writing.step import Statement, Step
 from leasehold.stores.tables import breakers
+from leasehold.stores.tables.registry import note_consumer
 
 # The lock is the fence: what this does not return was not the caller's any more. With each lease
 # comes what decides about a job whose attempt did not complete it, and where its row is. A job is

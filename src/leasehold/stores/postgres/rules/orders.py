@@ -10,15 +10,12 @@ from typing import Final
 
 from leasehold.core.model.job import Job
 from leasehold.core.model.status import Status
-from leasehold.stores.postgres.leasing import ready
 from leasehold.stores.postgres.leasing.ends import Histories
-from leasehold.stores.postgres.leasing.ready import PassBook
-from leasehold.stores.postgres.reading import read
-from leasehold.stores.postgres.reading.read import read_jobs
-from leasehold.stores.postgres.rules.known import read_rules
+from leasehold.stores.postgres.reading.read import Jobs, read_jobs
 from leasehold.stores.postgres.server.connection import POSTGRES, unnested
-from leasehold.stores.postgres.submitting.dependencies import Bases, DependentsBook, Linker
+from leasehold.stores.postgres.submitting.dependencies import DependentsBook, Linker
 from leasehold.stores.postgres.submitting.gate import StartBook
+from leasehold.stores.postgres.writing.step import Step
 from leasehold.stores.tables.operations import BY_ID, TableOperations
 from leasehold.stores.tables.order_desk import TableDesk
 from leasehold.stores.tables.query import Query
@@ -44,20 +41,17 @@ class QueueReader(TableQueues):
 
     dialect = POSTGRES
     figures = FIGURES
-    load_rules = staticmethod(read_rules)
     start_book = StartBook
-    jobs = read
+    jobs = Jobs
 
 
 class QueueBook(TableQueueBook):
     """See `leasehold.core.rules.queue_orders.QueueBook`."""
 
-    dialect = POSTGRES
     note_deleted = NOTE_DELETED
     note_purged = NOTE_PURGED
     queues = QueueReader
     histories = Histories
-    passes = PassBook
 
 
 class OrderDesk(TableDesk, Histories):
@@ -65,9 +59,8 @@ class OrderDesk(TableDesk, Histories):
 
     queue_book = QueueBook
     dependents = DependentsBook
-    bases = Bases
     linker = Linker
-    pending = ready
+    _step: Step
 
     def _read(self, job_ids: Sequence[str]) -> list[Job]:
         return read_jobs(self._step.db, job_ids)

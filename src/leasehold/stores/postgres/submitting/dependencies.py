@@ -11,11 +11,9 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from leasehold.core.model.graph import Graph
-from leasehold.core.rules.placing import PendingEntry, Standing
-from leasehold.stores.postgres.leasing import ready
 from leasehold.stores.postgres.leasing.ends import Histories
+from leasehold.stores.postgres.leasing.ready import ReadyRows
 from leasehold.stores.postgres.server.connection import POSTGRES, SqlConnection, unnested
-from leasehold.stores.postgres.writing.step import Step
 from leasehold.stores.tables.dependents import TableLinks
 from leasehold.stores.tables.ended_dependents import TableDependents
 from leasehold.stores.tables.graph import graph_of
@@ -51,11 +49,8 @@ KEEP: Final = f"""
 class Bases(TableBases):
     """The statements of `leasehold.core.rules.inheritance.NumberedBases`."""
 
+    ready = ReadyRows
     needs = NEEDS_FROM
-    _step: Step
-
-    def move(self, job: Standing) -> None:
-        ready.move(self._step, [job])
 
     def keep_left(self, rows: Sequence[tuple[int, int | None, bool]]) -> None:
         self._step.many(KEEP, rows)
@@ -107,20 +102,10 @@ class Links(TableLinks):
 
     histories = Histories
     bases = Bases
+    remember_ended = REMEMBER
     find_ended = NEXT_ENDED
     schedule = SCHEDULE
     ended_by = ENDED_BY
-    _step: Step
-
-    @classmethod
-    def _remember(cls, step: Step) -> bool:
-        return step.db.changed(REMEMBER, (step.ended,)) > 0
-
-    def _enter(self, entries: Sequence[PendingEntry]) -> None:
-        ready.enter(self._step, entries)
-
-    def _note_due(self, moments: Sequence[int]) -> None:
-        self._step.due_at(moments)
 
 
 resolve = Links.resolve
@@ -152,7 +137,6 @@ def graph(db: SqlConnection, job_ids: Sequence[str]) -> Graph:
 class Linker(TableLinker):
     """See `tables.linking`."""
 
-    dialect = POSTGRES
     links = Links
     add_dependents = f"INSERT INTO dependent SELECT *, NULL FROM {unnested('bigint bigint bigint')}"  # noqa: S608  # our own names
     add_dependencies = (

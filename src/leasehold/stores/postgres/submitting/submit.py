@@ -30,7 +30,7 @@ from leasehold.core.rules.placing import PendingEntry
 from leasehold.core.rules.submitting import due_at
 from leasehold.env import to_micros
 from leasehold.errors import LeaseholdError, QueueFullError
-from leasehold.stores.postgres.leasing import ready
+from leasehold.stores.postgres.leasing.ready import ReadyRows
 from leasehold.stores.postgres.server.connection import columns, unnested
 from leasehold.stores.postgres.submitting.dependencies import Linker
 from leasehold.stores.postgres.submitting.gate import GateBook, LaneNumbers
@@ -222,9 +222,9 @@ def insert(
     # In one order, or two submits of the same ids could wait for each other.
     jobs.sort(key=_ID)
     stored = step.many(INSERT_AND_COUNT if step.alone else INSERT_JOBS, jobs)
-    ready.enter_new(step, newcomers)
+    ReadyRows(step).enter_new(newcomers)
     if entries:
-        ready.enter(step, entries)
+        ReadyRows(step).enter(entries)
     if waiting:
         step.many(INSERT_WAITING, waiting)
         step.due_at(due for _, _, due, _ in waiting if due is not None)

@@ -42,7 +42,8 @@ from leasehold.core.rules.group_rounds import GroupRounds
 from leasehold.core.rules.sampling import end_minute
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import StoreClosedError, StoreError
-from leasehold.stores.postgres.leasing.ready import PassBook
+from leasehold.stores.postgres.leasing.ready import ReadyRows
+from leasehold.stores.postgres.leasing.taking_back import take_back_restored
 from leasehold.stores.postgres.reading.figures import SpanShelf
 from leasehold.stores.postgres.schema.migrate import migrate
 from leasehold.stores.postgres.server import address as addresses
@@ -85,7 +86,7 @@ class Database(WritesGoOn):
     """What every verb of the store is given; the verbs themselves are functions of it."""
 
     _links = Links
-    _passes = PassBook
+    _ready = ReadyRows
 
     def __init__(
         self, url: str, *, env: Env = SYSTEM, accelerator: Accelerator | None = None
@@ -317,9 +318,6 @@ class Database(WritesGoOn):
         if minute > step.found.open_minute:
             end_minute(SpanShelf(step.db), minute)
         if step.found.was_restored:
-            # Imported here, since a sweep needs a whole database.
-            from leasehold.stores.postgres.leasing.recover import take_back_restored
-
             take_back_restored(step)
             step.found = step.found._replace(was_restored=False)
 

@@ -20,7 +20,7 @@ from leasehold.stores.postgres.server.connection import SqlConnection, SqlCursor
 from leasehold.stores.postgres.submitting.gate import StartBook
 from leasehold.stores.postgres.writing.loans import Loans
 from leasehold.stores.postgres.writing.remembered import Known, StateRow
-from leasehold.stores.tables.step import TableStep
+from leasehold.stores.tables.step import Row, TableStep
 
 # A lane whose breaker has counted failures; it is closed, and news if it held jobs back.
 FAILED_BEFORE: Final = "SELECT id, held_until FROM lane WHERE id = ANY($1) AND failures_in_row > 0"
@@ -138,15 +138,18 @@ class Step(TableStep):
         """Called when jobs' places or held lanes change: statements sent ahead are stale."""
         self._ahead.clear()
 
+    def changed(self, statement: str, values: Sequence[Any]) -> int:
+        return self.db.changed(statement, values)
+
     def due_at(self, moments: Iterable[int]) -> None:
         """Jobs have begun to wait until these moments."""
         known = () if self.next_due is None else (self.next_due,)
         self.next_due = min((*known, *moments), default=None)
 
-    def note_failure(self, lane: int, job_id: str, error: JobError) -> None:
-        """An attempt has failed: it is counted with those that failed in the same way."""
-        self.must_be_alone()
-        self.failed.append((lane, job_id, error))
+    def attempts_failed(self, failed: Sequence[tuple[int, str, JobError]]) -> None:
+        if failed:
+            self.must_be_alone()
+            super().attempts_failed(failed)
 
     def _number_of(self, worker: str, lane: int) -> int:
         row: Any = self.execute(FIND_WORKER, (worker, lane)).fetchone()
@@ -162,6 +165,10 @@ class Step(TableStep):
 
     def storable(self, text: str) -> str:
         return storable(text)
+
+    def storable_rows(self, rows: list[Row], texts: slice) -> list[Row]:
+        first, last, _ = texts.indices(len(rows[0])) if rows else (0, 0, 1)
+        return [(*row[:first], *map(storable, row[first:last]), *row[last:]) for row in rows]
 
     @property
     def buckets(self) -> StartBook:

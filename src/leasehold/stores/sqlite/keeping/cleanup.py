@@ -7,31 +7,24 @@ from datetime import datetime
 from typing import Any, Final
 
 import apsw
-import msgspec
 
-from leasehold.core.model.codes import STATUS_CODE, STATUS_OF
-from leasehold.core.model.retention import DAY_SECONDS, PruneReport, RetentionPolicy, Scope
-from leasehold.core.model.settings import retention_by
+from leasehold.core.model.codes import STATUS_CODE
+from leasehold.core.model.retention import PruneReport, Scope
 from leasehold.core.model.status import Status
 from leasehold.core.model.stored import MOMENT_MAX, UNREADABLE
-from leasehold.core.rules import cleaning
-from leasehold.core.rules.cleanup_store import Bookmark, CleanUpBatch, Cutoffs, EndedJob
-from leasehold.core.rules.rule_book import RuleBook
+from leasehold.core.rules.cleaning import PruneRequest
+from leasehold.core.rules.cleanup_store import Bookmark, CleanUpBatch, Cutoffs
 from leasehold.env import to_micros
 from leasehold.errors import LeaseholdError
 from leasehold.stores.sqlite.disk import space
 from leasehold.stores.sqlite.keeping import archive
 from leasehold.stores.sqlite.reading.figures import STATS
-from leasehold.stores.sqlite.rules import known
 from leasehold.stores.sqlite.rules.known import read_rules
-from leasehold.stores.sqlite.schema.rows import SQLITE
 from leasehold.stores.sqlite.submitting.dependencies import DependentsBook
 from leasehold.stores.sqlite.writing.database import Database
 from leasehold.stores.sqlite.writing.step import Step
-from leasehold.stores.tables.archive import DROP
-from leasehold.stores.tables.finding import OLD_KEYS, TableLook
-from leasehold.stores.tables.job_states import RECORDS_OF_A_JOB
-from leasehold.stores.tables.pruning import cleaned_store
+from leasehold.stores.tables.finding import TableLook
+from leasehold.stores.tables.pruning import TablePruning
 from leasehold.stores.tables.removing import TableRemoval
 from leasehold.stores.tables.statements import SqlCursor
 
@@ -90,6 +83,7 @@ NEXT_SEQ: Final = "SELECT next_seq FROM store_state"
 class CleanUpLook(TableLook):
     """What core.rules.cleaning asks of a reader."""
 
+    load_rules = staticmethod(read_rules)
     stats = STATS
     oldest_day = archive.OLDEST
     oldest_audit = OLDEST_AUDIT
@@ -97,10 +91,6 @@ class CleanUpLook(TableLook):
     histories = HISTORIES
     history_bound = HISTORY_BOUND
     _db: apsw.Connection
-
-    @property
-    def _rules(self) -> RuleBook:
-        return read_rules(self._db)
 
     def _rows(
         self, statement: str, values: dict[str, Any], after: Bookmark, limit: int
@@ -140,52 +130,6 @@ def first_submitted_after(db: apsw.Connection, cutoff: int) -> int:
     return high
 
 
-# Guard of every pruning: the job is still in `finished`, and no job needs it. Whether its end is
-# old enough for its queue is asked of the rows that this finds.
-STILL_ENDED: Final = f"""
-    SELECT finished.seq, lane.queue, finished.status, finished.finished_at
-    FROM json_each(:seqs) AS doomed
-    CROSS JOIN finished ON finished.seq = doomed.value
-    JOIN job ON job.seq = finished.seq
-    JOIN lane ON lane.id = job.lane
-    WHERE NOT ({DependentsBook.still_needed()})
-"""  # noqa: S608  # our own words
-COUNT: Final = """
-    SELECT job.lane, finished.status, count(*), max(finished.version),
-           max(job.idempotency_key IS NOT NULL)
-    FROM json_each(:seqs) AS doomed
-    CROSS JOIN finished ON finished.seq = doomed.value
-    JOIN job ON job.seq = finished.seq
-    GROUP BY job.lane, finished.status
-"""
-# Guard of both: the key was last used for this very job.
-KEEP_KEYS: Final = """
-    INSERT INTO pruned_key
-    SELECT job.seq, job.id, finished.status, idempotency.queue, idempotency.key,
-           idempotency.expires_at
-    FROM json_each(:seqs) AS doomed
-    CROSS JOIN job ON job.seq = doomed.value
-    JOIN lane ON lane.id = job.lane
-    JOIN finished ON finished.seq = job.seq
-    JOIN idempotency ON idempotency.queue = lane.queue AND idempotency.key = job.idempotency_key
-        AND idempotency.seq = job.seq
-    WHERE idempotency.expires_at > :now
-"""
-DROP_KEYS: Final = """
-    DELETE FROM idempotency WHERE expires_at <= :now AND (queue, key, seq) IN (
-        SELECT lane.queue, job.idempotency_key, job.seq
-        FROM json_each(:seqs) AS doomed
-        CROSS JOIN job ON job.seq = doomed.value JOIN lane ON lane.id = job.lane)
-"""
-DROP_OLD_KEYS: Final = """
-    DELETE FROM idempotency WHERE (queue, key, seq) IN (
-        SELECT queue, key, seq FROM pruned_key WHERE seq IN (SELECT value FROM json_each(?)))
-"""
-DELETE: Final = "DELETE FROM {} WHERE seq IN (SELECT value FROM json_each(?))"
-DROP_RESULTS: Final = """
-    UPDATE finished SET result = NULL, result_codec = NULL
-    WHERE status = 5 AND seq IN (SELECT value FROM json_each(?))
-"""
 # Audit records are numbered in the order of their time. One whose time cannot be read is old.
 ARCHIVE_AUDITS: Final = """
     INSERT INTO audit_archive (n, at, actor, action, count, detail)
@@ -206,95 +150,47 @@ DROP_ARCHIVED_AUDITS: Final = """
 class Removal(TableRemoval):
     """What core.rules.cleaning does inside a write."""
 
-    dialect = SQLITE
     dependents = DependentsBook
-    delete = DELETE
-    still_ended_statement = STILL_ENDED
+    drop_audits = DROP_ARCHIVED_AUDITS
     _step: Step
 
-    def remove(self, jobs: Sequence[EndedJob[int]], *, archived: bool) -> None:
-        step = self._step
-        seqs = _list([job.key for job in jobs])
-        if archived:
-            day = step.now // round(DAY_SECONDS * 1e6)
-            step.execute(archive.ARCHIVE, {"day": day, "now": step.now, "seqs": seqs})
-        has_keys = False
-        counts: Any = step.execute(COUNT, {"seqs": seqs}).fetchall()
-        for lane, status, number, version, some_key in counts:
-            step.count(lane, STATUS_OF[status].value, -number)
-            step.count(lane, "total_cleaned", number)
-            # Should an id be used again, its leases must not repeat a version granted before.
-            step.version_floor = max(step.version_floor, version)
-            has_keys = has_keys or some_key
-        if has_keys:
-            step.execute(KEEP_KEYS, {"now": step.now, "seqs": seqs})
-            step.execute(DROP_KEYS, {"now": step.now, "seqs": seqs})
-        for table in ("finished", *RECORDS_OF_A_JOB):
-            step.execute(DELETE.format(table), (seqs,))
+    def _archive(self, keys: Sequence[int], day: int) -> None:
+        values = {"day": day, "now": self._step.now, "seqs": self._listed(keys)}
+        self._step.execute(archive.ARCHIVE, values)
 
-    def drop_results(self, keys: Sequence[int]) -> int:
-        self._step.execute(DROP_RESULTS, (_list(keys),))
-        return self._step.db.changes()
+    def archive_audits(self, until: datetime, limit: int) -> int:
+        moved = self._step.changed(ARCHIVE_AUDITS, (to_micros(until), limit))
+        self._step.execute(FORGET_ARCHIVED_AUDITS, (moved,))
+        return moved
 
-    def drop_archived(self, first_day: int, limit: int) -> int:
-        self._step.execute(DROP, (first_day, limit))
-        return self._step.db.changes()
-
-    def drop_rest(self, limit: int, scope: Scope) -> int:
-        """Idempotency keys of pruned jobs that do not count any more, then unused pages."""
-        rows: Any = self._step.execute(OLD_KEYS, (self._step.now, limit))
-        if seqs := [seq for (seq,) in rows]:
-            self._step.execute(DROP_OLD_KEYS, (_list(seqs),))
-            self._step.execute(DELETE.format("pruned_key"), (_list(seqs),))
-            return len(seqs)
+    def _release(self, limit: int, scope: Scope) -> int:
         pages = min(limit, space.to_release(self._step.db, everything=scope.emergency))
         space.release(self._step.db, pages)
         return pages
 
-    def archive_audits(self, until: datetime, limit: int) -> int:
-        self._step.execute(ARCHIVE_AUDITS, (to_micros(until), limit))
-        moved = self._step.db.changes()
-        self._step.execute(FORGET_ARCHIVED_AUDITS, (moved,))
-        return moved
 
-    def drop_archived_audits(self, until: datetime, limit: int) -> int:
-        self._step.execute(DROP_ARCHIVED_AUDITS, (to_micros(until), limit))
-        return self._step.db.changes()
+class Pruning(TablePruning):
+    """A clean-up of a store."""
 
+    look = CleanUpLook
+    removal = Removal
+    _database: Database
 
-def _list(seqs: Sequence[int]) -> str:
-    return msgspec.json.encode(seqs).decode()
-
-
-def prune(
-    database: Database,
-    policy: RetentionPolicy | None,
-    run: int | None,
-    scope: Scope,
-    limit: int,
-    actor: str,
-) -> PruneReport:
-    """Begin a clean-up, or go on with one."""
-    order = cleaning.PruneRequest(policy or _policy(database), scope, limit, actor)
-    store = cleaned_store(database, CleanUpLook, Removal)
-    report = None
-    try:
-        report = cleaning.prune(store, run, order)
-    except UNREADABLE as error:
-        # The record of an earlier clean-up, as a rule: who only looks has nobody to mend it.
-        if isinstance(error, LeaseholdError) or not database.mend():
-            raise
-    # Not while the error is handled: its traceback keeps the reader's rows alive.
-    report = report or cleaning.prune(store, run, order)
-    if run is None and report.run is not None:
-        # Damage that no write has met yet is looked for once per clean-up.
-        database.mend()
-    if run is not None:
-        with database.read() as db:
-            space.checkpoint(db)
-    return report
-
-
-def _policy(database: Database) -> RetentionPolicy:
-    with database.read() as db:
-        return retention_by(known.read_settings(db).values, RetentionPolicy())
+    def run(self, run: int | None, order: PruneRequest) -> PruneReport:
+        database = self._database
+        report = None
+        try:
+            report = super().run(run, order)
+        except UNREADABLE as error:
+            # The record of an earlier clean-up, as a rule: who only looks has nobody to mend it.
+            if isinstance(error, LeaseholdError) or not database.mend():
+                raise
+        # Not while the error is handled: its traceback keeps the reader's rows alive.
+        report = report or super().run(run, order)
+        if run is None and report.run is not None:
+            # Damage that no write has met yet is looked for once per clean-up.
+            database.mend()
+        if run is not None:
+            with database.read() as db:
+                space.checkpoint(db)
+        return report

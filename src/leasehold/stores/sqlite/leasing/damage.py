@@ -28,9 +28,9 @@ from leasehold.core.rules import key_accounts
 from leasehold.core.rules.decision import Decision
 from leasehold.core.rules.ends import EndedLease
 from leasehold.core.rules.measuring import count_left
-from leasehold.stores.sqlite.leasing import parking, ready
 from leasehold.stores.sqlite.leasing.ends import Ends, Histories
 from leasehold.stores.sqlite.leasing.parking import KeyShelf
+from leasehold.stores.sqlite.leasing.ready import FORGET_PLACE
 from leasehold.stores.sqlite.rules import known
 from leasehold.stores.sqlite.rules.known import TokenReader, unreadable_settings
 from leasehold.stores.sqlite.rules.schedules import SCHEDULES
@@ -39,11 +39,12 @@ from leasehold.stores.sqlite.schema.job_row import GUARDED, problems
 from leasehold.stores.sqlite.schema.rows import whole
 from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.tables.job_states import Ending, JobState
+from leasehold.stores.tables.ready import keys_of
 
 _STATE: Final = ", ".join((whole("version"), whole("attempts"), whole("events")))
 _READY: Final = f"RETURNING {_STATE}, {whole('available_at', MOMENT_MAX)}, {whole('lane')}"
 OUT_OF_READY: Final = f"""
-    DELETE FROM ready WHERE (lane, tier, turn, seq) IN ({ready.KEY_OF}) {_READY}
+    DELETE FROM ready WHERE (lane, tier, turn, seq) IN ({keys_of("= $1")}) {_READY}
 """  # noqa: S608  # our own names
 # Its place cannot be told from its row in `job`: every row of `ready` is looked at for it.
 OUT_OF_READY_ANYWHERE: Final = f"DELETE FROM ready WHERE seq = ? {_READY}"  # noqa: S608  # as above
@@ -168,7 +169,7 @@ def _running_aside(step: Step, damaged: Damaged) -> Decision | None:
 
 def _waiting_aside(step: Step, damaged: Damaged) -> Decision | None:
     seq, problem = damaged
-    counted = parking.counted(step, seq)
+    counted = KeyShelf(step).counted_among((seq,)).get(seq)
     out: Any = step.execute(OUT_OF_READY, (seq,)).fetchone()
     if out is None:
         out = _out_of_waiting(step, seq)
@@ -181,7 +182,7 @@ def _waiting_aside(step: Step, damaged: Damaged) -> Decision | None:
     job = _identity(step, seq, stood_in)
     reached = _reached_by(step, seq, Reached(version, attempts, events))
     if before is Status.PENDING:
-        step.execute(ready.FORGET_PLACE, (seq,))
+        step.execute(FORGET_PLACE, (seq,))
         if job.priority is not None:
             count_left(step.count, [(job.lane, job.priority)])
         if counted is not None:

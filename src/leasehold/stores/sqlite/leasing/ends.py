@@ -5,18 +5,17 @@ See `tables.job_states`, and `core.rules.ends` for the records of ended attempts
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from typing import Final
 
 from leasehold.core.model.lease import Settled, Settlement
 from leasehold.core.model.stored import MOMENT_MAX
-from leasehold.core.rules import ends, fence
+from leasehold.core.rules import fence
 from leasehold.errors import LeaseLostError
-from leasehold.stores.sqlite.leasing import ready
+from leasehold.stores.sqlite.leasing.ready import ReadyRows
 from leasehold.stores.sqlite.schema.rows import ENDED_STATUS, SQLITE, whole
 from leasehold.stores.sqlite.writing.step import Step
-from leasehold.stores.tables.attempts import entry, trim_attempts
-from leasehold.stores.tables.job_states import JobState, TableHistories, state_by
+from leasehold.stores.tables.attempts import TableEnds
+from leasehold.stores.tables.job_states import TableHistories, state_by
 
 ENDED: Final = f"""
     {ENDED_STATUS}, {whole("finished.version")}, {whole("finished.attempts")},
@@ -39,23 +38,12 @@ class Histories(TableHistories):
     """See `leasehold.core.rules.fence.Histories`."""
 
     dialect = SQLITE
+    ready = ReadyRows
     by_number = state_by("job.seq", SQLITE, ENDED)
     by_id = state_by("job.id", SQLITE, ENDED)
     find_settled = SETTLED_UNDER
     find_result = RESULT_OF
     insert_finished = INSERT_FINISHED
-    _step: Step
-
-    def _count_pending_event(self, seq: int) -> None:
-        ready.count_event(self._step, seq)
-
-    def _leave_ready(self, jobs: Sequence[JobState]) -> None:
-        ready.leave_by_number(self._step, [job.seq for job in jobs])
-
-    def _note_versions(self, erased: Iterable[JobState]) -> None:
-        # Should an id be used again, its leases must not repeat a version that was granted before.
-        granted = (job.lease_version for job in erased)
-        self._step.version_floor = max((self._step.version_floor, *granted))
 
 
 def refuse(step: Step, job_id: str, version: int) -> LeaseLostError:
@@ -82,28 +70,11 @@ COUNT_FAILURE: Final = """
 INSERT_WAITING: Final = "INSERT INTO waiting VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 
 
-class Ends(ends.GatheredEnds):
+class Ends(TableEnds):
     """Ends of attempts of one write."""
 
-    __slots__ = ("_step",)
-
-    def __init__(self, step: Step) -> None:
-        super().__init__(step.now, step.settings.attempt_records_max, step.measured)
-        self._step = step
-
-    def write(self) -> None:
-        """Write it all."""
-        step = self._step
-        step.failed += self.errors
-        step.executemany(INSERT_ATTEMPT, self.attempts)
-        if self.failed:
-            step.executemany(COUNT_FAILURE, self.failed)
-        for seq in self.surplus:
-            trim_attempts(step, seq)
-        step.executemany(INSERT_FINISHED, self.finished)
-        step.jobs_ended(self.ended)
-        if self.waiting or self.again:
-            step.executemany(INSERT_WAITING, self.waiting)
-            ready.enter(step, [entry(step, *each) for each in self.again])
-            step.hints.ready = True
-        self.count(step)
+    __slots__ = ()
+    histories = Histories
+    insert_attempts = INSERT_ATTEMPT
+    count_failures = COUNT_FAILURE
+    insert_waiting = INSERT_WAITING

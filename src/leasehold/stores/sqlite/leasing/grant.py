@@ -22,9 +22,9 @@ from leasehold.core.rules.leasing import OpenLane
 from leasehold.core.rules.placing import RowKey
 from leasehold.core.rules.queue_limits import starts_used_up
 from leasehold.env import from_micros
-from leasehold.stores.sqlite.leasing import ready
 from leasehold.stores.sqlite.leasing.order import Candidate
 from leasehold.stores.sqlite.leasing.parking import KeyShelf
+from leasehold.stores.sqlite.leasing.ready import ReadyRows
 from leasehold.stores.sqlite.schema.rows import seconds_of
 from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.tables.queue_limits import Limits
@@ -140,7 +140,7 @@ def grant(step: Step, granted: Sequence[Granted], life: int) -> None:
         step.count(lane, "total_leased", len(waited))
         step.measured.took(lane, measure, waited)
         step.worked(granted[0][1].worker, lane, _LEASED, len(waited))
-    ready.leave(step, keys, counted, placed)
+    ReadyRows(step).leave(keys, counted, placed)
     step.executemany(GRANT, running)
     if step.rules.paced:
         starts = [(lease.queue, job.limit_key) for job, lease in granted]

@@ -24,12 +24,10 @@ from leasehold.core.rules import key_accounts
 from leasehold.core.rules.group_rounds import GroupRounds
 from leasehold.core.rules.key_accounts import Account
 from leasehold.core.rules.leasing import OpenLane, Verdict, Walk, open_lane
-from leasehold.core.rules.messages import not_started_by
 from leasehold.core.rules.placing import PendingEntry
 from leasehold.core.rules.queue_limits import next_starts, open_queues
 from leasehold.core.rules.serving import Lane, Row, in_order
-from leasehold.env import from_micros
-from leasehold.stores.sqlite.leasing import damage, parking, ready
+from leasehold.stores.sqlite.leasing import damage
 from leasehold.stores.sqlite.leasing.damage import Damaged
 from leasehold.stores.sqlite.leasing.ends import Histories
 from leasehold.stores.sqlite.leasing.grant import Granted, grant, read
@@ -40,13 +38,14 @@ from leasehold.stores.sqlite.leasing.order import (
     LaneReader,
 )
 from leasehold.stores.sqlite.leasing.parking import KeyShelf
-from leasehold.stores.sqlite.leasing.ready import rebalance
+from leasehold.stores.sqlite.leasing.ready import ReadyRows
 from leasehold.stores.sqlite.schema.job_row import problem_with
 from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.tables import breakers
-from leasehold.stores.tables.job_states import Ending, JobState
+from leasehold.stores.tables.late import cancel_late
 from leasehold.stores.tables.parking import free_of
 from leasehold.stores.tables.queue_limits import Limits
+from leasehold.stores.tables.rebalance import rebalance
 
 # A due job moves from waiting to ready, and its history says so: its status, then the columns of an
 # Entry. Guard: due, not blocked.
@@ -93,7 +92,7 @@ def promote(step: Step) -> int:
         step.move(job.lane, before, Status.PENDING)
     if entries:
         step.executemany(FORGET_WAITING, [(job.seq,) for job in entries])
-        ready.enter(step, entries)
+        ReadyRows(step).enter(entries)
         step.executemany(RECORD_PROMOTED, events)
     return len(entries)
 
@@ -113,7 +112,7 @@ def next_due(step: Step, queues: Iterable[str]) -> int | None:
 def lease(step: Step, request: LeaseRequest, rounds: GroupRounds, life: int = NO_LIFE) -> Leased:
     """Take up to `limit` jobs, under this life of the worker."""
     promote(step)
-    rebalance(step)
+    rebalance(step, ReadyRows)
     granted: list[Granted] = []
     left = PASSED_OVER_AT_ONCE
     ruled = [queue for queue in request.queues if queue in step.rules]
@@ -121,8 +120,8 @@ def lease(step: Step, request: LeaseRequest, rounds: GroupRounds, life: int = NO
     parked: Sequence[Account] = ()
     after: int | None = None
     if request.parent_id is not None and step.rules.key_limits:
-        parked, after = parking.parked_in_group(
-            step, request.parent_id, rounds.after(request.parent_id)
+        parked, after = KeyShelf(step).parked_in_group(
+            request.parent_id, rounds.after(request.parent_id)
         )
     while True:
         look = _Look(step, request, parked, len(granted), left)
@@ -238,7 +237,7 @@ class _Look:
                 if job.stands_in == job.lane and job.limit_key is not None
             ],
         )
-        cancel_late(step, self.late)
+        cancel_late(Histories(step), self.late)
 
     def _in_order(self) -> Iterable[Row]:
         """The jobs of the lanes, best first; of a limited queue only while it has free slots."""
@@ -270,31 +269,3 @@ def _asked_of(lane: OpenLane) -> Callable[[], object] | None:
     """The question before each further row of a lane is read; None if all may be read."""
     unlimited = lane.probe is None and lane.queue.free >= UNLIMITED
     return None if unlimited else lambda: lane.is_open
-
-
-class Late(NamedTuple):
-    """A pending job that was not started in time."""
-
-    seq: int
-    lane: int
-    version: int
-    attempts: int
-    events: int
-    available_at: int
-    id: str
-    start_by: int
-
-
-def cancel_late(step: Step, jobs: Sequence[Late | Candidate]) -> None:
-    """Jobs that were not started in time are cancelled, with that reason."""
-    Histories(step).end(
-        [
-            Ending(_standing(job), Status.CANCELLED, not_started_by(from_micros(job.start_by or 0)))
-            for job in jobs
-        ]
-    )
-
-
-def _standing(job: Late | Candidate) -> JobState:
-    stood = (Status.PENDING, job.version, job.attempts, job.events, job.available_at)
-    return JobState(job.seq, job.id, job.lane, *stood)

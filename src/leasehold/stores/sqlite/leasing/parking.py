@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-import msgspec
-
 from leasehold.core.model.budget import PARKED_KEYS_AT_ONCE, RESTED_AT_ONCE
 from leasehold.core.model.stored import MOMENT_MAX
-from leasehold.core.rules.key_accounts import Account, Counted, Key, KeyInLane
-from leasehold.stores.sqlite.writing.step import Step
-from leasehold.stores.tables.parking import TableKeyShelf, account_of, some_parked
+from leasehold.core.rules.key_accounts import Key, KeyInLane
+from leasehold.stores.sqlite.schema.rows import SQLITE
+from leasehold.stores.tables.parking import TableKeyShelf
 
 # Only jobs that are not counted yet: a job is taken in once.
 KEY_OF_UNCOUNTED: Final = """
@@ -58,6 +56,9 @@ class KeyShelf(TableKeyShelf):
     """The pending jobs of limited keys, in one write."""
 
     __slots__ = ()
+    dialect = SQLITE
+    find_counted = COUNTED
+    find_parked_in_group = PARKED_IN_GROUP
 
     def keys_of_uncounted(self, seqs: Sequence[int]) -> Mapping[int, KeyInLane]:
         found = ((seq, self._rows(KEY_OF_UNCOUNTED, (seq,))) for seq in seqs)
@@ -79,23 +80,3 @@ class KeyShelf(TableKeyShelf):
             rested += self._rows(RESTED, (queue, self._step.now, left))
         self._step.many(REST_NO_MORE, rested)
         return rested
-
-
-def counted(step: Step, seq: int) -> Counted | None:
-    """The account of a pending job, if it has one."""
-    return counted_among(step, (seq,)).get(seq)
-
-
-def counted_among(step: Step, seqs: Sequence[int]) -> Mapping[int, Counted]:
-    """Those of these jobs that are counted for their keys."""
-    if not step.rules or not seqs:
-        return {}
-    rows = step.execute(COUNTED, (msgspec.json.encode(seqs).decode(),))
-    return {seq: Counted(seq, tier, account_of(account)) for seq, tier, *account in rows}
-
-
-def parked_in_group(
-    step: Step, parent_id: str, after: int | None
-) -> tuple[list[Account], int | None]:
-    """Some accounts that have parked jobs of a group, and where to go on; None if these are all."""
-    return some_parked(step, PARKED_IN_GROUP, parent_id, after)

@@ -1,27 +1,15 @@
-"""The door of the ready table: every pending job enters, moves and leaves here, and nowhere else.
-
-Guard: a job's row is out of the other state tables when it enters, and goes into one of them in the
-write in which it leaves. Accounts of pending jobs are kept here.
-
-`core.rules.placing` says where a job stands. Nearly all stand where their own row in `job` says;
-only the others have a row in `place`. `tables.rebalance` has how jobs are placed anew.
-"""
+"""The ready table in the words of this database; see `tables.ready`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import cache, partial
+from collections.abc import Sequence
 from typing import Any, Final
 
-from leasehold.core.model.priority import DEFAULT_SCORING, Scoring
-from leasehold.core.rules import key_accounts, rebalancing
-from leasehold.core.rules.key_accounts import Counted
 from leasehold.core.rules.measuring import count_entered, count_left
-from leasehold.core.rules.placing import PendingEntry, RowKey, Standing, entering, moving
-from leasehold.stores.sqlite.leasing import parking
+from leasehold.core.rules.placing import RowKey
 from leasehold.stores.sqlite.leasing.parking import KeyShelf
 from leasehold.stores.sqlite.writing.step import Step
-from leasehold.stores.tables.rebalance import TablePasses
+from leasehold.stores.tables.ready import Newcomer, PendingJob, TableReady, keys_of
 
 # A new job's place is the default one, unless it has a deadline or its queue a max_priority.
 ENTER_NEW: Final = "INSERT INTO ready VALUES (?1, (100 - ?2) * 1000, ?3, ?4, 0, 0, 1, ?3, ?5)"
@@ -36,116 +24,43 @@ REMEMBER_PLACE: Final = """
     SET tier = excluded.tier, turn = excluded.turn, crosses_at = excluded.crosses_at
 """
 FORGET_PLACE: Final = "DELETE FROM place WHERE seq = ?"
-
-KEY_OF: Final = """
-    SELECT coalesce(place.lane, job.lane), coalesce(place.tier, (100 - priority) * 1000),
-           coalesce(turn, created_at), job.seq
-    FROM job LEFT JOIN place USING (seq) WHERE job.seq = ?
-"""
 LEAVE_BY_NUMBER: Final = f"""
-    DELETE FROM ready WHERE (lane, tier, turn, seq) IN ({KEY_OF})
+    DELETE FROM ready WHERE (lane, tier, turn, seq) IN ({keys_of("= $1")})
     RETURNING (SELECT lane FROM job WHERE job.seq = ready.seq),
               (SELECT priority FROM job WHERE job.seq = ready.seq)
 """  # noqa: S608  # our own names
-COUNT_EVENT: Final = f"""
-    UPDATE ready SET events = events + 1 WHERE (lane, tier, turn, seq) IN ({KEY_OF})
-"""  # noqa: S608  # our own names
-# A parked job does not stand in the lane it belongs to.
-HOME: Final = "SELECT lane FROM job WHERE seq = ?"
-
-Newcomer = tuple[int, int, int, int, str | None]
-"""lane, priority, the time now, number and parent_id of a job that was just submitted."""
 
 
-def scoring_of(step: Step, lane: int) -> Scoring:
-    """What counts in the queue of a lane."""
-    rule = step.rules.get(step.queue_of(lane) or "") if step.rules else None
-    return DEFAULT_SCORING if rule is None else rule.config.scoring
-
-
-def enter_new(step: Step, newcomers: Sequence[Newcomer]) -> None:
-    """Let jobs in that were submitted in this very write, each at its default place."""
-    step.write_many(ENTER_NEW, newcomers)
-    count_entered(step.count, newcomers)
-
-
-def enter(step: Step, entries: Sequence[PendingEntry]) -> None:
-    """Let jobs in that come from elsewhere, or that need a place of their own."""
-    keys, places = entering(entries, step.now, cache(partial(scoring_of, step)))
-    rows = [
-        (*key, each.version, each.attempts, each.events, each.available_at, each.parent_id)
-        for key, each in zip(keys, entries, strict=True)
-    ]
-    step.executemany(ENTER, rows)
-    step.executemany(REMEMBER_PLACE, places)
-    count_entered(step.count, [(each.lane, each.priority) for each in entries])
-    if step.rules.key_limits:
-        key_accounts.enter(KeyShelf(step), keys)
-
-
-def leave(
-    step: Step, keys: Sequence[RowKey], counted: Sequence[tuple[int, int]], placed: Sequence[int]
-) -> None:
-    """Take jobs out whose rows were just read.
-
-    `counted` has the lane and priority of each; `placed` are those with a place of their own.
-    """
-    step.executemany(LEAVE, keys)
-    if placed:
-        step.executemany(FORGET_PLACE, [(seq,) for seq in placed])
-    count_left(step.count, counted)
-
-
-def leave_by_number(step: Step, seqs: Sequence[int]) -> None:
-    """Take jobs out, wherever they stand."""
-    counted = parking.counted_among(step, seqs) if step.rules.key_limits else {}
-    numbers = [(seq,) for seq in seqs]
-    count_left(step.count, step.executemany(LEAVE_BY_NUMBER, numbers).fetchall())
-    step.executemany(FORGET_PLACE, numbers)
-    if counted:
-        key_accounts.left(KeyShelf(step), counted.values())
-
-
-def reprioritize(step: Step, before: Standing, priority: int) -> None:
-    """Put a job where its new priority of its own wants it, and count it there."""
-    move(step, [before._replace(priority=priority, base=priority)])
-    home: Any = step.execute(HOME, (before.seq,)).fetchone()
-    count_left(step.count, [(home[0], before.priority)])
-    count_entered(step.count, [(home[0], priority)])
-
-
-def count_event(step: Step, seq: int) -> None:
-    """Count one more history event of a job that stays pending."""
-    step.execute(COUNT_EVENT, (seq,))
-
-
-def move(step: Step, standings: Sequence[Standing]) -> None:
-    """Put pending jobs where they belong now, by the values given here."""
-    counted = parking.counted_among(step, [each.seq for each in standings])
-    moves = moving(standings, counted, step.now, cache(partial(scoring_of, step)))
-    step.executemany(MOVE, moves.moved)
-    step.executemany(REMEMBER_PLACE, moves.placed)
-    step.executemany(FORGET_PLACE, [(seq,) for seq in moves.unplaced])
-    if counted:
-        key_accounts.moved(KeyShelf(step), counted.values())
-
-
-class PassBook(TablePasses):
-    """See `leasehold.core.rules.rebalancing.PassBook`."""
+class ReadyRows(TableReady):
+    """The ready table in one write."""
 
     __slots__ = ()
-    write: Step
+    shelf = KeyShelf
+    enter_rows = ENTER
+    move_rows = MOVE
+    remember_places = REMEMBER_PLACE
+    _step: Step
 
-    def __init__(self, step: Step) -> None:
-        super().__init__(step, KeyShelf(step))
+    def enter_new(self, newcomers: Sequence[Newcomer]) -> None:
+        self._step.write_many(ENTER_NEW, newcomers)
+        count_entered(self._step.count, newcomers)
 
-    def move(self, jobs: Sequence[Standing]) -> None:
-        move(self.write, jobs)
+    def leave(
+        self, keys: Sequence[RowKey], counted: Sequence[tuple[int, int]], placed: Sequence[int]
+    ) -> None:
+        """Take jobs out whose rows were just read.
 
-    def counted_among(self, seqs: Sequence[int]) -> Mapping[int, Counted]:
-        return parking.counted_among(self.write, seqs)
+        `counted` has the lane and priority of each; `placed` are those with a place of their own.
+        """
+        self._step.executemany(LEAVE, keys)
+        if placed:
+            self._forget_places(placed)
+        count_left(self._step.count, counted)
 
+    def _take_out(self, jobs: Sequence[PendingJob]) -> Sequence[tuple[int, int]]:
+        numbers = [(seq,) for seq, *_ in jobs]
+        out: list[Any] = self._step.executemany(LEAVE_BY_NUMBER, numbers).fetchall()
+        return out
 
-def rebalance(step: Step) -> bool:
-    """Place jobs anew that need it, so many of them; whether there may be more."""
-    return rebalancing.rebalance(PassBook(step))
+    def _forget_places(self, seqs: Sequence[int]) -> None:
+        self._step.executemany(FORGET_PLACE, [(seq,) for seq in seqs])

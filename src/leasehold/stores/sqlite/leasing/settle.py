@@ -33,7 +33,6 @@ from leasehold.errors import LeaseLostError
 from leasehold.stores.sqlite.leasing import lease as leasing
 from leasehold.stores.sqlite.leasing.ends import END_LEASE, Ends, settle_stale
 from leasehold.stores.sqlite.leasing.parking import KeyShelf
-from leasehold.stores.sqlite.leasing.registry import note_consumer
 from leasehold.stores.sqlite.reading.read import read_job
 from leasehold.stores.sqlite.rules.schedules import shelf
 from leasehold.stores.sqlite.submitting import dependencies
@@ -41,6 +40,7 @@ from leasehold.stores.sqlite.writing import remembered
 from leasehold.stores.sqlite.writing.database import Database, KnownLease
 from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.tables import breakers
+from leasehold.stores.tables.registry import note_consumer
 
 FIND_SEQ: Final = "SELECT seq FROM job WHERE id = ?"
 JOB_LANE: Final = "SELECT lane FROM job WHERE seq = ?"

@@ -12,16 +12,13 @@ from leasehold.core.model.job import Job
 from leasehold.core.model.status import Status
 from leasehold.core.model.unreadable import cannot_be_read
 from leasehold.core.rules.people import Replay
-from leasehold.stores.sqlite.leasing import ready
 from leasehold.stores.sqlite.leasing.ends import Histories
-from leasehold.stores.sqlite.leasing.ready import PassBook
-from leasehold.stores.sqlite.reading import read
-from leasehold.stores.sqlite.reading.read import read_job
-from leasehold.stores.sqlite.rules.known import read_rules
+from leasehold.stores.sqlite.reading.read import Jobs, read_job
 from leasehold.stores.sqlite.schema.job_row import problem_with
 from leasehold.stores.sqlite.schema.rows import SQLITE
-from leasehold.stores.sqlite.submitting.dependencies import Bases, DependentsBook, Linker
+from leasehold.stores.sqlite.submitting.dependencies import DependentsBook, Linker
 from leasehold.stores.sqlite.submitting.gate import StartBook
+from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.tables.job_states import JobState
 from leasehold.stores.tables.order_desk import TableDesk
 from leasehold.stores.tables.queue_book import TableQueueBook
@@ -43,20 +40,17 @@ class QueueReader(TableQueues):
 
     dialect = SQLITE
     figures = FIGURES
-    load_rules = staticmethod(read_rules)
     start_book = StartBook
-    jobs = read
+    jobs = Jobs
 
 
 class QueueBook(TableQueueBook):
     """See `leasehold.core.rules.queue_orders.QueueBook`."""
 
-    dialect = SQLITE
     note_deleted = NOTE_DELETED
     note_purged = NOTE_PURGED
     queues = QueueReader
     histories = Histories
-    passes = PassBook
 
 
 class OrderDesk(TableDesk, Histories):
@@ -64,9 +58,8 @@ class OrderDesk(TableDesk, Histories):
 
     queue_book = QueueBook
     dependents = DependentsBook
-    bases = Bases
     linker = Linker
-    pending = ready
+    _step: Step
 
     def _read(self, job_ids: Sequence[str]) -> list[Job]:
         found = (read_job(self._step.db, job_id) for job_id in job_ids)

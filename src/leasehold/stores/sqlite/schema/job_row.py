@@ -1,4 +1,4 @@
-"""The row of a job, wherever it stands, and the snapshot it becomes: the one place where that is.
+"""Snapshots of jobs, in spite of damage; see `tables.job_row`.
 
 `job_of` is the way of nearly every row, and raises one of UNREADABLE for a row that is not as it
 should be. `job_carefully` reads such a row too: what can be read of it, and an error that says what
@@ -7,30 +7,19 @@ cannot. `problems` only says that.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, TypeVar
 
 import apsw
 import msgspec
 
-from leasehold.core.model.codes import (
-    POLICY_OF,
-    STATUS_CODE,
-    STATUS_OF,
-)
+from leasehold.core.model.codes import POLICY_OF, STATUS_CODE, STATUS_OF
 from leasehold.core.model.job import Job
 from leasehold.core.model.outcome import JobError
-from leasehold.core.model.plain_data import LEFT_OUT
 from leasehold.core.model.status import Status
-from leasehold.core.model.stored import (
-    UNREADABLE,
-    metadata_of,
-    moment,
-    problem_of,
-    retry_of,
-)
+from leasehold.core.model.stored import UNREADABLE, metadata_of, problem_of, retry_of
 from leasehold.core.model.unreadable import ERROR_TYPE, set_aside_reason
-from leasehold.env import from_micros
 from leasehold.stores.sqlite.schema.rows import (
     PYTHON_TYPES,
     WHOLE_MAX,
@@ -38,80 +27,13 @@ from leasehold.stores.sqlite.schema.rows import (
     seconds_of,
     value_of,
 )
-from leasehold.stores.tables.places import AT_ITS_PLACE
+from leasehold.stores.tables.job_row import COLUMNS, FROM, JobColumn, JobRow, snapshot
+from leasehold.stores.tables.job_row import job_without as without
 from leasehold.stores.tables.query import Kind
 
-
-class JobColumn(NamedTuple):
-    """One column of a job's row."""
-
-    name: str
-    expression: str
-    kind: Kind
-    instead: Any = None
-    """What a snapshot says if it cannot be read."""
-
+T = TypeVar("T")
 
 DEPENDS_ON: Final = "SELECT id FROM dependency WHERE seq = ? ORDER BY n"
-_COLUMNS: Final = (
-    JobColumn("number", "job.seq", Kind.WHOLE, 0),
-    JobColumn("id", "job.id", Kind.TEXT, "unreadable"),
-    JobColumn("queue", "lane.queue", Kind.TEXT, "unreadable"),
-    JobColumn("task", "lane.task", Kind.TEXT, "unreadable"),
-    JobColumn("priority", "job.priority", Kind.WHOLE, 0),
-    JobColumn("created_at", "job.created_at", Kind.MOMENT, 0),
-    JobColumn("max_retries", "job.max_retries", Kind.WHOLE, 0),
-    JobColumn("allowance", "job.allowance", Kind.WHOLE, 0),
-    JobColumn("timeout_seconds", "job.timeout_seconds", Kind.SECONDS_OR_NULL),
-    JobColumn("lease_seconds", "job.lease_seconds", Kind.SECONDS_OR_NULL),
-    JobColumn("deadline", "job.deadline", Kind.MOMENT_OR_NULL),
-    JobColumn("start_by", "job.start_by", Kind.MOMENT_OR_NULL),
-    JobColumn("result_ttl_seconds", "job.result_ttl_seconds", Kind.SECONDS_OR_NULL),
-    JobColumn("retry", "job.retry", Kind.TEXT_OR_NULL),
-    JobColumn("metadata", "job.metadata", Kind.TEXT_OR_NULL),
-    JobColumn("idempotency_key", "job.idempotency_key", Kind.TEXT_OR_NULL),
-    JobColumn("parent_id", "job.parent_id", Kind.TEXT_OR_NULL),
-    JobColumn("codec", "job.codec", Kind.TEXT_OR_NULL),
-    JobColumn("payload", "job.payload", Kind.BYTES, b""),
-    JobColumn(
-        "status", "coalesce(finished.status, waiting.status, iif(running.seq IS NULL, 2, 3))",
-        Kind.WHOLE, 2,
-    ),
-    JobColumn(
-        "lease version",
-        "coalesce(ready.version, running.version, finished.version, waiting.version)",
-        Kind.WHOLE, 0,
-    ),
-    JobColumn(
-        "attempts",
-        "coalesce(ready.attempts, running.attempts, finished.attempts, waiting.attempts)",
-        Kind.WHOLE, 0,
-    ),
-    JobColumn(
-        "the time since when it is available",
-        "coalesce(ready.available_at, running.available_at, finished.available_at, waiting.due, "
-        "dependent.due, waiting.since)",
-        Kind.MOMENT, 0,
-    ),
-    JobColumn("worker", "running.worker", Kind.TEXT_OR_NULL),
-    JobColumn("acquired_at", "running.acquired_at", Kind.MOMENT_OR_NULL),
-    JobColumn("expires_at", "running.expires_at", Kind.MOMENT_OR_NULL),
-    JobColumn("heartbeat_at", "running.heartbeat_at", Kind.MOMENT_OR_NULL),
-    JobColumn("cancel_reason", "running.cancel_reason", Kind.TEXT_OR_NULL),
-    JobColumn("finished_at", "finished.finished_at", Kind.MOMENT_OR_NULL),
-    JobColumn("started_at", "finished.started_at", Kind.MOMENT_OR_NULL),
-    JobColumn("result", "finished.result", Kind.BYTES_OR_NULL),
-    JobColumn("result_codec", "finished.result_codec", Kind.TEXT_OR_NULL),
-    JobColumn("reason", "coalesce(finished.reason, waiting.reason)", Kind.TEXT_OR_NULL),
-    JobColumn("since", "waiting.since", Kind.MOMENT_OR_NULL),
-    JobColumn("progress", "progress.document", Kind.TEXT_OR_NULL),
-    JobColumn("the dependency policy", "dependent.policy", Kind.WHOLE_OR_NULL),
-    JobColumn("the inherited priority", "raised.base", Kind.WHOLE_OR_NULL),
-    JobColumn("limit_key", "job.limit_key", Kind.TEXT_OR_NULL),
-    JobColumn("failure_count", "coalesce(failed_job.count, 0)", Kind.WHOLE, 0),
-    JobColumn("first_failed_at", "failed_job.first_at", Kind.MOMENT_OR_NULL),
-    JobColumn("last_failed_at", "failed_job.last_at", Kind.MOMENT_OR_NULL),
-)  # fmt: skip
 # What no snapshot tells, but a lease or a settlement needs.
 _BESIDES: Final = (
     JobColumn("born", "job.born", Kind.WHOLE),
@@ -126,59 +48,13 @@ _BESIDES: Final = (
     JobColumn("the time until which it waits", "dependent.due", Kind.MOMENT_OR_NULL),
     JobColumn("the time when it is due", "waiting.due", Kind.MOMENT_OR_NULL),
 )  # fmt: skip
-_ALL: Final = (*_COLUMNS, *_BESIDES)
+_ALL: Final = (*COLUMNS, *_BESIDES)
 
-# Exactly one of the four state tables has a row for it.
-_FROM: Final = f"""
-    FROM job
-    {{}} JOIN lane ON lane.id = job.lane
-    LEFT JOIN running ON running.seq = job.seq
-    LEFT JOIN finished ON finished.seq = job.seq
-    LEFT JOIN waiting ON waiting.seq = job.seq
-    LEFT JOIN place ON place.seq = job.seq
-    LEFT JOIN ready ON {AT_ITS_PLACE}
-    LEFT JOIN raised ON raised.seq = job.seq
-    LEFT JOIN progress ON progress.seq = job.seq
-    LEFT JOIN dependent ON dependent.seq = job.seq
-    LEFT JOIN failed_job ON failed_job.seq = job.seq
-"""
-JOB: Final = f"SELECT {', '.join(each.expression for each in _COLUMNS)} {_FROM.format('')}"
-"""One row per job, for `job_of`."""
-_LIGHT: Final = {
-    "payload": {"payload": "x''", "codec": f"'{LEFT_OUT}'"},
-    "result": {
-        "result": "iif(finished.result IS NULL, NULL, x'')",
-        "result_codec": f"iif(finished.result IS NULL, NULL, '{LEFT_OUT}')",
-    },
-    "metadata": {"metadata": "NULL"},
-}
-"""What is fetched in place of columns that a search goes without."""
-
-
-def job_without(fields: Collection[str]) -> str:
-    """JOB without these fields, whose pages are not even read; the same columns in the same order.
-
-    A payload that does not fit into its row's own page lies on others, which are passed over.
-    """
-    if not fields:
-        return JOB
-    light = {name: instead for field in fields for name, instead in _LIGHT[field].items()}
-    asked = ", ".join(light.get(each.name, each.expression) for each in _COLUMNS)
-    return f"SELECT {asked} {_FROM.format('')}"  # our own names
-
-
-NUMBERS: Final = f"SELECT job.seq {_FROM.format('')}"
-"""Only the numbers, which can always be read."""
-IDS: Final = f"SELECT job.seq, job.id {_FROM.format('')}"
-"""Numbers and ids."""
-BY_STATUS: Final = (
-    f"SELECT {next(each.expression for each in _COLUMNS if each.name == 'status')}, count(*) "
-    + _FROM.format("")
-)
-"""How many jobs there are, by the code of their status; to be grouped by that."""
+job_without = partial(without, no_bytes="x''")
+"""JOB without some fields."""
 GUARDED: Final = (
     f"SELECT {', '.join(guarded(each.expression, each.kind) for each in _ALL)} "  # our own names
-    + _FROM.format("LEFT")
+    + FROM.format("LEFT")
 )
 """One row per job, whatever it holds, for `problems`."""
 
@@ -189,17 +65,14 @@ _LAST_ERROR: Final = """
 _LAST_ATTEMPT: Final = "SELECT started_at FROM attempt WHERE seq = ? ORDER BY version DESC LIMIT 1"
 KNOWN_TYPES_MAX: Final = 10_000
 _known_types: set[tuple[type, ...]] = set()
-_NAMES: Final = {each.name: place for place, each in enumerate(_COLUMNS)}
+_NAMES: Final = {each.name: place for place, each in enumerate(COLUMNS)}
 _TEXT_PLACES: Final = tuple(
     place for place, each in enumerate(_ALL) if each.kind in (Kind.TEXT, Kind.TEXT_OR_NULL)
 )
+_SECONDS: Final = ("timeout_seconds", "lease_seconds", "result_ttl_seconds")
 _TO_DECODE: Final = tuple(
-    _NAMES[name]
-    for name in (
-        "retry", "metadata", "progress", "the dependency policy", "timeout_seconds",
-        "lease_seconds", "result_ttl_seconds",
-    )
-)  # fmt: skip
+    _NAMES[name] for name in ("retry", "metadata", "progress", "the dependency policy", *_SECONDS)
+)
 
 
 def problems(row: tuple[Any, ...]) -> list[str]:
@@ -264,7 +137,7 @@ def _read(guarded_row: tuple[Any, ...]) -> tuple[list[Any], list[str]]:
             is_status_lost = is_status_lost or column.name == "status"
     if is_status_lost and row[_NAMES["finished_at"]] is not None:
         row[_NAMES["status"]] = STATUS_CODE[Status.DEAD]
-    return row[: len(_COLUMNS)], found
+    return row[: len(COLUMNS)], found
 
 
 def _value(column: JobColumn, fetched: Any) -> Any:
@@ -290,79 +163,32 @@ def job_of(db: apsw.Connection, row: tuple[Any, ...]) -> Job:
     types = tuple(map(type, row))
     if types not in _known_types:
         _check_types(types)
-    (seq, job_id, queue, task, priority, created_at, max_retries, allowance, timeout_seconds,
-     lease_seconds, deadline, start_by, result_ttl_seconds, retry, metadata, key, parent_id, codec,
-     payload, status, version, attempts_spent, run_at, worker, acquired_at, expires_at,
-     heartbeat_at, cancel_reason, finished_at, started_at, result, result_codec, reason, since,
-     progress, policy, base, limit_key, failure_count, first_failed_at,
-     last_failed_at) = row  # fmt: skip
-    for name, seconds in (
-        ("timeout_seconds", timeout_seconds),
-        ("lease_seconds", lease_seconds),
-        ("result_ttl_seconds", result_ttl_seconds),
-    ):
+    told = JobRow._make(row)
+    for name in _SECONDS:
+        seconds = row[_NAMES[name]]
         if seconds is not None:
             seconds_of(name, seconds)
     depends_on: tuple[str, ...] = ()
-    if policy is not None:
-        depends_on = tuple(str(needed) for (needed,) in db.execute(DEPENDS_ON, (seq,)))
-    error = None
-    if version:
+    if told.policy is not None:
+        depends_on = tuple(str(needed) for (needed,) in db.execute(DEPENDS_ON, (told.seq,)))
+    error = last_start = None
+    if told.version:
         # Only a job that was leased before can have failed before.
-        failed = db.execute(_LAST_ERROR, (seq,)).fetchone()
+        failed: Any = db.execute(_LAST_ERROR, (told.seq,)).fetchone()
         error = None if failed is None else JobError(*failed)
-        if started_at is None:
-            last = db.execute(_LAST_ATTEMPT, (seq,)).fetchone()
-            started_at = acquired_at or (None if last is None else last[0])
-    return Job(
-        id=job_id,
-        queue=queue,
-        task=task,
-        status=STATUS_OF[status],
-        priority=priority,
-        payload_data=payload,
-        codec=codec or "json",
-        created_at=from_micros(created_at),
-        updated_at=from_micros(max(finished_at or since or heartbeat_at or run_at, created_at)),
-        run_at=from_micros(run_at),
-        deadline=moment(deadline),
-        started_at=moment(started_at),
-        completed_at=moment(finished_at),
-        attempts=attempts_spent,
-        max_retries=max_retries,
-        allowance=allowance,
-        retry=None if retry is None else retry_of(retry),
-        timeout_seconds=timeout_seconds,
-        lease_seconds=lease_seconds,
-        start_by=moment(start_by),
-        result_ttl_seconds=result_ttl_seconds,
-        worker=worker,
-        lease_version=version,
-        lease_acquired_at=moment(acquired_at),
-        lease_expires_at=moment(expires_at),
-        heartbeat_at=moment(heartbeat_at),
-        cancel_requested=cancel_reason,
-        result_data=result,
-        result_codec=result_codec or "json",
-        error=error,
-        failure_count=failure_count,
-        first_failed_at=moment(first_failed_at),
-        last_failed_at=moment(last_failed_at),
-        reason=reason,
-        progress=None if progress is None else msgspec.json.decode(progress),
-        metadata=None if metadata is None else metadata_of(metadata),
-        idempotency_key=key,
-        parent_id=parent_id,
-        depends_on=depends_on,
-        on_dependency_failure=POLICY_OF[policy or 0],
-        inherited_priority=base,
-        limit_key=limit_key,
-    )
+        if told.started_at is None and not told.acquired_at:
+            last: Any = db.execute(_LAST_ATTEMPT, (told.seq,)).fetchone()
+            last_start = None if last is None else last[0]
+    return snapshot(told, depends_on, error, last_start, _read_document)
+
+
+def _read_document(decode: Callable[[str], T], text: str | None) -> T | None:
+    return None if text is None else decode(text)
 
 
 def _check_types(types: tuple[type, ...]) -> None:
     """Raise unless each column has one of its types; rows of the same types then pass at once."""
-    for column, found in zip(_COLUMNS, types, strict=True):
+    for column, found in zip(COLUMNS, types, strict=True):
         if found not in PYTHON_TYPES[column.kind]:
             raise TypeError(f"{column.name} is of another type: {found.__name__}")
     if len(_known_types) < KNOWN_TYPES_MAX:

@@ -13,11 +13,9 @@ from typing import Any, Final
 import apsw
 
 from leasehold.core.model.graph import Graph
-from leasehold.core.rules.placing import PendingEntry, Standing
-from leasehold.stores.sqlite.leasing import ready
 from leasehold.stores.sqlite.leasing.ends import Histories
+from leasehold.stores.sqlite.leasing.ready import ReadyRows
 from leasehold.stores.sqlite.schema.rows import ENDED_STATUS, SQLITE
-from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.tables.dependents import TableLinks
 from leasehold.stores.tables.ended_dependents import TableDependents
 from leasehold.stores.tables.graph import graph_of
@@ -55,11 +53,8 @@ KEEP: Final = """
 class Bases(TableBases):
     """The statements of `leasehold.core.rules.inheritance.NumberedBases`."""
 
+    ready = ReadyRows
     needs = NEEDS_FROM
-    _step: Step
-
-    def move(self, job: Standing) -> None:
-        ready.move(self._step, [job])
 
     def keep_left(self, rows: Sequence[tuple[int, int | None, bool]]) -> None:
         self._step.many(KEEP, rows)
@@ -106,18 +101,10 @@ class Links(TableLinks):
 
     histories = Histories
     bases = Bases
+    remember_ended = REMEMBER
     find_ended = NEXT_ENDED
     schedule = "INSERT INTO waiting VALUES (?, 0, ?, ?, ?, ?, ?, NULL)"
     ended_by = "UPDATE dependent SET ended_by = ?2 WHERE seq = ?1"
-    _step: Step
-
-    @classmethod
-    def _remember(cls, step: Step) -> bool:
-        step.execute(REMEMBER, (SQLITE.listed(step.ended),))
-        return step.db.changes() > 0
-
-    def _enter(self, entries: Sequence[PendingEntry]) -> None:
-        ready.enter(self._step, entries)
 
 
 resolve = Links.resolve
@@ -145,7 +132,6 @@ def graph(db: apsw.Connection, job_ids: Sequence[str]) -> Graph:
 class Linker(TableLinker):
     """See `tables.linking`."""
 
-    dialect = SQLITE
     links = Links
     add_dependents = "INSERT INTO dependent VALUES (?, ?, ?, NULL)"
     add_dependencies = "INSERT INTO dependency VALUES (?, ?, ?, ?)"

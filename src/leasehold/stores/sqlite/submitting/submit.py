@@ -29,7 +29,7 @@ from leasehold.core.rules.placing import PendingEntry
 from leasehold.core.rules.submitting import due_at
 from leasehold.env import to_micros
 from leasehold.errors import LeaseholdError, QueueFullError
-from leasehold.stores.sqlite.leasing import ready
+from leasehold.stores.sqlite.leasing.ready import ReadyRows
 from leasehold.stores.sqlite.submitting.dependencies import Linker
 from leasehold.stores.sqlite.submitting.gate import GateBook, LaneNumbers
 from leasehold.stores.sqlite.writing.step import Grouped, Step
@@ -219,9 +219,9 @@ def insert(
     for (lane, status, in_band), count in born.items():
         step.count_new(lane, status, in_band, count)
     step.write_many(INSERT_JOB, jobs)
-    ready.enter_new(step, newcomers)
+    ReadyRows(step).enter_new(newcomers)
     if entries:
-        ready.enter(step, entries)
+        ReadyRows(step).enter(entries)
     if waiting:
         step.executemany(INSERT_WAITING, waiting)
     # A delayed job wakes workers too: it may be due before anything they know of.

@@ -36,7 +36,7 @@ from leasehold.stores.sqlite.disk.space import DiskReserve
 from leasehold.stores.sqlite.disk.wake import Wake
 from leasehold.stores.sqlite.disk.watch import FileWatch
 from leasehold.stores.sqlite.leasing import damage
-from leasehold.stores.sqlite.leasing.ready import PassBook
+from leasehold.stores.sqlite.leasing.ready import ReadyRows
 from leasehold.stores.sqlite.schema import damaged_cells
 from leasehold.stores.sqlite.submitting.dependencies import Links
 from leasehold.stores.sqlite.submitting.gate import LaneNumbers
@@ -63,7 +63,7 @@ class Database(WritesGoOn):
     """What every verb of the store is given; the verbs themselves are functions of it."""
 
     _links = Links
-    _passes = PassBook
+    _ready = ReadyRows
 
     def __init__(
         self,

@@ -6,7 +6,7 @@ The writer carries out functions of the write, or operations of a kind that is d
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any, Final, Generic, Self, TypeVar
 
@@ -161,6 +161,13 @@ class Step(TableStep):
 
     def look_again(self) -> None:
         """Nothing is read ahead here."""
+
+    def versions_erased(self, versions: Iterable[int]) -> None:
+        self.version_floor = max((self.version_floor, *versions))
+
+    def changed(self, statement: str, values: Sequence[Any]) -> int:
+        self.execute(statement, values)
+        return self.db.changes()
 
     def _load_rules(self) -> RuleBook:
         self._rules_changed = True

@@ -41,6 +41,7 @@ from leasehold.stores.sqlite.disk.failures import (
 from leasehold.stores.sqlite.disk.files import StoreFiles
 from leasehold.stores.sqlite.disk.holder import doing
 from leasehold.stores.sqlite.disk.log_sync import LogSync
+from leasehold.stores.sqlite.leasing.taking_back import take_back_restored
 from leasehold.stores.sqlite.submitting.dependencies import resolve
 from leasehold.stores.sqlite.writing.clock import StoreClock
 from leasehold.stores.sqlite.writing.remembered import Remembered
@@ -221,9 +222,6 @@ class Writer:
 
     def _take_back_restored(self, step: Step, hints: Hints) -> None:
         """Before all else, end the leases of the copy: there are no more than there were slots."""
-        # Imported here, since a sweep needs a whole database, of which this is a part.
-        from leasehold.stores.sqlite.leasing.recover import take_back_restored
-
         # The operations that follow are undone without it.
         step.is_first = False
         take_back_restored(step)

@@ -5,18 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from leasehold.core.model.lease import Settled
+from leasehold.core.model.lease import Settled, SweepReport
+from leasehold.core.model.records import WorkerInfo, WorkerLife
 from leasehold.core.model.status import Event
 from leasehold.core.rules import fence, recovery
 from leasehold.core.rules.fence import Histories
 from leasehold.core.rules.recovery import Holdings
 from leasehold.stores.tables.database import TableDatabase
+from leasehold.stores.tables.registry import TableRegistry
+from leasehold.stores.tables.sweep import TableSweep
 
 
 class HoldingVerbs:
     """Single writes about running jobs."""
 
     _database: TableDatabase
+    _registry: type[TableRegistry]
+    _sweep: type[TableSweep]
+    _promote: Callable[[Any], int]
+    """Lets jobs that are due become pending, so many in one write."""
     _histories: Callable[[Any], Histories[Any]]
     _holdings: Callable[[Any], Holdings[Any]]
 
@@ -26,6 +33,23 @@ class HoldingVerbs:
         self._database.write(
             lambda step: fence.tell(self._histories(step), job_id, event, worker, version, message)
         )
+
+    def register_worker(
+        self, info: WorkerInfo, *, is_remote: bool = False, is_entered: bool = False
+    ) -> WorkerLife:
+        registry = self._registry(self._database)
+        if is_remote:
+            return registry.register_remote(info, is_entered=is_entered)
+        return registry.register(info)
+
+    def recover(self) -> SweepReport:
+        return self._sweep(self._database).run()
+
+    def promote(self) -> int:
+        promoted = 0
+        while found := self._database.write(self._promote):
+            promoted += found
+        return promoted
 
     def recover_one(
         self,

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 from leasehold.core.model.archive import EVERYTHING, ArchivedJob, ArchivePage, ArchiveSpan
-from leasehold.core.model.retention import CleanUp
+from leasehold.core.model.retention import (
+    BATCH_MAX,
+    DAILY,
+    CleanUp,
+    PruneReport,
+    RetentionPolicy,
+    Scope,
+)
 from leasehold.core.model.search import JobFilter
+from leasehold.core.model.settings import retention_by
+from leasehold.core.rules.cleaning import PruneRequest
 from leasehold.stores.tables import cleanup
 from leasehold.stores.tables.archive import TableArchive
 from leasehold.stores.tables.database import TableDatabase
+from leasehold.stores.tables.pruning import TablePruning
+from leasehold.stores.tables.verbs.access import SettingReading
 
 
 class KeepingVerbs:
@@ -15,6 +26,25 @@ class KeepingVerbs:
 
     _database: TableDatabase
     _archive: TableArchive
+    _pruning: type[TablePruning]
+    _settings: SettingReading
+
+    def prune(
+        self,
+        policy: RetentionPolicy | None = None,
+        *,
+        run: int | None = None,
+        scope: Scope = DAILY,
+        limit: int = BATCH_MAX,
+        actor: str,
+    ) -> PruneReport:
+        order = PruneRequest(policy or self._policy(), scope, limit, actor)
+        return self._pruning(self._database).run(run, order)
+
+    def _policy(self) -> RetentionPolicy:
+        with self._database.read() as db:
+            values = self._settings.read_settings(db).values
+        return retention_by(values, RetentionPolicy())
 
     def cleanups(self, limit: int = 100) -> list[CleanUp]:
         return self._database.look(lambda db: list(cleanup.latest(db, limit)))

@@ -23,7 +23,7 @@ from leasehold.stores.tables import records
 from leasehold.stores.tables.database import TableDatabase
 from leasehold.stores.tables.feed import TableFeed
 from leasehold.stores.tables.history import JobHistory
-from leasehold.stores.tables.job_reading import JobReading
+from leasehold.stores.tables.job_reading import TableJobs
 from leasehold.stores.tables.query import Reader
 from leasehold.stores.tables.rebalance import LAGS
 from leasehold.stores.tables.statements import SqlConnection
@@ -47,14 +47,14 @@ class LookingVerbs:
 
     _database: TableDatabase
     _reader: Callable[[Any], Reader]
-    _jobs: JobReading
+    _jobs: type[TableJobs]
     _feed: TableFeed
     _graphs: GraphReading
     _lanes: LaneReading
 
     def get(self, job_id: str) -> Job | None:
         def look(db: SqlConnection) -> Job | None:
-            job = self._jobs.read_job(db, job_id)
+            job = self._jobs(db).read_job(job_id)
             if job is None or job.result_ttl_seconds is None:
                 return job
             return without_old_result(job, from_micros(self._database.now(db)))
@@ -71,7 +71,7 @@ class LookingVerbs:
         read_max: int | None = None,
     ) -> Page:
         def look(db: SqlConnection) -> Page:
-            page = self._jobs.search(db, where, limit, cursor, without, read_max)
+            page = self._jobs(db).search(where, limit, cursor, without, read_max)
             now = from_micros(self._database.now(db))
             return Page([without_old_result(job, now) for job in page.jobs], page.next_cursor)
 
@@ -80,22 +80,22 @@ class LookingVerbs:
     def count(
         self, where: JobFilter, *, counted_max: int = COUNTED_MAX, read_max: int | None = None
     ) -> Count:
-        return self._database.look(lambda db: self._jobs.count(db, where, counted_max, read_max))
+        return self._database.look(lambda db: self._jobs(db).count(where, counted_max, read_max))
 
     def find_ids(self, prefix: str, *, limit: int = 10) -> list[str]:
-        return self._database.look(lambda db: self._jobs.find_ids(db, prefix, limit))
+        return self._database.look(lambda db: self._jobs(db).find_ids(prefix, limit))
 
     def position(self, job_id: str) -> int | None:
         self._place_what_lags()
         return self._database.look(
-            lambda db: self._jobs.position(db, job_id, self._database.now(db))
+            lambda db: self._jobs(db).position(job_id, self._database.now(db))
         )
 
     def peek(self, queue: str, *, limit: int = 1) -> list[Job]:
         check_page(limit)
         self._place_what_lags()
         return self._database.look(
-            lambda db: self._jobs.peek(db, queue, limit, self._database.now(db))
+            lambda db: self._jobs(db).peek(queue, limit, self._database.now(db))
         )
 
     def _place_what_lags(self) -> None:

@@ -34,7 +34,7 @@ from leasehold.errors import LeaseholdError
 from leasehold.stores.tables import operations as records
 from leasehold.stores.tables.database import TableDatabase
 from leasehold.stores.tables.ended_dependents import TableDependents
-from leasehold.stores.tables.job_reading import JobReading
+from leasehold.stores.tables.job_reading import TableJobs
 from leasehold.stores.tables.operations import TableOperations
 from leasehold.stores.tables.query import Reader
 from leasehold.stores.tables.step import TableStep
@@ -48,7 +48,7 @@ class PeopleVerbs:
     _desk: Callable[[Any], OrderDesk[Any]]
     _dependents: type[TableDependents]
     _operations: type[TableOperations]
-    _jobs: JobReading
+    _jobs: type[TableJobs]
 
     def cancel(
         self, job_ids: Sequence[str], *, reason: str, actor: str
@@ -99,7 +99,7 @@ class PeopleVerbs:
         self, order: object, where: JobFilter, limit: int, cursor: str | None, *, oldest_first: bool
     ) -> JobsFound:
         found = self._database.look(
-            lambda db: self._jobs.find_fitting(db, where, limit, cursor, oldest_first=oldest_first)
+            lambda db: self._jobs(db).find_fitting(where, limit, cursor, oldest_first=oldest_first)
         )
         if isinstance(order, DiscardAll):
             self._dependents.look_through(self._database, found[0])
@@ -111,7 +111,7 @@ class PeopleVerbs:
         # A moment inside the turn: whoever has written before it has committed by now, also the
         # applications with transactions of their own. So the count sees every job of that moment.
         now = from_micros(self._database.write(lambda step: step.now))
-        fitting = self._database.look(lambda db: self._jobs.count_by_status(db, where))
+        fitting = self._database.look(lambda db: self._jobs(db).count_by_status(where))
         return operations.plan(self._database.env.new_id(), order, where, now, fitting)
 
     def begin_operation(self, draft: OperationDraft, *, actor: str) -> Operation:
