@@ -15,6 +15,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from leasehold.forking import at_fork
+
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -206,7 +208,7 @@ class ManualClock:
 def _seeded_by_system() -> random.Random:
     generator = random.Random()
     # A forked child must not repeat its parent's ids and jitter.
-    os.register_at_fork(after_in_child=generator.seed)
+    at_fork(after_in_child=generator.seed)
     return generator
 
 

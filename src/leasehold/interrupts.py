@@ -27,7 +27,6 @@ from __future__ import annotations
 
 import _signal
 import _thread
-import os
 import sys
 import threading
 from collections import deque
@@ -36,6 +35,8 @@ from functools import wraps
 from importlib import import_module
 from types import FrameType, ModuleType, TracebackType
 from typing import Any, Final, ParamSpec, TypeVar
+
+from leasehold.forking import at_fork
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -205,7 +206,7 @@ def _call(handler: object, signum: int, frame: FrameType | None) -> None:
 
 SHIELD: Final = Shield()
 
-os.register_at_fork(after_in_child=SHIELD._after_fork_in_child)  # noqa: SLF001
+at_fork(after_in_child=SHIELD._after_fork_in_child)  # noqa: SLF001
 
 
 def import_whole(name: str) -> ModuleType:

@@ -114,7 +114,7 @@ def test_machine_formats_have_stable_fields(shell: Shell) -> None:
         (["--command", "a", "--", "b"], Exit.USAGE, "one thing to run"),
         (["--command", "a", "--args", "[]"], Exit.USAGE, "a command has no args"),
         (["--task", "a", "--cwd", "."], Exit.USAGE, "a task has no cwd"),
-        (["--task", "a", "--args", "{}"], Exit.USAGE, "$.args"),
+        (["--task", "a", "--args", "{}"], Exit.USAGE, "{} is not a list"),
         (["--task", "a", "--args", "[]", "--payload", "null"], Exit.USAGE, "not both"),
         (["--task", "a", "--args", "[1"], Exit.USAGE, "not JSON"),
         (["--task", "a", "--priority", "urgent"], Exit.USAGE, "none of low"),

@@ -9,7 +9,7 @@ import pytest
 
 from cli.conftest import Shell
 from cli.terminal import Terminal
-from leasehold import TaskQueue
+from leasehold import Every, TaskQueue
 from leasehold.cli.commands import COMMANDS, SECTIONS
 from leasehold.cli.exits import Exit
 from leasehold.cli.jobref import AmbiguousIdError, job_id_of
@@ -41,7 +41,7 @@ def test_a_job_is_named_by_the_end_of_its_id(session: Session) -> None:
 
 
 def test_last_is_the_job_that_this_shell_submitted(session: Session) -> None:
-    with pytest.raises(JobNotFoundError, match="submitted last from this shell"):
+    with pytest.raises(JobNotFoundError, match="nothing was submitted from this shell"):
         job_id_of(session, "@last")
     remember(session.last_job_store, "0199c0de-a1b2c3")
     assert job_id_of(session, "@last") == "0199c0de-a1b2c3"
@@ -115,7 +115,7 @@ def test_a_job_whose_task_no_worker_knows_says_so(shell: Shell) -> None:
         assert other.run_worker(until_empty=True, slots=1) == "unrunnable"
     assert "no task named 'slwo' is registered" in shell.ok("list").out
     assert "no task named 'slwo' is registered" in shell.ok("why", "lost").out
-    assert "1 job of task slwo, which no worker that met them knows" in shell.ok("status").err
+    assert "no worker so far knows task slwo (1 job)" in shell.ok("status").err
 
 
 def test_the_log_of_workers_in_the_background_is_shown(shell: Shell) -> None:
@@ -152,3 +152,66 @@ def test_a_task_that_a_worker_knows_is_right_whatever_the_folder_says(shell: She
         assert shell.ok("enqueue", "--task", "shop:pay").err == ""
         near = shell.ok("enqueue", "--task", "resise")
     assert "no task 'resise' is known here: did you mean 'resize'? The job waits" in near.err
+
+
+def test_the_id_of_a_scheduled_job_can_be_copied_from_a_message(shell: Shell) -> None:
+    job_id = "poll@2030-01-01T00:00:05Z"
+    with TaskQueue(shell.folder / "leasehold.db", num_workers=0) as queue:
+        queue.submit("work", job_id=job_id)
+    near = shell.run("show", "poll@2030-01-01T00:00:06Z")
+    assert job_id in near.err
+    assert shell.ok("cancel", job_id).out == f"{job_id} cancelled\n"
+
+
+def test_a_mistyped_queue_is_answered_with_the_one_that_is_meant(shell: Shell) -> None:
+    shell.ok("queue", "create", "mail")
+    for command in ("show", "pause"):
+        refused = shell.run("queue", command, "mial")
+        assert (refused.code, refused.err.removeprefix("leasehold: ")) == (
+            Exit.NOT_FOUND,
+            "there is no queue 'mial': did you mean 'mail'?\n",
+        )
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "meant"),
+    [("--args", "5", "5 is not a list"), ("--kwargs", "[1]", "[1] is not an object")],
+)
+def test_arguments_of_the_wrong_kind_are_refused_in_words(
+    shell: Shell, option: str, value: str, meant: str
+) -> None:
+    refused = shell.run("enqueue", "--task", "work", option, value)
+    assert refused.code == Exit.USAGE
+    assert meant in refused.err
+
+
+def test_a_wait_on_a_terminal_names_the_time_that_was_given(shell: Shell) -> None:
+    shell.ok("enqueue", "--task", "work", "--id", "slow")
+    command = shell.command("wait", "slow", "--timeout", "1")
+    with Terminal(command, cwd=shell.folder, env=shell.environment, columns=120) as terminal:
+        terminal.see("job slow has not ended within 1 second (it is pending).")
+        assert terminal.end() == Exit.TIMEOUT
+
+
+def test_overdue_schedules_without_a_worker_say_what_they_lack(shell: Shell) -> None:
+    with TaskQueue(shell.folder / "leasehold.db", num_workers=0) as queue:
+        queue.schedule("hourly", "work", Every(3600))
+        assert shell.ok("schedule", "list").err == ""
+        queue.schedule("soon", "work", Every(0.1))
+        queue.submit("other")  # Its write notes the time, after the tick.
+    assert "none is running: start one with `queuectl worker start`" in (
+        shell.ok("schedule", "list").err
+    )
+
+
+@pytest.mark.parametrize("setting", [{"NO_COLOR": "1"}, {"TERM": "dumb", "NO_COLOR": ""}], ids=str)
+def test_a_terminal_that_wants_no_colours_gets_none(shell: Shell, setting: dict[str, str]) -> None:
+    with TaskQueue(shell.folder / "leasehold.db", num_workers=0) as queue:
+        queue.submit("work", job_id="one")
+        queue.cancel("one")
+    variables = [f"{name}={value}" for name, value in setting.items()]
+    command = ["/usr/bin/env", *variables, *shell.command("show", "one")]
+    with Terminal(command, cwd=shell.folder, env=shell.environment) as terminal:
+        terminal.see("cancelled")
+        terminal.end()
+        assert b"\x1b[90m" not in terminal.received

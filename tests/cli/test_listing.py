@@ -63,7 +63,7 @@ def test_limit_and_pages(shell: Shell) -> None:
         queue.submit_many(NewJob("work", job_id=f"job-{number}") for number in range(1001))
     first = shell.ok("list", "-o", "jsonl")
     assert [job["id"] for job in first.jsonl] == [f"job-{n}" for n in range(1000, 950, -1)]
-    assert first.err == "50 of 1,001: raise --limit, or 0 for all\n"
+    assert first.err == "showing 50 of 1,001 jobs: --limit 0 shows all\n"
     assert shell.ok("list", "--task", "work", "--count").out == "1,001\n"
     assert shell.ok("list", "--count", "-o", "json").json == {"jobs": 1001, "is_exact": True}
     more = shell.ok("list", "-o", "csv", "-n", "501")
@@ -97,7 +97,7 @@ def test_archived_jobs(shell: Shell) -> None:
     assert shell.ok("list").err == "no job fits\n"
     found = shell.ok("list", "--archived", "-o", "json", "-n", "1")
     assert [job["status"] for job in found.json] == ["completed"]
-    assert "there are more" in found.err
+    assert "showing the first 1" in found.err
     assert "two" in shell.ok("list", "--archived").out
     for options in (("--slowest",), ("--ran-min", "0s"), ("--ended-from", "2020-01-31")):
         found = shell.ok("list", "--archived", "--task", "work", "-o", "json", *options)

@@ -108,7 +108,7 @@ def test_pause_resume_drain(shell: Shell) -> None:
     ]
     some = run_here(shell, "queue", "resume", "mail", "nobody")
     assert (some.code, "active" in some.out) == (Exit.PARTIAL, True)
-    assert "nobody: there is no queue 'nobody'" in some.err
+    assert "there is no queue 'nobody'" in some.err
     assert run_here(shell, "queue", "pause", "nobody").code == Exit.NOT_FOUND
     assert shell.ok("queue", "drain", "mail", "-o", "jsonl").jsonl[0]["state"] == "draining"
 

@@ -124,7 +124,7 @@ def test_a_shell_string_is_one(shell: Shell) -> None:
         (["--cron", "@daily", "--starting", "now", "--task", "t"], "--starting goes with --every"),
         (["--cron", "99 * * * *", "--task", "t"], "is no cron expression"),
         (["--cron", "@daily", "--zone", "Mars/Base", "--task", "t"], "is no time zone"),
-        (["--every", "1h", "--task", "t", "--args", "{}"], "must be a JSON list"),
+        (["--every", "1h", "--task", "t", "--args", "{}"], "{} is not a list"),
         (["--every", "1h", "--command", "x", "--args", "[]"], "go with --task"),
     ],
 )

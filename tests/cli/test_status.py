@@ -47,12 +47,12 @@ TIMES   TASK   ERROR                   SINCE
     1   work   Nack: no such picture   YYYY-MM-DD HH:MM:SSZ
 """)
     assert done.err.splitlines() == [
-        "note: queue 'mail' is paused, pending 1: `queue resume mail`",
+        "note: queue 'mail' is paused with 1 pending job: `queuectl queue resume mail`",
         (
-            "note: no worker serves queue 'reports', pending 1: `worker start --queues reports` "
-            "(Python tasks: with --import MODULE)"
+            "note: no worker serves queue 'reports' (1 pending job): `queuectl worker start "
+            "--queues reports` (Python tasks: with --import MODULE)"
         ),
-        "note: 1 dead letter waits for a decision: `dlq list`",
+        "note: 1 dead letter waits for a decision: `queuectl dlq list`",
     ]
 
 
@@ -77,7 +77,7 @@ def test_status_for_programs(shell: Shell) -> None:
         "is_consumer", "tasks", "jobs", "app_version",
     ]  # fmt: skip
     assert [text.split(":")[0] for text in document["warnings"]] == [
-        "queue 'mail' is paused, pending 1",
+        "queue 'mail' is paused with 1 pending job",
         "1 dead letter waits for a decision",
     ]
 
@@ -88,7 +88,7 @@ def test_an_empty_store(shell: Shell) -> None:
     assert done.out == "store leasehold.db: 0 jobs\n\n\n"
     assert done.err.splitlines() == [
         "there is no queue yet",
-        "no worker is running: `worker start`",
+        "no worker is running: start one with `queuectl worker start`",
     ]
     assert [each["queue"] for each in shell.ok("stats", "-o", "json").json] == [None]
 

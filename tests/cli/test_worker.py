@@ -143,7 +143,10 @@ def test_start_look_and_stop_in_the_background(crews: Shell, gate: Gate) -> None
     ), out
     assert status_of(crews, "job") is Status.COMPLETED
     after = crews.ok("worker", "status")
-    assert (after.out, after.err) == ("", "no worker is running: `worker start`\n")
+    assert (after.out, after.err) == (
+        "",
+        "no worker is running: start one with `queuectl worker start`\n",
+    )
     assert os.listdir(folder(crews)) == ["workers.log"]
     assert log.stat().st_mode & 0o777 == 0o600
 
@@ -298,6 +301,6 @@ def test_a_number_that_is_used_again_proves_nothing(crews: Shell) -> None:
     assert file.is_stale
     assert not file.send_signal(signal.SIGTERM)
     done = crews.ok("worker", "stop", "--force", "--timeout", "0")
-    assert "no worker of this store was started here" in done.err
+    assert "no worker process of this store is running on this machine" in done.err
     assert "removed 1 pid file" in crews.ok("worker", "status").err
     assert pid_files(folder(crews)) == []

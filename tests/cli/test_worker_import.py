@@ -48,7 +48,7 @@ def test_store_queues_and_tasks_are_those_of_the_module(crews: Shell) -> None:
     assert statuses(crews) == [Status.COMPLETED] * 2
     assert f"serves queues work and mail of store {crews.folder / 'app.db'}" in done.err
     assert "tasks: add, send" in done.err
-    assert f"ready: 1 worker with 4 slots each, on {crews.folder / 'app.db'}" in done.err
+    assert f"ready: 1 worker with 4 slots, on {crews.folder / 'app.db'}" in done.err
     assert not (crews.folder / "leasehold.db").exists()
 
 

@@ -103,7 +103,10 @@ def test_workers_of_a_terminal_say_there_why_they_did_not_restart(crews: Shell) 
 def test_restart_of_nothing(shell: Shell) -> None:
     shell.ok("init")
     done = shell.run("worker", "restart")
-    assert (done.code, done.err) == (3, "no worker of this store was started here\n")
+    assert (done.code, done.err) == (
+        3,
+        "no worker process of this store is running on this machine\n",
+    )
     done = shell.run("worker", "start", "--reload", "--background")
     assert done.code == 2
     assert "worker restart" in done.err

@@ -8,7 +8,10 @@ import pytest
 
 from leasehold.cli.wrapping import wrapped
 
-SENTENCE = "there is no store at leasehold.db: create one with `init`, or name another with --store"
+SENTENCE = (
+    "there is no store at leasehold.db: create one with `queuectl init`, or name another with "
+    "--store"
+)
 
 
 class Terminal(io.StringIO):

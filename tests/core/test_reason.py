@@ -56,6 +56,22 @@ def test_nobody_serves_a_queue_whose_workers_are_dead_or_silent() -> None:
     assert reason_for(job(), QUEUE, workers, 0, later).kind is ReasonKind.NO_WORKER
 
 
+@pytest.mark.parametrize("status", [Status.SCHEDULED, Status.FAILED])
+def test_a_job_that_was_due_before_waits_for_a_worker(status: Status) -> None:
+    late = job(status, reason="no worker could run it")
+    after = NOW + timedelta(seconds=1)
+    reason = reason_for(late, QUEUE, [], None, after)
+    assert reason.kind is ReasonKind.NO_WORKER
+    assert reason.text == (
+        "No worker is registered for queue 'mail': start one (no worker could run it)."
+    )
+    assert reason_for(late, QUEUE, [], None, NOW - timedelta(seconds=1)).kind in (
+        ReasonKind.NOT_DUE,
+        ReasonKind.RETRY_WAITS,
+    )
+    assert reason_for(late, QUEUE, [worker()], None, after).kind is not ReasonKind.NO_WORKER
+
+
 @pytest.mark.parametrize(
     ("asked", "kind", "words", "detail"),
     [

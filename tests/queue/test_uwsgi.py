@@ -1,4 +1,4 @@
-"""A real uWSGI: it forks in C, so that no hook of Python can close a store before."""
+"""A real uWSGI: it loads the application in its master process, and then forks in C."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from leasehold import TaskQueue
+
 from .test_gunicorn import REQUESTS, WAIT, ask
 
 SERVER = Path(sys.executable).with_name("uwsgi")
@@ -21,8 +23,9 @@ import json, os
 from leasehold import LeaseholdError, TaskQueue
 
 queue = TaskQueue("jobs.db", num_workers=2)
+queue.create_queue("mail", if_exists="keep", max_concurrency=2)
 
-@queue.task
+@queue.task(name="where")
 def where_it_runs(number: int) -> list[int]:
     return [number, os.getpid()]
 
@@ -40,9 +43,11 @@ pytestmark = pytest.mark.skipif(not SERVER.exists(), reason="uWSGI is not instal
 
 
 @contextmanager
-def serving(folder: Path, *options: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """A server with two processes; the path of its socket."""
-    (folder / "shop.py").write_text(APPLICATION)
+def serving(
+    folder: Path, *options: str, more: str = ""
+) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """A server with two processes, of the application and more code; the path of its socket."""
+    (folder / "shop.py").write_text(APPLICATION + more)
     server = subprocess.Popen(
         [
             *(str(SERVER), "--master", "--processes", "2", "--enable-threads", "--die-on-term"),
@@ -57,7 +62,7 @@ def serving(folder: Path, *options: str) -> Iterator[tuple[str, subprocess.Popen
     try:
         log: list[str] = []
         # Of applications that are loaded late, once they are.
-        while sum(("WSGI app 0" in each) for each in log) < (2 if options else 1):
+        while sum(("WSGI app 0" in each) for each in log) < (2 if "--lazy-apps" in options else 1):
             log.append(server.stderr.readline())
             assert log[-1], "".join(log)
         reader = threading.Thread(target=server.stderr.read, daemon=True)
@@ -71,14 +76,56 @@ def serving(folder: Path, *options: str) -> Iterator[tuple[str, subprocess.Popen
     server.stderr.close()
 
 
-def test_with_lazy_apps_every_process_has_a_queue_of_its_own(tmp_path: Path) -> None:
-    with serving(tmp_path, "--lazy-apps") as (path, server):
+@pytest.mark.parametrize("options", [(), ("--lazy-apps",), ("--py-call-osafterfork",)], ids=str)
+def test_every_process_has_workers_of_its_own(tmp_path: Path, options: tuple[str, ...]) -> None:
+    with serving(tmp_path, *options) as (path, server):
         answers = [ask(path, number) for number in range(REQUESTS)]
     assert [each["result"][0] for each in answers] == list(range(REQUESTS))
     assert server.pid not in {each["result"][1] for each in answers}
 
 
-def test_a_queue_made_before_it_forks_is_refused_with_a_remedy(tmp_path: Path) -> None:
-    with serving(tmp_path) as (path, _):
+def test_jobs_that_are_left_or_submitted_in_the_master_run_with_no_request(tmp_path: Path) -> None:
+    with TaskQueue(tmp_path / "jobs.db", num_workers=0) as queue:
+        left = queue.submit("where", 1)
+        with serving(tmp_path, more="\nwhere_it_runs.options(job_id='of-master').submit(2)\n") as (
+            _,
+            server,
+        ):
+            ran = [queue.get_result(job, timeout=WAIT) for job in (left.id, "of-master")]
+            statuses = queue.check()
+    assert [number for number, _ in ran] == [1, 2]
+    assert server.pid not in {pid for _, pid in ran}
+    assert not statuses
+
+
+def test_a_process_that_was_killed_is_replaced_by_one_that_works(tmp_path: Path) -> None:
+    with serving(tmp_path, "--processes", "1") as (path, _):
+        [_, first] = ask(path, 1)["result"]
+        os.kill(first, signal.SIGKILL)
+        [_, second] = ask(path, 2)["result"]
+    assert first != second
+
+
+def test_ids_differ_between_the_processes(tmp_path: Path) -> None:
+    """A child that went on with the random numbers of the master would repeat another's ids."""
+    more = """
+def application(environ, start_response):
+    start_response("200 OK", [("Content-Type", "application/json")])
+    numbers = [queue._env.random.getrandbits(64) for _ in range(3)]
+    return [json.dumps({"pid": os.getpid(), "numbers": numbers}).encode()]
+"""
+    numbers: dict[int, set[int]] = {}
+    with serving(tmp_path, more=more) as (path, _):
+        for number in range(REQUESTS):
+            answer = ask(path, number)
+            numbers.setdefault(answer["pid"], set()).update(answer["numbers"])
+    every = [number for each in numbers.values() for number in each]
+    assert len(every) == len(set(every)) == 3 * REQUESTS
+
+
+def test_a_connection_left_open_in_the_master_is_refused_with_a_remedy(tmp_path: Path) -> None:
+    with serving(tmp_path, more="\nconnection = queue.connect()\n") as (path, _):
         answer = ask(path, 1)
-    assert "uWSGI forked it after the queue was made: start uWSGI with --lazy-apps" in str(answer)
+    assert "a connection of the application to it (queue.connect()) was open" in str(answer)
+    assert "close your connections before uWSGI forks" in str(answer)
+    assert "--lazy-apps" in str(answer)

@@ -49,7 +49,12 @@ def list_marks(session: Session) -> None:
     Example: queuectl deploy list
     """
     found = map(document_of, session.queue.deploys())
-    emit(session, found, COLUMNS, nothing="no deploy was marked: `deploy mark VERSION`")
+    emit(
+        session,
+        found,
+        COLUMNS,
+        nothing="no deploy is marked yet: mark one with `queuectl deploy mark VERSION`",
+    )
 
 
 @command(of=deploy)
@@ -61,6 +66,6 @@ def forget(session: Session, version: str) -> None:
     Example: queuectl deploy forget v1.2
     """
     if not session.queue.forget_deploy(version):
-        session.tell(f"no deploy of {version} is marked: see `deploy list`")
+        session.tell(f"no deploy of {version} is marked: see `queuectl deploy list`")
         raise click.exceptions.Exit(Exit.NOT_FOUND)
     emit_one(session, {"name": version}, show=lambda: click.echo(f"forgot {cell(version)}"))

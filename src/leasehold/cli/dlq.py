@@ -78,7 +78,7 @@ def list_letters(session: Session, *, where: JobFilter, limit: int) -> None:
         nothing="no dead letter fits" if not is_everything(where) else "there are no dead letters",
     )
     if limit > 0 and next(letters, None) is not None:
-        session.tell(f"there are more than these {limit:,}: raise --limit, or 0 for all")
+        session.tell(f"showing the first {limit:,}: --limit 0 shows all")
 
 
 @command(of=dlq)

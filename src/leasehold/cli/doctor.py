@@ -15,6 +15,7 @@ from leasehold.cli.output import cell, emit
 from leasehold.cli.session import Session
 from leasehold.cli.times import with_local_times
 from leasehold.cli.wrapping import wrapped
+from leasehold.core.model.phrases import counted
 from leasehold.documents.records import document_of
 from leasehold.errors import StoreError
 from leasehold.observe.findings import Finding, Level, worst
@@ -79,8 +80,12 @@ def _print(findings: Sequence[Finding], *, verbose: bool) -> None:
             if said:
                 click.echo(f"    {'':<{width}}  {_lines(said, width)}")
     count = {level: sum(each.level is level for each in findings) for level in Level}
-    summary = ", ".join(f"{n} {level.value}" for level, n in count.items() if n)
+    summary = ", ".join(_counted(n, level) for level, n in count.items() if n)
     click.echo(f"\n{summary}" if shown else summary)
+
+
+def _counted(number: int, level: Level) -> str:
+    return counted(number, level.value) if level is Level.WARNING else f"{number} {level.value}"
 
 
 def _lines(text: str, width: int) -> str:

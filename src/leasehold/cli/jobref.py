@@ -68,8 +68,8 @@ def _last(session: Session) -> str:
     job_id = recalled(session.last_job_store)
     if job_id is None:
         raise JobNotFoundError(
-            f"{LAST} is the job that was submitted last from this shell to {session.shown_store}: "
-            "there is none yet"
+            f"{LAST} names no job: nothing was submitted from this shell to "
+            f"{session.shown_store} yet"
         )
     return job_id
 

@@ -173,7 +173,7 @@ def _jobs(session: Session, where: JobFilter, limit: int) -> Iterator[Document]:
             return
         if limit and not left:
             total = session.queue.count(where)
-            _tell_later(session, f"{limit:,} of {total}: raise --limit, or 0 for all")
+            _tell_later(session, f"showing {limit:,} of {total} jobs: --limit 0 shows all")
             return
 
 
@@ -198,7 +198,7 @@ def _archived(
     )
     yield from map(archived_document, islice(found, limit or None))
     if limit and next(found, None) is not None:
-        _tell_later(session, f"there are more than these {limit:,}: raise --limit, or 0 for all")
+        _tell_later(session, f"showing the first {limit:,}: --limit 0 shows all")
 
 
 def _tell_later(session: Session, hint: str) -> None:

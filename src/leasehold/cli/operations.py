@@ -51,7 +51,7 @@ def list_operations(session: Session) -> None:
     """
     now = session.queue.now()
     found = (operation_document(each, now) for each in session.queue.operations)
-    emit(session, found, COLUMNS, nothing="there was no order to many jobs yet")
+    emit(session, found, COLUMNS, nothing="there are no operations yet")
 
 
 @command(of=operations)

@@ -131,6 +131,9 @@ _EXAMPLES: Final = {
 }
 
 
+_KINDS: Final = {"args": list, "kwargs": dict}
+
+
 class Json(click.ParamType[Any]):
     """A JSON document."""
 
@@ -139,11 +142,15 @@ class Json(click.ParamType[Any]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if not isinstance(value, str):
             return value
+        name = "" if param is None else param.name or ""
         try:
-            return msgspec.json.decode(value)
+            document = msgspec.json.decode(value)
         except msgspec.DecodeError as error:
-            example = _EXAMPLES.get(param.name or "", "") if param is not None else ""
-            self.fail(f"this is not JSON: {error}{example}", param, ctx)
+            self.fail(f"this is not JSON: {error}{_EXAMPLES.get(name, '')}", param, ctx)
+        kind = _KINDS.get(name)
+        if kind is not None and document is not None and not isinstance(document, kind):
+            self.fail(f"{value} is not {_EXAMPLES[name].removeprefix('; it is ')}", param, ctx)
+        return document
 
 
 def _scalar(text: str) -> Any:

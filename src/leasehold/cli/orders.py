@@ -13,7 +13,7 @@ from leasehold.cli.confirm import agreed, destructive
 from leasehold.cli.exits import Exit, exit_for
 from leasehold.cli.filters import filter_options, is_everything
 from leasehold.cli.jobref import AmbiguousIdError, job_id_of
-from leasehold.cli.output import Document, emit, jobs_counted
+from leasehold.cli.output import Document, emit, jobs_counted, named
 from leasehold.cli.planned import carry_out, is_wanted, tell_report
 from leasehold.cli.safe import safe
 from leasehold.cli.session import Session
@@ -104,7 +104,7 @@ def _give_to_named(session: Session, order: JobOrder, chosen: Chosen) -> None:
     _print(session, [_document(*each, done=not chosen.dry_run) for each in answers.items()])
     for name, answer in answers.items():
         if isinstance(answer, LeaseholdError):
-            session.tell(f"{name}: {answer}")
+            session.tell(named(name, answer))
         elif session.format == "table" and not chosen.dry_run:
             click.echo(safe(_outcome(order, answer)))
     _exit(answers.values())

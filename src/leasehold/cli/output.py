@@ -127,6 +127,17 @@ def jobs_counted(count: int) -> str:
     return counted(count, "job")
 
 
+def named(name: str, error: Exception) -> str:
+    """An error about one of several things, with its name unless the message has it.
+
+    >>> named("mail", ValueError("no such queue"))
+    'mail: no such queue'
+    >>> named("mail", ValueError("there is no queue 'mail'"))
+    "there is no queue 'mail'"
+    """
+    return str(error) if name in str(error) else f"{name}: {error}"
+
+
 def cell(value: Any) -> str:
     """A value as one line for people."""
     if value is None:

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from leasehold.cli.session import Session
+from leasehold.core.model.phrases import counted
 from leasehold.core.model.queue_config import QueueState
 from leasehold.core.model.records import at_work, serves
 from leasehold.core.model.search import HeavyField
@@ -51,7 +52,9 @@ class Overview(NamedTuple):
     @property
     def no_worker(self) -> str:
         """The text where there is no worker."""
-        return "no worker is running" + ("" if self.seal else ": `worker start`")
+        return "no worker is running" + (
+            "" if self.seal else ": start one with `queuectl worker start`"
+        )
 
     def document(self) -> dict[str, Any]:
         """For programs."""
@@ -143,13 +146,16 @@ def warnings_of(overview: Overview) -> Iterator[str]:
     for queue in overview.queues:
         name, pending = queue["queue"], queue[Status.PENDING]
         if pending and queue["state"] == QueueState.PAUSED:
-            yield f"queue {name!r} is paused, pending {pending:,}: `queue resume {name}`"
+            yield (
+                f"queue {name!r} is paused with {counted(pending, 'pending job')}: "
+                f"`queuectl queue resume {name}`"
+            )
         elif pending and not serves(served, name):
             yield (
-                f"no worker serves queue {name!r}, pending {pending:,}: "
-                f"`worker start --queues {name}` (Python tasks: with --import MODULE)"
+                f"no worker serves queue {name!r} ({counted(pending, 'pending job')}): "
+                f"`queuectl worker start --queues {name}` (Python tasks: with --import MODULE)"
             )
     dead = overview.total[Status.DEAD]
     if dead:
         letters = "dead letter waits" if dead == 1 else "dead letters wait"
-        yield f"{dead:,} {letters} for a decision: `dlq list`"
+        yield f"{dead:,} {letters} for a decision: `queuectl dlq list`"

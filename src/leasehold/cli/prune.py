@@ -44,7 +44,10 @@ def prune(
     with _progress(session) as tell:
         done = session.queue.prune(force=force, emergency=emergency, dead=dead, on_progress=tell)
     if done is None:
-        session.tell("nothing was pruned: it is not due, or not worth it; --force does it now")
+        session.tell(
+            "nothing was pruned: the last clean-up was less than a day ago, or too little is due; "
+            "--force prunes now"
+        )
         nothing = dict.fromkeys(CleanUp.__struct_fields__)
         emit_one(session, {**nothing, "pruned": 0}, show=lambda: None)
         return

@@ -19,12 +19,14 @@ from leasehold.cli.output import (
     emit_one,
     jobs_counted,
     json_text,
+    named,
     print_fields,
 )
 from leasehold.cli.planned import carry_out, is_wanted, tell_report
 from leasehold.cli.rules import rule_options
 from leasehold.cli.session import Session
 from leasehold.core.model.queue_config import QueueConfig, QueueInfo
+from leasehold.core.model.refusals import no_queue
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import WAITING, Status
 from leasehold.core.rules.filter_orders import PurgeAll
@@ -112,7 +114,7 @@ def create(session: Session, name: str, if_exists: IfExists, rules: dict[str, An
     Example: queuectl queue create mail --max-concurrency 5 --rate-per-second 20 --lease-seconds 2m
     """
     session.new_queue.create_queue(name, if_exists=if_exists, **rules)
-    session.tell(f"queue {name!r} is there")
+    session.tell(f"queue {name!r} is ready")
     _print(session, name)
 
 
@@ -130,7 +132,7 @@ def update(session: Session, name: str, rules: dict[str, Any]) -> None:
               queuectl queue update mail --retry '{"type":"linear","step_seconds":5}'
     """
     if not rules:
-        raise click.UsageError("name a rule to change: `queue update --help` lists them")
+        raise click.UsageError("name a rule to change: `queuectl queue update --help` lists them")
     session.queue.update_queue(name, **rules)
     session.tell(f"queue {name!r} is changed")
     _print(session, name)
@@ -224,7 +226,8 @@ def delete(session: Session, name: str, force: bool, yes: bool, dry_run: bool) -
     if (waiting or running) and not force:
         raise QueueNotEmptyError(
             f"{jobs_counted(waiting)} wait and {running:,} run in queue {name!r}: let them finish "
-            "(`queue drain`), purge them, or pass --force to make waiting jobs dead letters"
+            "(`queuectl queue drain`), purge them, or pass --force to make dead letters of the "
+            "waiting ones"
         )
     letters = f" and make dead letters of {jobs_counted(waiting)}" if waiting else ""
     if not agreed(session, f"delete queue {name!r}{letters}", yes=yes, dry_run=dry_run):
@@ -254,7 +257,7 @@ def _set_state(
         try:
             changed.append({"queue": name, "state": change(name).state.value})
         except QueueNotFoundError as error:
-            session.tell(f"{name}: {error}")
+            session.tell(named(name, no_queue(name, session.queue.queues())))
             refused.append(error)
     if changed or session.format != "table":
         emit(session, changed, (Column("queue", "QUEUE"), Column("state", "STATE")))

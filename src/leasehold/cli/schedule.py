@@ -16,6 +16,7 @@ from leasehold.cli.output import Column, Document, cell, emit, emit_one
 from leasehold.cli.session import Session
 from leasehold.cli.tasknames import TypedTaskNames
 from leasehold.core.model.phrases import counted, listed
+from leasehold.core.model.records import at_work
 from leasehold.core.model.schedule import Misfire, Overlap, Schedule
 from leasehold.core.model.timing import Cron, Every, Timing
 from leasehold.documents.jobs import job_document
@@ -56,9 +57,16 @@ def list_schedules(session: Session) -> None:
     """
     queue = session.queue
     now = queue.now()
-    documents = (schedule_document(each, now) for each in queue.schedules)
+    documents = [schedule_document(each, now) for each in queue.schedules]
     told = map(_told, documents) if session.format == "table" else documents
-    emit(session, told, COLUMNS, nothing="there are no schedules: `schedule add`")
+    nothing = "there are no schedules yet: add one with `queuectl schedule add`"
+    emit(session, told, COLUMNS, nothing=nothing)
+    is_late = any(document["overdue"] for document in documents)
+    if is_late and not at_work(queue.workers(), queue.lost_workers(), now):
+        session.tell(
+            "note: workers run the schedules, and none is running: start one with `queuectl worker "
+            "start`"
+        )
 
 
 def _told(document: Document) -> Document:
@@ -253,10 +261,6 @@ def _check_job(
         )
     if task is None and (args is not None or kwargs is not None):
         raise click.UsageError("--args and --kwargs go with --task")
-    if not isinstance(args, list | None):
-        raise click.BadParameter("it must be a JSON list: '[1, 2]'", param_hint="--args")
-    if not isinstance(kwargs, dict | None):
-        raise click.BadParameter("it must be a JSON object: '{\"a\": 1}'", param_hint="--kwargs")
     return shell if shell is not None else list(argv)
 
 

@@ -106,8 +106,8 @@ def check_there(url: str) -> None:
     path = sqlite_path(url)
     if path is not None and not os.path.exists(path):
         raise StoreUnavailableError(
-            f"there is no store at {path}: create one with `init`, or name another with --store"
-            + _others_here(path)
+            f"there is no store at {path}: create one with `queuectl init`, or name another with "
+            "--store" + _others_here(path)
         )
 
 

@@ -55,8 +55,8 @@ def status(session: Session) -> None:
             session.tell(f"note: {warning}")
         for task, jobs in Emptiness(session.queue.store, (ALL_QUEUES,), None).handed_back().items():
             session.tell(
-                f"note: {jobs_counted(jobs)} of task {task}, which no worker that met them knows: "
-                f"start one that does, or see `queuectl list --task {task}`"
+                f"note: no worker so far knows task {task} ({jobs_counted(jobs)}): start one that "
+                f"does, or see `queuectl list --task {task}`"
             )
 
     emit_one(session, document, show=show)

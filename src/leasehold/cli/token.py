@@ -89,7 +89,12 @@ def list_tokens(session: Session) -> None:
     Example: queuectl token list
     """
     found = map(_document, session.queue.store.tokens())
-    emit(session, found, COLUMNS, nothing="there are no tokens: `token create` makes one")
+    emit(
+        session,
+        found,
+        COLUMNS,
+        nothing="there are no tokens yet: create one with `queuectl token create`",
+    )
 
 
 @command(of=token)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Sequence
 from typing import Final
@@ -31,6 +32,7 @@ COLUMNS = (
     Column("attempts", "ATTEMPTS", right=True),
     Column("error", "ERROR", lambda error: f"{error.type}: {error.message}"),
 )
+_WITHIN: Final = re.compile(r" within \S+ seconds?")
 LOOK_AGAIN_SECONDS: Final = 2.0
 """How often a person who waits is told why a job has not ended."""
 
@@ -91,11 +93,17 @@ def _wait_and_tell(session: Session, job_ids: Sequence[str], timeout: float | No
         while True:
             left = None if end is None else max(0.0, end - clock.monotonic())
             if left is not None and left <= LOOK_AGAIN_SECONDS:
-                return session.queue.wait(job_ids, left)
+                break
             try:
                 return session.queue.wait(job_ids, LOOK_AGAIN_SECONDS)
             except ResultTimeoutError as error:
                 line.update(f"{waiting}: {safe(_why(session, job_ids) or str(error))}")
+        try:
+            return session.queue.wait(job_ids, left)
+        except ResultTimeoutError as error:
+            # It names the rest of the time, and the person gave all of it.
+            whole = f" within {counted(timeout or 0, 'second')}"
+            raise ResultTimeoutError(_WITHIN.sub(whole, str(error), count=1)) from None
 
 
 def _why(session: Session, job_ids: Sequence[str]) -> str:

@@ -234,7 +234,7 @@ def stop(
     if elsewhere and not targets:
         return
     if not targets:
-        session.tell("no worker of this store was started here")
+        session.tell("no worker process of this store is running on this machine")
     results = stop_processes(targets, live, timeout_seconds=timeout, force=force)
     if targets or session.format != "table":
         emit(session, [document_of(result) for result in results], STOP_COLUMNS)
@@ -271,7 +271,7 @@ def restart(session: Session, /, *, ids: tuple[str, ...], timeout: float) -> Non
         pids = {file.record.crew_pid for file in _named(session, live, ids).here}
         crews = [file for file in crews if file.record.pid in pids]
     if not crews:
-        session.tell("no worker of this store was started here")
+        session.tell("no worker process of this store is running on this machine")
         raise click.exceptions.Exit(Exit.NOT_FOUND)
     results = renew(crews, folder, timeout_seconds=timeout)
     emit(session, [document_of(result) for result in results], RESTART_COLUMNS)
@@ -316,7 +316,7 @@ def logs(session: Session, /, *, follow: bool, lines: int) -> None:
     if not any(os.path.exists(path) for path in paths):
         in_front = [file.record.pid for file in live if file.record.role == "crew"]
         session.tell(
-            "no worker of this store was started in the background here"
+            "no worker of this store was started in the background on this machine"
             + (f": see {_terminals(in_front)}" if in_front else "")
         )
         raise click.exceptions.Exit(Exit.NOT_FOUND)
@@ -346,7 +346,8 @@ def status(session: Session) -> None:
 
     files = pid_files(workers_folder(session.store_url))
     documents = overview(session.queue, files)
-    emit(session, documents, STATUS_COLUMNS, nothing="no worker is running: `worker start`")
+    nothing = "no worker is running: start one with `queuectl worker start`"
+    emit(session, documents, STATUS_COLUMNS, nothing=nothing)
     removed = remove_stale(files, session.queue)
     if removed:
         session.tell(f"removed {counted(removed, 'pid file')} of processes that are gone")

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Final
 
 from leasehold.errors import LeaseholdError
+from leasehold.forking import is_uwsgi_master
 from leasehold.worker.executors.role import is_child_process
 from leasehold.worker.modules import main_module
 from leasehold.worker.safelog import safe_logger
@@ -37,6 +38,7 @@ class Autostart:
         self._start = start
         self._wanted = _of_environment() if _of_environment() is not None else wanted
         self._timer: threading.Timer | None = None
+        self._is_put_off = False
 
     @property
     def is_off(self) -> bool:
@@ -54,10 +56,26 @@ class Autostart:
             return
         if not self._wanted and not is_the_application(module):
             return
+        if is_uwsgi_master():
+            self.put_off()
+            return
+        self._begin()
+
+    def _begin(self) -> None:
         self._timer = threading.Timer(START_AFTER_SECONDS, self._run)
         self._timer.name = "leasehold-start"
         self._timer.daemon = True
         self._timer.start()
+
+    def put_off(self) -> None:
+        """Start the workers in the processes of uWSGI that serve, not here in its master."""
+        self._is_put_off = True
+
+    def begin_what_was_put_off(self) -> None:
+        """Said when a process of uWSGI begins to serve."""
+        if self._is_put_off and not is_uwsgi_master():
+            self._is_put_off = False
+            self._begin()
 
     def cancel(self) -> None:
         if self._timer is not None:

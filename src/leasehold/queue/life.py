@@ -18,6 +18,7 @@ from leasehold.core.model.job import Job
 from leasehold.core.model.status import Status
 from leasehold.env import Env
 from leasehold.errors import LeaseholdError, QueueClosedError
+from leasehold.forking import at_fork, is_uwsgi_master, when_uwsgi_serves
 from leasehold.interrupts import import_whole
 from leasehold.queue.arguments import (
     folder_for_output,
@@ -224,6 +225,9 @@ class QueueLife(QueueCalls, ABC):
         # A task in a child process may submit jobs, but its worker is the one that runs them.
         if self._worker or not self._num_workers or self._closed or is_child_process():
             return
+        if is_uwsgi_master():  # Its threads would not be in the processes that serve requests.
+            self._autostart.put_off()
+            return
         with self._lock:
             if self._worker is not None or self._closed:
                 return
@@ -291,4 +295,10 @@ def _begin_in_fork() -> None:
         queue._begin_in_fork()  # noqa: SLF001 - it is this class's own business.
 
 
-os.register_at_fork(after_in_child=_begin_in_fork)
+def _begin_in_uwsgi() -> None:
+    for queue in list(_queues_here):
+        queue._autostart.begin_what_was_put_off()  # noqa: SLF001 - likewise.
+
+
+at_fork(after_in_child=_begin_in_fork)
+when_uwsgi_serves(_begin_in_uwsgi)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
 from types import ModuleType
 from typing import Final
 
+from leasehold.core.model.phrases import did_you_mean
 from leasehold.errors import UnknownTaskError
 from leasehold.worker.modules import attribute, is_being_imported, module_here
 from leasehold.worker.safelog import safe_logger
@@ -48,7 +48,7 @@ class NameCheck:
             if source.may_have(name, path):
                 return
             raise _no_such_task(name, source.defined, known)
-        near = "" if name == COMMAND_TASK else _meant(name, known, NEAR)
+        near = "" if name == COMMAND_TASK else did_you_mean(name, known, NEAR)
         if near and name not in self._warned:
             self._warned.add(name)
             logger.warning(
@@ -69,13 +69,8 @@ def _no_such_task(name: str, defined: Iterable[str], known: Iterable[str]) -> Un
     names = [f"{module}:{each}" for each in defined if each[:1] != "_"]
     return UnknownTaskError(
         f"the module {module!r} has no {path!r}, so no worker could run "
-        f"{name!r}{_meant(name, [*known, *names])}"
+        f"{name!r}{did_you_mean(name, [*known, *names])}"
     )
-
-
-def _meant(name: str, known: Iterable[str], nearness: float = 0.6) -> str:
-    near = get_close_matches(name, list(known), n=1, cutoff=nearness)
-    return f": did you mean {near[0]!r}?" if near else ""
 
 
 def _has(module: ModuleType, path: str) -> bool:

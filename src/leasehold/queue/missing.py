@@ -20,7 +20,7 @@ def check_queue(store: Store, queue: str | None) -> None:
     if store.queue_info(queue) is None and not any(
         queue in worker.queues for worker in store.workers()
     ):
-        raise no_queue(queue)
+        raise no_queue(queue, store.queues())
 
 
 def not_found(store: Store, job_id: str) -> JobNotFoundError:

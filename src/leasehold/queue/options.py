@@ -10,7 +10,7 @@ from leasehold.core.contract.transactions import OwnConnection
 from leasehold.core.model.durations import Seconds, given_seconds, plain_seconds
 from leasehold.core.model.job import DependencyPolicy, MetadataValue, PriorityLike, priority_of
 from leasehold.core.model.numbers import plain_number
-from leasehold.core.model.phrases import listed
+from leasehold.core.model.phrases import did_you_mean, listed
 from leasehold.core.model.retry import Constant, Delays, Exponential, Linear, RetryPolicy
 from leasehold.core.model.text import is_text, plain, plain_text, shown
 from leasehold.errors import InvalidJobError, JobNotFoundError
@@ -133,8 +133,11 @@ def draft_safe(options: Mapping[str, Any]) -> JobOptions:
         return {}
     unknown = options.keys() - OPTION_NAMES
     if unknown:
+        name = min(unknown)
+        near = did_you_mean(name, OPTION_NAMES)
         raise InvalidJobError(
-            f"unknown option {min(unknown)!r}; there are {listed(sorted(TASK_OPTION_NAMES))}"
+            f"unknown option {name!r}{near}"
+            f"{' The options are' if near else '; there are'} {listed(sorted(TASK_OPTION_NAMES))}"
         )
     given = {name: value for name, value in options.items() if value is not None}
     return cast("JobOptions", given)

@@ -132,7 +132,7 @@ class Queues:
         check_queue_name(name)
         info = self.store.queue_info(name)
         if info is None:
-            raise no_queue(name)
+            raise no_queue(name, self.store.queues())
         return info
 
     def key_info(self, name: str, limit_key: str) -> KeyInfo:

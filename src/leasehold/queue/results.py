@@ -141,12 +141,14 @@ class Results:
         found = {job_id: ended.get(job_id) or self._looking.get(job_id) for job_id in job_ids}
         late = [job for job in found.values() if isinstance(job, Job) and not job.is_terminal]
         if late:
-            within = "" if timeout is None else f" within {round(timeout, 3):g} seconds"
+            within = "" if timeout is None else f" within {counted(round(timeout, 3), 'second')}"
             verb = "has" if len(late) == 2 else "have"
             others = f", nor {verb} {counted(len(late) - 1, 'other')}" if len(late) > 1 else ""
+            status = late[0].status
+            # Of a running job the reason says so.
+            state = "" if status is Status.RUNNING else f" (it is {status.value})"
             raise ResultTimeoutError(
-                f"job {late[0].id} has not ended{within} "
-                f"(it is {late[0].status.value}){others}{self._reason(late[0])}"
+                f"job {late[0].id} has not ended{within}{state}{others}{self._reason(late[0])}"
             )
         return [_ended_job(found[job_id]) for job_id in job_ids]
 

@@ -27,6 +27,7 @@ from leasehold.errors import (
     StoreCorruptError,
     StoreLostError,
 )
+from leasehold.forking import at_fork
 from leasehold.interrupts import SHIELD
 from leasehold.queue.missing import not_found
 
@@ -250,4 +251,4 @@ def _begin_anew_in_fork() -> None:
         waiters.begin_anew_in_fork()
 
 
-os.register_at_fork(after_in_child=_begin_anew_in_fork)
+at_fork(after_in_child=_begin_anew_in_fork)

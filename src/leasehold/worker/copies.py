@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
+from leasehold.forking import at_fork
 from leasehold.worker.describe import guarded
 
 _pid = os.getpid()
@@ -34,7 +35,7 @@ def _note_fork() -> None:
     _pid = os.getpid()
 
 
-os.register_at_fork(after_in_child=_note_fork)
+at_fork(after_in_child=_note_fork)
 
 
 @contextmanager

@@ -15,6 +15,7 @@ import traceback
 from typing import Any, Final
 
 from leasehold.core.model.limits import LOG_LINE_LENGTH_MAX
+from leasehold.forking import at_fork
 from leasehold.worker.context import JobContext, running_job
 from leasehold.worker.copies import here
 from leasehold.worker.describe import guarded
@@ -118,4 +119,4 @@ class _Keeping:
 _keeping: Final = _Keeping()
 begin_keeping: Final = _keeping.begin
 end_keeping: Final = _keeping.end
-os.register_at_fork(after_in_child=_keeping.begin_in_fork)
+at_fork(after_in_child=_keeping.begin_in_fork)

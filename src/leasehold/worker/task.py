@@ -203,19 +203,17 @@ def _not_its_own(name: str, module_name: str, target: Any) -> str:
 
 def _not_allowed(name: str, module_name: str, path: str) -> str:
     allow = (
-        f"let it import the module, by `queuectl worker start --import {module_name}`, or in "
-        f"Python by TaskQueue(import_tasks=[{module_name!r}])"
+        f"`queuectl worker start --import {module_name}` "
+        f"(in Python: TaskQueue(import_tasks=[{module_name!r}]))"
     )
     module = module_here(module_name)
     if module is not None and inspect.isfunction(attribute(module, path, None)):
         return (
             f"{name!r} is a function that is loaded here, but no task: a plain function is a task "
-            f"only in a run that has submitted it. Put @queue.task above it, or {allow}"
+            "only in a run that has submitted it. Put @queue.task above it, or let the worker "
+            f"import its module: {allow}"
         )
-    return (
-        f"no task named {name!r} is registered with the worker, and it may not import "
-        f"{module_name!r}: {allow}"
-    )
+    return f"the worker has no task {name!r}, and may not import module {module_name!r}: {allow}"
 
 
 def _same_code(one: Callable[..., Any], other: Callable[..., Any]) -> bool:

@@ -162,9 +162,10 @@ class Crew:
     def _say_ready(self) -> None:
         plan = self._plan
         logger.info(
-            "ready: %s with %s each, on %s",
+            "ready: %s with %s%s, on %s",
             counted(plan.count, "worker"),
             counted(plan.slots, "slot"),
+            " each" if plan.count > 1 else "",
             store_name(plan.store_url),
         )
         if self._ready_fd is not None:

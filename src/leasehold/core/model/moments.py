@@ -9,8 +9,14 @@ from typing import Final
 SECONDS: Final = "%Y-%m-%d %H:%M:%S"
 MINUTES: Final = "%Y-%m-%d %H:%M"
 
-_IN_UTC: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|\+00:00)")
-"""A moment as messages are made and stored with it: each reader has a zone of their own."""
+_IN_UTC: Final = re.compile(
+    r"(?<![^\s('\"=,])\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|\+00:00)"
+)
+"""A moment as messages are made and stored with it: each reader has a zone of their own.
+
+It begins a word. The id of a scheduled job ends with its tick: `poll@2026-11-16T03:13:10Z` stays as
+it is, so that it can be copied.
+"""
 
 
 def moment_text(moment: datetime, how: str = SECONDS) -> str:
@@ -30,6 +36,8 @@ def in_zone(message: str, zone: tzinfo | None) -> str:
     'due at 2026-11-16 03:13:10Z.'
     >>> in_zone("cancelled: since 2026-02-31T25:00:00Z", UTC)
     'cancelled: since 2026-02-31T25:00:00Z'
+    >>> in_zone("job poll@2026-11-16T03:13:10Z starts", UTC)
+    'job poll@2026-11-16T03:13:10Z starts'
     """
     return _IN_UTC.sub(lambda found: _in_zone(found[0], zone), message)
 

@@ -16,6 +16,18 @@ def counted(count: float, noun: str) -> str:
     return f"{number} {noun}{'' if count == 1 else 's'}"
 
 
+def did_you_mean(name: str, known: Iterable[str], nearness: float = 0.6) -> str:
+    """A question behind a refused name, if a known one is near it.
+
+    >>> did_you_mean("dealy", ["delay", "queue"]), did_you_mean("colour", ["delay", "queue"])
+    (": did you mean 'delay'?", '')
+    """
+    from difflib import get_close_matches  # Only for a refused name: it is slow to import.
+
+    near = get_close_matches(name, list(known), n=1, cutoff=nearness)
+    return f": did you mean {near[0]!r}?" if near else ""
+
+
 def listed(names: Iterable[str], last: Literal["and", "or"] = "and") -> str:
     """A list in a sentence.
 

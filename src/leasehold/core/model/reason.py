@@ -72,7 +72,7 @@ def reason_for(
     Draining is no reason: a queue that accepts nothing still runs its jobs.
     """
     if job.status is not Status.PENDING:
-        return _not_pending(job, now, lost)
+        return _overdue(job, at_work(workers, lost, now), now) or _not_pending(job, now, lost)
     if job.error is not None and job.error.type == ERROR_TYPE:
         return Reason(
             ReasonKind.UNREADABLE,
@@ -86,6 +86,16 @@ def reason_for(
         or _short_of_workers(job, at_work(workers, lost, now))
         or _in_line(job, position)
     )
+
+
+def _overdue(job: Job, workers: Sequence[WorkerInfo], now: datetime) -> Reason | None:
+    """Workers make a job pending when it is due: one that was due before waits for a worker."""
+    if job.status not in (Status.SCHEDULED, Status.FAILED) or job.run_at > now:
+        return None
+    short = _short_of_workers(job, workers)
+    if short is None or short.kind is not ReasonKind.NO_WORKER or not job.reason:
+        return short
+    return msgspec.structs.replace(short, text=f"{short.text[:-1]} ({job.reason}).")
 
 
 def _not_pending(job: Job, now: datetime, lost: Collection[str]) -> Reason:

@@ -6,11 +6,11 @@ out that something must be refused, never in the text that the caller reads.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Final
 
-from leasehold.core.model.phrases import counted
+from leasehold.core.model.phrases import counted, did_you_mean
 from leasehold.core.model.status import Event, Status
 from leasehold.errors import (
     DuplicateJobError,
@@ -129,9 +129,11 @@ def queue_exists(queue: str, differences: str) -> QueueExistsError:
     )
 
 
-def no_queue(queue: str) -> QueueNotFoundError:
+def no_queue(queue: str, known: Iterable[str] = ()) -> QueueNotFoundError:
+    """The error for an unknown queue; of the known ones it names one that may be meant."""
+    meant = did_you_mean(queue, known)
     return QueueNotFoundError(
-        f"there is no queue {queue!r}: it was not created, and never held a job"
+        f"there is no queue {queue!r}{meant or ': it was never created and has never held a job'}"
     )
 
 

@@ -177,12 +177,14 @@ def why_not_retried(error_type: str, attempts: int, allowance: int) -> str:
     """Why a job whose attempt failed is not tried again, and what would change that.
 
     >>> why_not_retried("OSError", 4, 4)
-    'no attempt is left of 4'
+    'all 4 attempts are used up'
     >>> why_not_retried("KeyError", 1, 4)
     'not retried: KeyError counts as a bug in the task; name it in retryable= to try again'
     """
     if attempts >= allowance:
-        return f"no attempt is left of {allowance}" if allowance > 1 else "it had one attempt only"
+        return (
+            f"all {allowance} attempts are used up" if allowance > 1 else "it had only one attempt"
+        )
     if error_type in _BUGS:
         why = f"{error_type} counts as a bug in the task; name it in retryable= to try again"
     elif error_type == PermanentError.__name__:

@@ -8,7 +8,6 @@ lost, and calls under a lease show the lease's secret.
 from __future__ import annotations
 
 import inspect
-import os
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -43,6 +42,7 @@ from leasehold.errors import (
     TokenNotFoundError,
     UnsupportedError,
 )
+from leasehold.forking import at_fork
 from leasehold.stores.remote import address
 from leasehold.stores.remote.listening import Listening
 from leasehold.stores.remote.transport import Transport
@@ -258,4 +258,4 @@ def _begin_in_fork() -> None:
         store._begin_in_fork()  # noqa: SLF001  # it is this class's own business
 
 
-os.register_at_fork(after_in_child=_begin_in_fork)
+at_fork(after_in_child=_begin_in_fork)

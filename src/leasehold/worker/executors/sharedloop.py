@@ -16,6 +16,7 @@ import weakref
 from collections.abc import Callable
 from typing import Final
 
+from leasehold.forking import at_fork
 from leasehold.worker.copies import here, leave_copy
 from leasehold.worker.describe import describe_briefly, guarded
 from leasehold.worker.safelog import safe_logger
@@ -100,4 +101,4 @@ def _forget_in_copy() -> None:
         loop.forget_what_is_due()
 
 
-os.register_at_fork(after_in_child=_forget_in_copy)
+at_fork(after_in_child=_forget_in_copy)

@@ -27,7 +27,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, TypeVar
@@ -42,6 +41,7 @@ from leasehold.core.rules.group_rounds import GroupRounds
 from leasehold.core.rules.sampling import end_minute
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import StoreClosedError, StoreError
+from leasehold.forking import at_fork
 from leasehold.stores.postgres.leasing.ready import ReadyRows
 from leasehold.stores.postgres.leasing.taking_back import take_back_restored
 from leasehold.stores.postgres.reading.figures import SpanShelf
@@ -355,4 +355,4 @@ def _begin_anew() -> None:
         database.begin_anew_in_child()
 
 
-os.register_at_fork(after_in_child=_begin_anew)
+at_fork(after_in_child=_begin_anew)

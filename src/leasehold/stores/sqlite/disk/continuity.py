@@ -31,6 +31,7 @@ from urllib.parse import quote
 import apsw
 
 from leasehold.errors import StoreUnavailableError
+from leasehold.forking import at_fork
 from leasehold.stores.sqlite.disk.files import FileId, StoreFiles, locked_file_id
 
 _IN_USE: Final = b"in-use"
@@ -156,7 +157,7 @@ def _let_go_in_fork() -> None:
         continuity.close()
 
 
-os.register_at_fork(after_in_child=_let_go_in_fork)
+at_fork(after_in_child=_let_go_in_fork)
 
 
 logger = logging.getLogger("leasehold.store")

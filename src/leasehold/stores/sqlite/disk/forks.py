@@ -32,6 +32,7 @@ import apsw
 
 from leasehold.env import SYSTEM
 from leasehold.errors import LeaseholdError, StoreLostError
+from leasehold.forking import at_fork
 from leasehold.interrupts import SHIELD
 from leasehold.stores.sqlite.disk.files import FileId
 
@@ -131,8 +132,10 @@ def refusal(path: Path, reason: str) -> str:
     """The message to a child that must not use a file."""
     if "uwsgi" in sys.modules:
         return (
-            f"{path} cannot be used in this process, since uWSGI forked it after the queue was "
-            "made: start uWSGI with --lazy-apps, so that every process makes its own"
+            f"{path} cannot be used in this process, since {reason}: close your connections "
+            "before uWSGI forks and leave `uwsgi.post_fork_hook` to Leasehold "
+            "(`uwsgidecorators.postfork` shares it), or start uWSGI with --lazy-apps, so that "
+            "every process makes its own queue"
         )
     return (
         f"{path} cannot be used in this forked process, since {reason}: SQLite cannot tell the "
@@ -187,6 +190,8 @@ def _after_in_parent() -> None:
 
 
 def _after_in_child() -> None:
+    if _process.pid == os.getpid():
+        return  # uWSGI and Python may both call this.
     fork = _process.fork
     try:
         _adopt(fork)
@@ -274,6 +279,4 @@ def _close_at_exit() -> None:
 _HOOKS: Final = frozenset({_after_in_parent.__code__, _after_in_child.__code__})
 
 atexit.register(_close_at_exit)
-os.register_at_fork(
-    before=_before, after_in_parent=_after_in_parent, after_in_child=_after_in_child
-)
+at_fork(before=_before, after_in_parent=_after_in_parent, after_in_child=_after_in_child)

@@ -18,6 +18,7 @@ from typing import Final
 
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import StoreBusyError
+from leasehold.forking import at_fork
 from leasehold.interrupts import SHIELD, Interrupted
 from leasehold.stores.sqlite.disk.files import FileId, locked_file_id
 from leasehold.stores.sqlite.disk.holder import (
@@ -234,4 +235,4 @@ def _let_go_in_fork() -> None:
         lock.drop()
 
 
-os.register_at_fork(after_in_child=_let_go_in_fork)
+at_fork(after_in_child=_let_go_in_fork)

@@ -18,6 +18,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from leasehold.forking import at_fork
+
 if TYPE_CHECKING:
     from ctypes import CDLL
 
@@ -115,4 +117,4 @@ def _leave_to_parent() -> None:
     _spare.clear()
 
 
-os.register_at_fork(after_in_child=_leave_to_parent)
+at_fork(after_in_child=_leave_to_parent)
