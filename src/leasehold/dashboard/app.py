@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import replace
 from importlib.resources import files
 from typing import Any, Final
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, quote, urlsplit
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -55,6 +55,8 @@ FOLDER: Final = "/dashboard"
 AGAIN: Final = "X-Leasehold-Again"
 """The header of an open page that looks again by itself, because something has changed."""
 FORM_BYTES_MAX: Final = 16 * 1024
+ADDRESS_SIGNS: Final = "%/:?#[]@!$&'()*+,;="
+"""What an address may hold beside letters, digits and `-._~`."""
 HEADERS: Final = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
@@ -356,5 +358,8 @@ def _check_same_origin(request: Request) -> None:
 
 
 def _see(page: str) -> Response:
-    """Go on to another page, given relative to this page."""
-    return Response(None, 303, HEADERS | {"Location": page})
+    """Go on to another page, given relative to this page.
+
+    The page a form asks for may hold what no header can: that is encoded, the rest is left alone.
+    """
+    return Response(None, 303, HEADERS | {"Location": quote(page, safe=ADDRESS_SIGNS)})
