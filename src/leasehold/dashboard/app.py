@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
 from importlib.resources import files
+from threading import Thread
 from typing import Any, Final
 from urllib.parse import parse_qsl, quote, urlsplit
 
@@ -30,7 +31,7 @@ from leasehold.dashboard.pages import jobs, overview
 from leasehold.dashboard.routes import OVERSEERS, PAGES, View, inside
 from leasehold.dashboard.searching import SearchError
 from leasehold.dashboard.session import COOKIE, Sessions, forget, keep
-from leasehold.dashboard.shown import link, templates
+from leasehold.dashboard.shown import compile_templates, link, templates
 from leasehold.dashboard.theme import THEMES, keep_theme, page_before, theme_of
 from leasehold.dashboard.visit import Desk, FilledPage, Visit
 from leasehold.env import SYSTEM
@@ -125,6 +126,7 @@ class _Face:
         self.desk = Desk(api)
         self.sessions = Sessions(api)
         self.templates = templates()
+        Thread(target=compile_templates, name="leasehold-templates", daemon=True).start()
         folder = files("leasehold.dashboard") / "static"
         self.files = {each.name: each.read_bytes() for each in folder.iterdir() if each.is_file()}
 

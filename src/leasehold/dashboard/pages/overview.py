@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -14,7 +15,7 @@ from leasehold.core.model.safe_text import safe
 from leasehold.core.model.status import Status
 from leasehold.core.rules.failures import FAILURES_MAX
 from leasehold.core.rules.timeline import Timeline
-from leasehold.dashboard.charts import RANGES, Range, charts
+from leasehold.dashboard.charts import RANGES, Range, charts, hour_of
 from leasehold.dashboard.shown import link, percent
 from leasehold.dashboard.visit import Desk, FilledPage, Visit
 from leasehold.observe.findings import Finding, Level
@@ -25,6 +26,8 @@ URGENT: Final = (Level.CRITICAL, Level.WARNING)
 NAMED_MAX: Final = 3
 """A headline names so many queues; more are counted."""
 NAME_LENGTH_MAX: Final = 40
+SAME_SHOWN: Final = 3
+"""So many alerts of the same kind are told one by one: hundreds of queues may have the same."""
 
 WHERE_TO_LOOK: Final = {
     "dead_letters": ("failures", "See what failed"),
@@ -36,7 +39,7 @@ WHERE_TO_LOOK: Final = {
     "workers": ("workers", "See the workers"),
     "leases": ("workers", "See who holds what"),
     "schedules": ("schedules", "See the schedules"),
-    "unknown_tasks": ("jobs", "See pending jobs"),
+    "unknown_tasks": ("jobs", "See delayed jobs"),
 }
 """By check: the page that shows more of it."""
 DONE_THERE: Final = ("failures", "schedules")
@@ -64,9 +67,20 @@ def _alert(finding: Finding, on: str) -> Alert:
     if not page or page == on:
         return Alert(finding, advice=advice)
     if page == "jobs":
-        return Alert(finding, link(page, q="status:pending"), title, advice)
+        return Alert(finding, link(page, q="status:scheduled"), title, advice)
     named = {"name": finding.queue} if page == "queue" else {"queue": finding.queue}
     return Alert(finding, link(page, **named), title, advice)
+
+
+def few_of(urgent: Iterable[Finding]) -> tuple[list[Finding], dict[str, int]]:
+    """The alerts to show, at most so many of each check, and by check how many more there are."""
+    shown: list[Finding] = []
+    met: Counter[str] = Counter()
+    for each in urgent:
+        met[each.check] += 1
+        if met[each.check] <= SAME_SHOWN:
+            shown.append(each)
+    return shown, {name: count - SAME_SHOWN for name, count in met.items() if count > SAME_SHOWN}
 
 
 def headline(urgent: Sequence[Finding]) -> str:
@@ -109,17 +123,17 @@ def overview(desk: Desk, visit: Visit) -> FilledPage:
     infos = queue.list_queues()
     if not infos and not queue.schedules.list():
         return FilledPage("first_run.html", {"title": "Overview", "page": "overview"})
-    findings = desk.findings()
+    workers = queue.workers()
+    findings = desk.findings(infos, workers)
     urgent = sorted(
         (each for each in findings if each.level in URGENT),
         key=lambda each: URGENT.index(each.level),
     )
+    shown, left_out = few_of(urgent)
     now = queue.now()
     over = chosen_range(visit)
-    hour = desk.lately(
-        "hour", lambda: queue.timeline(["completed", "failed"], since=timedelta(minutes=59))
-    )
-    workers = at_work(queue.workers(), queue.lost_workers(), now)
+    hour = desk.lately("hour", lambda: hour_of(queue))
+    workers = at_work(workers, queue.lost_workers(), now)
     return FilledPage(
         "overview.html",
         {
@@ -128,11 +142,14 @@ def overview(desk: Desk, visit: Visit) -> FilledPage:
             "now": now,
             "verdict": headline(urgent),
             "level": urgent[0].level.value if urgent else "ok",
-            "alerts": alerts_of(urgent),
+            "alerts": alerts_of(shown),
+            "alerts_left_out": left_out,
             "figures": figures(infos, hour, len(workers), sum(each.slots for each in workers)),
             "over": over,
             "ranges": RANGES,
-            "charts": desk.lately(("charts", over), lambda: charts(queue, over)),
+            "charts": desk.lately(
+                ("charts", over), lambda: charts(queue, over, hour=hour if over == "1h" else None)
+            ),
             "queues": by_trouble(infos, urgent)[:QUEUES_SHOWN],
             "queues_left_out": max(0, len(infos) - QUEUES_SHOWN),
             "failures": newest_failures(desk)[:FAILURES_SHOWN],

@@ -49,10 +49,11 @@ class QueueRow:
 
 def queues(desk: Desk, visit: Visit) -> FilledPage:
     infos = desk.queue.list_queues()
-    urgent = [each for each in desk.findings() if each.level in URGENT]
+    known = desk.queue.workers()
+    urgent = [each for each in desk.findings(infos, known) if each.level in URGENT]
     ordered = by_trouble(infos, urgent)
     now = desk.queue.now()
-    workers = at_work(desk.queue.workers(), desk.queue.lost_workers(), now)
+    workers = at_work(known, desk.queue.lost_workers(), now)
     serving = who_serves(workers, (info.name for info in infos))
     measured = desk.lately("queues", lambda: desk.queue.metrics_by_queue(LATELY_SECONDS))
     lately = {each.queue: each for each in measured}
