@@ -38,6 +38,7 @@ from leasehold.core.model.records import WorkerInfo
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import Status
 from leasehold.dashboard import dashboard
+from leasehold.dashboard.shown import compile_templates
 from leasehold.queue.facade import TaskQueue
 
 QUEUES = 500
@@ -151,6 +152,7 @@ class Took(NamedTuple):
 async def measure(queue: TaskQueue, server: ServerTime) -> AsyncIterator[Took]:
     """Each page, a few times."""
     transport = httpx.ASGITransport(app=dashboard(queue, insecure=True))
+    compile_templates()  # A server does so as soon as it has started.
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
         for page in pages(queue):
             took, processor = [], []

@@ -332,3 +332,82 @@ def test_who_may_only_look_has_no_buttons(shop: Shop) -> None:
         expect(page.locator(".actions")).to_have_count(0)
         expect(page.get_by_role("link", name="Audit")).to_have_count(0)
         expect(page.locator("#live")).to_have_text("not live")
+
+
+SET_HIDDEN = """(hidden) => {
+    Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
+    document.dispatchEvent(new Event("visibilitychange"));
+}"""
+"""What a browser tells a page whose tab is left, or chosen again."""
+
+
+def test_hidden_tabs_have_no_stream_and_the_visible_ones_share_one(shop: Shop) -> None:
+    followers = shop.service.api.followers
+    until(lambda: not followers)
+    name = f"hidden{shop.root.replace('/', '-')}"
+    first = shop.queue.submit("a", queue=name)
+    with shop.page("operator") as page:
+        tabs = [page, page.context.new_page(), page.context.new_page()]
+        for tab in tabs:
+            tab.goto(shop.url(f"job?id={first.id}"))
+            # The others are told by the one that has the stream, though nothing happens.
+            expect(tab.locator("#live")).to_have_text("live")
+        assert len(followers) == 1
+        [stream] = followers
+        page.evaluate(SET_HIDDEN, True)
+        until(lambda: len(followers) == 1 and stream not in followers)
+        for tab in tabs[1:]:
+            tab.evaluate(SET_HIDDEN, True)
+        until(lambda: not followers)
+        shop.queue.cancel(first)
+        tabs[2].evaluate(SET_HIDDEN, False)
+        expect(tabs[2].locator("#head")).to_contain_text("cancelled")
+        until(lambda: len(followers) == 1)
+        expect(page.locator("#head")).to_contain_text("pending")
+
+
+def test_a_stream_that_was_refused_is_asked_for_again(shop: Shop) -> None:
+    with shop.page("operator") as page:
+        page.route("**/events", lambda route: route.fulfill(status=502), times=1)
+        page.goto(shop.url("queues"))
+        expect(page.locator("#live")).to_have_text("reconnecting")
+        expect(page.locator("#live")).to_have_text("live")
+
+
+def test_a_page_whose_session_has_ended_says_so(shop: Shop) -> None:
+    with shop.page("operator") as page:
+        page.goto(shop.url("jobs?q=status:dead"))
+        expect(page.locator("#live")).to_have_text("live")
+        page.context.clear_cookies()
+        shop.queue.submit("a", queue="ended")
+        expect(page.get_by_role("alert")).to_contain_text("Your session has ended")
+        page.get_by_role("link", name="Log in again").click()
+        expect(page.locator("h1")).to_have_text("Log in")
+        assert page.locator("input[name=to]").input_value() == "jobs?q=status:dead"
+
+
+def test_a_deploy_that_broke_a_task_is_found_and_mended_from_the_overview(shop: Shop) -> None:
+    name = f"deployed{shop.root.replace('/', '-')}"
+    shop.queue.mark_deploy(f"v-{name}")
+    jobs = [shop.queue.submit("shop:breaks", queue=name) for _ in range(3)]
+    for _ in jobs:
+        lease = shop.queue.lease(name)
+        assert lease is not None
+        shop.queue.nack(lease, f"no price in {name}", requeue=False)
+    with (
+        shop.page("operator") as page,
+        TaskQueue(shop.queue.store, num_workers=1, queues=name) as q,
+    ):
+        q.task(name="shop:breaks")(works)
+        page.goto(shop.url("."))
+        row = page.locator("#failures tr", has_text=f"no price in {name}")
+        expect(row).to_contain_text(f"new since v-{name}"[:24])
+        row.get_by_role("link").click()
+        page.get_by_role("button", name="Replay", exact=True).first.click()
+        expect(page.locator("#head")).to_contain_text("completed")
+        page.go_back()
+        expect(page.locator("#figures")).to_contain_text("Dead letters2")
+        page.get_by_role("button", name="Replay the group").click()
+        page.get_by_role("button", name="Replay 2 jobs").click()
+        expect(page.locator("main")).to_contain_text("2 of 2 replayed")
+        until(lambda: shop.queue.count(queue=name, status="completed").jobs == 3)

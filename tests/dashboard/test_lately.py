@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from leasehold.dashboard.recent import KEPT_REST, KEPT_SECONDS, Recent
+from leasehold.dashboard.recent import KEPT_REST, KEPT_SECONDS, OLD_SECONDS, Recent
 from leasehold.env import Env, ManualClock
 from leasehold.errors import StoreError
 
@@ -88,3 +88,28 @@ def test_whoever_waited_for_a_failure_finds_out_for_themselves() -> None:
     assert recent.get("x", lambda: 1) == 1
     recent.forget()
     assert recent.get("x", lambda: 2) == 2
+
+
+def test_what_is_slow_and_was_known_long_ago_is_waited_for() -> None:
+    clock = ManualClock()
+    recent = Recent(Env(clock=clock), 9)
+    answers = iter("ab")
+
+    def slow() -> str:
+        clock.advance(1)
+        return next(answers)
+
+    assert recent.get("x", slow) == "a"
+    clock.advance(KEPT_REST + OLD_SECONDS)
+    assert recent.get("x", slow) == "b"
+
+
+def test_what_was_begun_before_a_change_is_kept_for_nobody() -> None:
+    recent = Recent(Env(clock=ManualClock()), 9)
+
+    def overtaken() -> str:
+        recent.forget()
+        return "before"
+
+    assert recent.get("x", overtaken) == "before"
+    assert recent.get("x", lambda: "after") == "after"

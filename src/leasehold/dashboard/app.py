@@ -11,8 +11,9 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
 from importlib.resources import files
+from threading import Thread
 from typing import Any, Final
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, quote, urlsplit
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -30,7 +31,7 @@ from leasehold.dashboard.pages import jobs, overview
 from leasehold.dashboard.routes import OVERSEERS, PAGES, View, inside
 from leasehold.dashboard.searching import SearchError
 from leasehold.dashboard.session import COOKIE, Sessions, forget, keep
-from leasehold.dashboard.shown import link, templates
+from leasehold.dashboard.shown import compile_templates, link, templates
 from leasehold.dashboard.theme import THEMES, keep_theme, page_before, theme_of
 from leasehold.dashboard.visit import Desk, FilledPage, Visit
 from leasehold.env import SYSTEM
@@ -55,6 +56,8 @@ FOLDER: Final = "/dashboard"
 AGAIN: Final = "X-Leasehold-Again"
 """The header of an open page that looks again by itself, because something has changed."""
 FORM_BYTES_MAX: Final = 16 * 1024
+ADDRESS_SIGNS: Final = "%/:?#[]@!$&'()*+,;="
+"""What an address may hold beside letters, digits and `-._~`."""
 HEADERS: Final = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
@@ -123,6 +126,7 @@ class _Face:
         self.desk = Desk(api)
         self.sessions = Sessions(api)
         self.templates = templates()
+        Thread(target=compile_templates, name="leasehold-templates", daemon=True).start()
         folder = files("leasehold.dashboard") / "static"
         self.files = {each.name: each.read_bytes() for each in folder.iterdir() if each.is_file()}
 
@@ -356,5 +360,8 @@ def _check_same_origin(request: Request) -> None:
 
 
 def _see(page: str) -> Response:
-    """Go on to another page, given relative to this page."""
-    return Response(None, 303, HEADERS | {"Location": page})
+    """Go on to another page, given relative to this page.
+
+    The page a form asks for may hold what no header can: that is encoded, the rest is left alone.
+    """
+    return Response(None, 303, HEADERS | {"Location": quote(page, safe=ADDRESS_SIGNS)})

@@ -143,19 +143,27 @@ WANTED: Final = (
         _seconds,
     ),
 )
+METRICS: Final = [metric for wanted in WANTED for metric in wanted.metrics]
 
 
-def charts(queue: TaskQueue, over: Range, name: str | None = None) -> list[Chart]:
-    """The charts of a queue, or of the whole store."""
-    metrics = [metric for wanted in WANTED for metric in wanted.metrics]
+def hour_of(queue: TaskQueue, name: str | None = None) -> Timeline:
+    """The last hour of a queue, or of the whole store: all that charts show."""
+    return queue.timeline(METRICS, name, since=timedelta(minutes=59))
+
+
+def charts(
+    queue: TaskQueue, over: Range, name: str | None = None, *, hour: Timeline | None = None
+) -> list[Chart]:
+    """The charts of a queue, or of the whole store; a page that has read the hour lends it."""
     marks = queue.deploys()
     if over == "30d":
-        since = timedelta(days=29)
-        line = queue.timeline(metrics, name, since=since, resolution="day")
+        line = queue.timeline(METRICS, name, since=timedelta(days=29), resolution="day")
         return [_chart(wanted, line, 1, marks, by_day=True) for wanted in WANTED]
+    if over == "1h":
+        line = hour or hour_of(queue, name)
+    else:
+        line = queue.timeline(METRICS, name, since=timedelta(minutes=24 * 60 - 1))
     step = MINUTES_IN_A_STEP[over]
-    since = timedelta(minutes=59) if over == "1h" else timedelta(minutes=24 * 60 - 1)
-    line = queue.timeline(metrics, name, since=since)
     return [_chart(wanted, line, step, marks, by_day=False) for wanted in WANTED]
 
 

@@ -17,7 +17,9 @@ KEPT_SECONDS: Final = 2.0
 KEPT_REST: Final = 10.0
 """Or so many times as long as it took to find out: hundreds of queues take a while."""
 SLOW_SECONDS: Final = 0.2
-"""No page shows an older finding for longer than this."""
+"""A finding that took longer is made behind the pages, which show the one before meanwhile."""
+OLD_SECONDS: Final = 15.0
+"""But none that is out of date for longer than this: then a page waits for the new one."""
 
 T = TypeVar("T")
 
@@ -41,19 +43,25 @@ class Recent:
         self._kept_max = kept_max
         self._lock = Lock()
         self._kept: dict[Hashable, _Kept] = {}
+        self._changes = 0
+        """How often everything was forgotten: a finding begun before that is kept for nobody."""
         self._at_it: dict[Hashable, Event] = {}
         """Findings under way for the first time; the event is set when one is there."""
 
     def get(self, what: Hashable, find_out: Callable[[], T]) -> T:
         """A recent finding; for so many times as long as it took, it is not looked up again.
 
-        A slow finding is made behind the pages, which show the one before meanwhile. Of several
-        pages that ask at once for a finding that nobody has, one makes it.
+        A slow finding is made behind the pages, which show the one before meanwhile, unless nobody
+        has looked for so long that it is an old one. Of several pages that ask at once for a
+        finding that nobody has, one makes it.
         """
         while True:
             with self._lock:
                 kept = self._kept.get(what)
-                if kept is not None and (self._clock.monotonic() < kept.end or kept.is_renewed):
+                now = self._clock.monotonic()
+                if kept is not None and now >= kept.end + OLD_SECONDS:
+                    kept = None
+                if kept is not None and (now < kept.end or kept.is_renewed):
                     return cast("T", kept.value)
                 if kept is not None and kept.took > SLOW_SECONDS:
                     self._kept[what] = replace(kept, is_renewed=True)
@@ -77,6 +85,7 @@ class Recent:
         """Find out everything anew: something was changed."""
         with self._lock:
             self._kept.clear()
+            self._changes += 1
 
     def _renew(self, what: Hashable, find_out: Callable[[], T]) -> None:
         # The next page makes the finding itself, and is told the error.
@@ -84,7 +93,7 @@ class Recent:
             self._find_out(what, find_out)
 
     def _find_out(self, what: Hashable, find_out: Callable[[], T]) -> T:
-        began = self._clock.monotonic()
+        began, changes = self._clock.monotonic(), self._changes
         try:
             value = find_out()
         except BaseException:
@@ -94,6 +103,8 @@ class Recent:
         took = self._clock.monotonic() - began
         end = began + took + max(KEPT_SECONDS, KEPT_REST * took)
         with self._lock:
+            if changes != self._changes:
+                return value
             self._kept.pop(what, None)
             if len(self._kept) >= self._kept_max:
                 self._kept.pop(next(iter(self._kept)))

@@ -28,6 +28,9 @@ _TERM: Final = re.compile(
 _ESCAPED: Final = re.compile(r'\\(["\\])')
 _NEEDS_QUOTES: Final = re.compile(r'[\s",]')
 _SPAN: Final = re.compile(r"-?(?P<number>\d+(?:\.\d+)?)(?P<unit>[smhdw])")
+_NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?")
+DIGITS_MAX: Final = 300
+"""A longer number is none that anybody can be looking for."""
 _UNIT_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 QUALIFIERS: Final = {
@@ -113,7 +116,7 @@ def _take(
 ) -> None:
     if name.startswith("meta."):
         _only_equal(name, sign)
-        fields.setdefault("metadata", {})[name[5:]] = _plain(value)
+        fields.setdefault("metadata", {})[name[5:]] = value if is_quoted else _plain(value)
     elif name in _MANY:
         _only_equal(name, sign)
         field_name, convert = _MANY[name]
@@ -135,8 +138,9 @@ def _take(
 
 
 def _take_priority(fields: dict[str, Any], sign: str, value: str) -> None:
+    is_number = value.isascii() and value.isdecimal() and len(value) <= DIGITS_MAX
     try:
-        bound = priority_of(int(value) if value.isdecimal() else value)  # type: ignore[arg-type]
+        bound = priority_of(int(value) if is_number else value)  # type: ignore[arg-type]
     except InvalidJobError as error:
         raise SearchError(str(error)) from None
     if sign in (":", ">=", ">"):
@@ -186,15 +190,16 @@ def _example(name: str) -> str:
 
 
 def _plain(value: str) -> str | int | float | bool:
-    """A value of metadata, which may be text, a number or a truth value."""
+    """A value of metadata without quotes: a number or a truth value where it looks like one.
+
+    >>> _plain("17"), _plain("-0.5"), _plain("true"), _plain("007"), _plain("1_000"), _plain("nan")
+    (17, -0.5, True, '007', '1_000', 'nan')
+    """
     if value in ("true", "false"):
         return value == "true"
-    for kind in (int, float):
-        try:
-            return kind(value)
-        except ValueError:
-            continue
-    return value
+    if _NUMBER.fullmatch(value) is None or len(value) > DIGITS_MAX:
+        return value
+    return float(value) if "." in value else int(value)
 
 
 _MANY: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {

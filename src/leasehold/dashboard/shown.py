@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
 from datetime import UTC, datetime
@@ -45,6 +46,7 @@ _MADE_UP: Final = re.compile(r"[0-9a-f]{8}(?:-?[0-9a-f]{4}){3}-?[0-9a-f]{12}")
 _MOMENT: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?\+00:00)")
 
 
+@functools.cache
 def templates() -> jinja2.Environment:
     """The environment of all templates: everything is escaped, and a misspelt name is an error."""
     env = jinja2.Environment(
@@ -74,6 +76,13 @@ def templates() -> jinja2.Environment:
         order_words=lambda name: ORDER_WORDS.get(name, name.replace("_", " ")),
     )
     return env
+
+
+@functools.cache
+def compile_templates() -> None:
+    """Compile every template of this process, once: nobody's first page has to wait for it."""
+    for name in templates().list_templates():
+        templates().get_template(name)
 
 
 def link(page: str, **query: Any) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from starlette.datastructures import QueryParams
 
+from leasehold.core.model.queue_config import QueueInfo
+from leasehold.core.model.records import WorkerInfo
 from leasehold.core.model.tokens import Role
 from leasehold.dashboard.operation_runner import OperationRunner
 from leasehold.dashboard.recent import Recent
@@ -35,9 +37,17 @@ class Desk:
         self.pages = Recent(api.env, PAGES_KEPT)
         """Pages that look again by themselves: drawn once for all who have them open."""
 
-    def findings(self) -> list[Finding]:
-        """What `queuectl doctor` says, of this moment or the one before."""
-        return self.lately("findings", lambda: findings_of(self.queue))
+    def findings(
+        self,
+        infos: Sequence[QueueInfo] | None = None,
+        workers: Sequence[WorkerInfo] | None = None,
+    ) -> list[Finding]:
+        """What `queuectl doctor` says, of this moment or the one before; a page that has read the
+        queues and the workers lends them.
+        """
+        return self.lately(
+            "findings", lambda: findings_of(self.queue, infos=infos, workers=workers)
+        )
 
 
 @dataclass(frozen=True)

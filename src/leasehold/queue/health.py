@@ -31,17 +31,24 @@ LOOKED_AT: Final = 1000
 """How many delayed jobs are looked through for tasks that no worker knows."""
 
 
-def findings_of(queue: TaskQueue, stale_pids: Sequence[int] = ()) -> list[Finding]:
+def findings_of(
+    queue: TaskQueue,
+    stale_pids: Sequence[int] = (),
+    *,
+    infos: Sequence[QueueInfo] | None = None,
+    workers: Sequence[WorkerInfo] | None = None,
+) -> list[Finding]:
     """The findings of every check and every alert rule.
 
-    `stale_pids` are the pids of pid files on this machine whose process is gone.
+    `stale_pids` are the pids of pid files on this machine whose process is gone. `infos` and
+    `workers` save a reader who has them from reading them twice.
     """
     try:
-        facts = gather(queue, stale_pids)
+        facts = gather(queue, stale_pids, queue.workers() if workers is None else workers)
         findings = examine(facts)
-        workers = [each for each in facts.workers if each.id not in facts.lost_workers]
-        infos = queue.list_queues()
-        serving = who_serves(workers, (info.name for info in infos))
+        alive = [each for each in facts.workers if each.id not in facts.lost_workers]
+        infos = queue.list_queues() if infos is None else infos
+        serving = who_serves(alive, (info.name for info in infos))
         lately = {each.queue: each for each in queue.metrics_by_queue(ALERT_SECONDS)}
         for info in infos:
             # A queue that came in between is judged the next time.
@@ -72,16 +79,15 @@ _ADVICE: Final[dict[type[StoreError], str]] = {
 """What to do about a store that does not answer, by what it says."""
 
 
-def gather(queue: TaskQueue, stale_pids: Sequence[int]) -> Facts:
+def gather(queue: TaskQueue, stale_pids: Sequence[int], workers: Sequence[WorkerInfo]) -> Facts:
     """The facts that the checks judge."""
     now = queue.now()
     lost = queue.lost_workers()
-    workers = queue.workers()
     return Facts(
         store=queue.describe(),
         now=now,
         wall_clock=SYSTEM.now(),
-        workers=workers,
+        workers=list(workers),
         lost_workers=lost,
         gone_consumers=[each for each in workers if each.is_consumer and is_gone(each)],
         stale_pids=list(stale_pids),

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from leasehold.core.model.job import Job
 from leasehold.core.model.phrases import counted
+from leasehold.core.model.records import WorkerInfo, is_at_work
 from leasehold.core.model.status import WAITING, Status
 from leasehold.core.rules.failures import FAILURES_MAX
 from leasehold.dashboard.attempt_strip import strip
@@ -39,6 +40,7 @@ def job(desk: Desk, visit: Visit) -> FilledPage:
     lines_shown = len(log.lines) if visit.text("log") == "all" else LINES_SHOWN
     graph = desk.queue.graph(found)
     stretches = strip(found, attempts, now)
+    worker = _worker(desk, found)
     return FilledPage(
         "job.html",
         {
@@ -47,9 +49,9 @@ def job(desk: Desk, visit: Visit) -> FilledPage:
             "now": now,
             "job": found,
             "why": desk.queue.why(found).text,
-            "next": _next(desk, found, now),
+            "next": _next(desk, found, worker, now),
             "given_up": why_given_up(found),
-            "worker": _worker(desk, found),
+            "worker": worker,
             "strip": stretches,
             "stretches": stretches[-STRETCHES_LISTED:],
             "stretches_left_out": max(0, len(stretches) - STRETCHES_LISTED),
@@ -100,7 +102,7 @@ def _not_there(desk: Desk, job_id: str, error: JobNotFoundError) -> FilledPage:
     return FilledPage("job_gone.html", values, status=404)
 
 
-def _next(desk: Desk, found: Job, now: datetime) -> str:
+def _next(desk: Desk, found: Job, worker: WorkerInfo | None, now: datetime) -> str:
     """The next event of the job without any intervention."""
     status = found.status
     if status is Status.PENDING:
@@ -114,9 +116,16 @@ def _next(desk: Desk, found: Job, now: datetime) -> str:
         then = (
             f"{counted(left, 'more attempt')} {verb} allowed" if left > 0 else "no attempt is left"
         )
+        end = _in(found.lease_expires_at, now)
+        if worker is not None and not is_at_work(worker, now):
+            silence = age_of((now - worker.heartbeat_at).total_seconds())
+            return (
+                f"Its worker has said nothing for {silence}: it is stopped, starved or cut off. "
+                f"The job is taken back when the lease ends, in {end}; {then}."
+            )
         return (
             "Its worker renews the lease as it works. Should it fall silent, the job is taken back "
-            f"when the lease ends, in {_in(found.lease_expires_at, now)}; {then}."
+            f"when the lease ends, in {end}; {then}."
         )
     if status is Status.DEAD:
         return "It stays a dead letter until somebody replays or discards it."
@@ -131,7 +140,7 @@ def _in(moment: datetime, now: datetime) -> str:
     return age_of(max(0.0, (moment - now).total_seconds()))
 
 
-def _worker(desk: Desk, found: Job) -> Any:
+def _worker(desk: Desk, found: Job) -> WorkerInfo | None:
     if found.status is not Status.RUNNING:
         return None
     return next((each for each in desk.queue.workers() if each.id == found.worker), None)

@@ -166,17 +166,20 @@ def _completions(desk: Desk) -> list[str]:
     ]
 
 
-def _tabs(desk: Desk, query: str) -> list[tuple[str, str, int, bool]]:
-    """A tab for each status: its name, the search it leads to, how many jobs, whether it is on."""
-    counts = desk.store.stats().counts
+def _tabs(desk: Desk, query: str) -> list[tuple[str, str, int | None, bool]]:
+    """A tab for each status: its name, the search it leads to, how many jobs if that is known
+    without counting, and whether it is on.
+    """
     kept = [term for term in query.split() if not term.lower().startswith("status:")]
     chosen = [term for term in query.split() if term.lower().startswith("status:")]
-    tabs = [("all", " ".join(kept), sum(counts.values()), not chosen)]
+    # The store keeps count of all its jobs, not of those that fit a search.
+    counts = None if kept else desk.store.stats().counts
+    total = None if counts is None else sum(counts.values())
+    tabs = [("all", " ".join(kept), total, not chosen)]
     for status in Status:
         term = f"status:{status.value}"
-        tabs.append(
-            (status.value, " ".join((*kept, term)), counts.get(status, 0), chosen == [term])
-        )
+        count = None if counts is None else counts.get(status, 0)
+        tabs.append((status.value, " ".join((*kept, term)), count, chosen == [term]))
     return tabs
 
 

@@ -11,6 +11,8 @@ from leasehold.dashboard.visit import Desk, FilledPage, Visit
 from leasehold.documents.jobs import why_dead
 
 PAGE_SIZE: Final = 50
+TABS_MAX: Final = 12
+"""So many queues have a tab: those with the most dead letters, and the chosen one."""
 
 
 def letters(desk: Desk, visit: Visit) -> FilledPage:
@@ -20,6 +22,8 @@ def letters(desk: Desk, visit: Visit) -> FilledPage:
         where, limit=PAGE_SIZE, cursor=cursor, without=("payload", "result")
     )
     infos = [info for info in desk.queue.list_queues() if info.counts.get(Status.DEAD)]
+    infos.sort(key=lambda info: (info.name != visit.text("queue"), -info.counts[Status.DEAD]))
+    tabs = sorted(infos[:TABS_MAX], key=lambda info: info.name)
     return FilledPage(
         "letters.html",
         {
@@ -31,7 +35,8 @@ def letters(desk: Desk, visit: Visit) -> FilledPage:
             "total": looking(desk.store).count(where),
             "queue": visit.text("queue"),
             "task": visit.text("task"),
-            "queues": [(info.name, info.counts[Status.DEAD]) for info in infos],
+            "queues": [(info.name, info.counts[Status.DEAD]) for info in tabs],
+            "queues_left_out": len(infos) - len(tabs),
             "all": sum(info.counts[Status.DEAD] for info in infos),
         },
     )

@@ -2,50 +2,120 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
-from leasehold.core.model.phrases import counted
+from leasehold.core.model.phrases import counted, listed
 from leasehold.core.model.queue_config import QueueInfo
 from leasehold.core.model.records import at_work
+from leasehold.core.model.safe_text import safe
 from leasehold.core.model.status import Status
 from leasehold.core.rules.failures import FAILURES_MAX
 from leasehold.core.rules.timeline import Timeline
-from leasehold.dashboard.charts import RANGES, Range, charts
+from leasehold.dashboard.charts import RANGES, Range, charts, hour_of
 from leasehold.dashboard.shown import link, percent
 from leasehold.dashboard.visit import Desk, FilledPage, Visit
-from leasehold.observe.findings import Finding, Level, verdict
+from leasehold.observe.findings import Finding, Level
 
 QUEUES_SHOWN: Final = 8
 FAILURES_SHOWN: Final = 5
 URGENT: Final = (Level.CRITICAL, Level.WARNING)
+NAMED_MAX: Final = 3
+"""A headline names so many queues; more are counted."""
+NAME_LENGTH_MAX: Final = 40
+SAME_SHOWN: Final = 3
+"""So many alerts of the same kind are told one by one: hundreds of queues may have the same."""
 
 WHERE_TO_LOOK: Final = {
-    "dead_letters": ("dead-letters", "See the dead letters"),
-    "dead_letter_rate": ("dead-letters", "See the dead letters"),
+    "dead_letters": ("failures", "See what failed"),
+    "dead_letter_rate": ("failures", "See what fails"),
     "failure_rate": ("failures", "See what fails"),
     "long_waits": ("queue", "See the queue"),
     "depth": ("queue", "See the queue"),
-    "no_worker": ("workers", "See the workers"),
+    "no_worker": ("queue", "See the queue"),
     "workers": ("workers", "See the workers"),
     "leases": ("workers", "See who holds what"),
     "schedules": ("schedules", "See the schedules"),
+    "unknown_tasks": ("jobs", "See delayed jobs"),
 }
 """By check: the page that shows more of it."""
+DONE_THERE: Final = ("failures", "schedules")
+"""Pages with buttons for all that a shell could do about it."""
 
 
-def alerts_of(findings: list[Finding]) -> list[tuple[Finding, tuple[str, str] | None]]:
-    """Findings with a link to the page that shows more: advice for a shell is left out."""
-    return [(each, _more(each)) for each in findings]
+@dataclass(frozen=True)
+class Alert:
+    """A finding as an alert: what to do about it, and the page that shows more."""
+
+    finding: Finding
+    to: str = ""
+    title: str = ""
+    advice: str = ""
 
 
-def _more(finding: Finding) -> tuple[str, str] | None:
-    known = WHERE_TO_LOOK.get(finding.check)
-    if known is None:
-        return None
-    page, title = known
+def alerts_of(findings: Iterable[Finding], on: str = "") -> list[Alert]:
+    """Findings as alerts; none leads to the page that it stands `on`."""
+    return [_alert(each, on) for each in findings]
+
+
+def _alert(finding: Finding, on: str) -> Alert:
+    page, title = WHERE_TO_LOOK.get(finding.check, ("", ""))
+    advice = "" if page in DONE_THERE else finding.advice
+    if not page or page == on:
+        return Alert(finding, advice=advice)
+    if page == "jobs":
+        return Alert(finding, link(page, q="status:scheduled"), title, advice)
     named = {"name": finding.queue} if page == "queue" else {"queue": finding.queue}
-    return link(page, **named), title
+    return Alert(finding, link(page, **named), title, advice)
+
+
+def few_of(urgent: Iterable[Finding]) -> tuple[list[Finding], dict[str, int]]:
+    """The alerts to show, at most so many of each check, and by check how many more there are."""
+    shown: list[Finding] = []
+    met: Counter[str] = Counter()
+    for each in urgent:
+        met[each.check] += 1
+        if met[each.check] <= SAME_SHOWN:
+            shown.append(each)
+    return shown, {name: count - SAME_SHOWN for name, count in met.items() if count > SAME_SHOWN}
+
+
+def headline(urgent: Sequence[Finding]) -> str:
+    """The verdict in one line, where the alerts below it tell the rest; worst first.
+
+    >>> lost = Finding(check="no_worker", level=Level.CRITICAL, found="3 pending", queue="mail")
+    >>> headline([lost, Finding(check="dead_letters", level=Level.WARNING, found="7")])
+    'Jobs are held up: no worker for mail. Also: dead letters.'
+    >>> headline([])
+    'All is well.'
+    """
+    if not urgent:
+        return "All is well."
+    worst = [each for each in urgent if each.level is urgent[0].level]
+    begin = "Jobs are held up" if worst[0].level is Level.CRITICAL else "It works, but look at this"
+    less = _named(urgent[len(worst) :])
+    return f"{begin}: {_named(worst)}.{f' Also: {less}.' if less else ''}"
+
+
+def _named(findings: Sequence[Finding]) -> str:
+    """Findings in a few words: one check with its queues, then the next."""
+    queues: dict[str, list[str]] = {}
+    for each in findings:
+        queues.setdefault(each.check.replace("_", " "), []).extend(
+            [each.queue] if each.queue else []
+        )
+    return ", ".join(f"{check}{_of(names)}" for check, names in queues.items())
+
+
+def _of(queues: Sequence[str]) -> str:
+    if not queues:
+        return ""
+    more = len(queues) - NAMED_MAX
+    named = listed([safe(each, limit=NAME_LENGTH_MAX) for each in queues[:NAMED_MAX]])
+    return f" for {named}" if more <= 0 else f" for {counted(len(queues), 'queue')}"
 
 
 def overview(desk: Desk, visit: Visit) -> FilledPage:
@@ -53,33 +123,37 @@ def overview(desk: Desk, visit: Visit) -> FilledPage:
     infos = queue.list_queues()
     if not infos and not queue.schedules.list():
         return FilledPage("first_run.html", {"title": "Overview", "page": "overview"})
-    findings = desk.findings()
+    workers = queue.workers()
+    findings = desk.findings(infos, workers)
     urgent = sorted(
         (each for each in findings if each.level in URGENT),
         key=lambda each: URGENT.index(each.level),
     )
+    shown, left_out = few_of(urgent)
     now = queue.now()
     over = chosen_range(visit)
-    hour = desk.lately(
-        "hour", lambda: queue.timeline(["completed", "failed"], since=timedelta(minutes=59))
-    )
-    workers = at_work(queue.workers(), queue.lost_workers(), now)
+    hour = desk.lately("hour", lambda: hour_of(queue))
+    workers = at_work(workers, queue.lost_workers(), now)
     return FilledPage(
         "overview.html",
         {
             "title": "Overview",
             "page": "overview",
             "now": now,
-            "verdict": verdict(findings),
+            "verdict": headline(urgent),
             "level": urgent[0].level.value if urgent else "ok",
-            "alerts": alerts_of(urgent),
+            "alerts": alerts_of(shown),
+            "alerts_left_out": left_out,
             "figures": figures(infos, hour, len(workers), sum(each.slots for each in workers)),
             "over": over,
             "ranges": RANGES,
-            "charts": desk.lately(("charts", over), lambda: charts(queue, over)),
+            "charts": desk.lately(
+                ("charts", over), lambda: charts(queue, over, hour=hour if over == "1h" else None)
+            ),
             "queues": by_trouble(infos, urgent)[:QUEUES_SHOWN],
             "queues_left_out": max(0, len(infos) - QUEUES_SHOWN),
             "failures": newest_failures(desk)[:FAILURES_SHOWN],
+            "deploy": next(iter(queue.deploys()[::-1]), None),
         },
     )
 

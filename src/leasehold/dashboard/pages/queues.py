@@ -10,7 +10,7 @@ from leasehold.core.model.queue_config import QueueInfo
 from leasehold.core.model.records import WorkerInfo, at_work, who_serves
 from leasehold.core.rules.metrics import QueueMetrics
 from leasehold.dashboard.charts import RANGES, charts
-from leasehold.dashboard.pages.overview import URGENT, by_trouble, chosen_range
+from leasehold.dashboard.pages.overview import URGENT, alerts_of, by_trouble, chosen_range
 from leasehold.dashboard.rule_words import rules_in_words
 from leasehold.dashboard.visit import Desk, FilledPage, Visit
 
@@ -49,10 +49,11 @@ class QueueRow:
 
 def queues(desk: Desk, visit: Visit) -> FilledPage:
     infos = desk.queue.list_queues()
-    urgent = [each for each in desk.findings() if each.level in URGENT]
+    known = desk.queue.workers()
+    urgent = [each for each in desk.findings(infos, known) if each.level in URGENT]
     ordered = by_trouble(infos, urgent)
     now = desk.queue.now()
-    workers = at_work(desk.queue.workers(), desk.queue.lost_workers(), now)
+    workers = at_work(known, desk.queue.lost_workers(), now)
     serving = who_serves(workers, (info.name for info in infos))
     measured = desk.lately("queues", lambda: desk.queue.metrics_by_queue(LATELY_SECONDS))
     lately = {each.queue: each for each in measured}
@@ -86,12 +87,13 @@ def queue(desk: Desk, visit: Visit) -> FilledPage:
                 who_serves(workers, [name])[name],
                 desk.queue.metrics(name, window_seconds=LATELY_SECONDS),
             ),
-            "alerts": [(each, None) for each in findings if each.level in URGENT],
+            "alerts": alerts_of((each for each in findings if each.level in URGENT), on="queue"),
             "rules": rules_in_words(info.config),
             "over": over,
             "ranges": RANGES,
             "charts": desk.lately(("charts", over, name), lambda: charts(desk.queue, over, name)),
             "failures": desk.queue.failures(name, limit=5),
+            "deploy": next(iter(desk.queue.deploys()[::-1]), None),
         },
     )
 

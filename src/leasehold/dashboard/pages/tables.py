@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from leasehold.core.model.records import WorkerInfo, is_at_work
 from leasehold.dashboard.audit_details import details_of
+from leasehold.dashboard.pages.overview import URGENT
 from leasehold.dashboard.visit import Desk, FilledPage, Visit
 from leasehold.documents.schedules import schedule_document
 from leasehold.observe.findings import Level, verdict
@@ -74,13 +75,15 @@ def audit(desk: Desk, visit: Visit) -> FilledPage:
 def health(desk: Desk, visit: Visit) -> FilledPage:
     findings = desk.findings()
     order = [Level.CRITICAL, Level.WARNING, Level.UNKNOWN, Level.OK]
+    ordered = sorted(findings, key=lambda each: order.index(each.level))
     return FilledPage(
         "health.html",
         {
             "title": "Health",
             "page": "health",
             "verdict": verdict(findings),
-            "findings": sorted(findings, key=lambda each: order.index(each.level)),
+            "urgent": [each for each in ordered if each.level in URGENT],
+            "fine": [each for each in ordered if each.level not in URGENT],
             "store": desk.queue.describe(),
         },
     )

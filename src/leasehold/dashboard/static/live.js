@@ -1,0 +1,163 @@
+// Live pages: one stream per browser, shared by its tabs, none for hidden tabs; what it tells is looked up.
+"use strict";
+
+const REFRESH_MS = 3000; // At most so often a page looks again, however much happens.
+const QUIET_MS = 600000; // So often a visible page looks again where nothing happens: its session goes on.
+const RETRY_MS = 5000; // After so long a stream that was refused is asked for again.
+
+// -- looking again: values change in place, rows hold still ---------------------------------------
+
+let looking = false;
+let lookedAt = Date.now(); // The page itself is fresh.
+let due = null;
+
+function lookSoon() {
+  if (due !== null || document.hidden) return;
+  due = setTimeout(look, Math.max(0, lookedAt + REFRESH_MS - Date.now()));
+}
+
+async function look() {
+  due = null;
+  if (looking || document.hidden) return;
+  looking = true;
+  lookedAt = Date.now();
+  try {
+    const answer = await fetch(location.href, { headers: { Accept: "text/html", "X-Leasehold-Again": "1" } });
+    if (answer.redirected) return ended();
+    if (!answer.ok) return;
+    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+    for (const part of document.querySelectorAll("[data-live]")) renew(part, fresh.getElementById(part.id));
+    for (const part of document.querySelectorAll("[data-rows]")) renewRows(part, fresh.getElementById(part.id));
+  } catch {
+    // The stream says when the server is back.
+  } finally {
+    looking = false;
+  }
+}
+
+function ended() {
+  if (document.getElementById("ended")) return;
+  const told = document.createElement("p");
+  const again = document.createElement("a");
+  Object.assign(told, { id: "ended", className: "problem", textContent: "Your session has ended; this page stands still. " });
+  told.setAttribute("role", "alert");
+  Object.assign(again, { href: location.href, textContent: "Log in again" });
+  told.append(again);
+  document.getElementById("main").prepend(told);
+}
+
+function renew(part, fresh) {
+  if (!fresh || part.contains(document.activeElement) && document.activeElement.matches("input, summary")) return;
+  tellTimes(fresh);
+  if (fresh.innerHTML === part.innerHTML) return;
+  // Whoever marks text in it, to copy that, is not disturbed.
+  const marked = getSelection();
+  if (!marked.isCollapsed && part.contains(marked.anchorNode)) return;
+  const places = [...part.querySelectorAll(".code, .scroll")].map((each) => [each.scrollLeft, each.scrollTop]);
+  const open = [...part.querySelectorAll("details")].map((each) => each.open);
+  part.className = fresh.className;
+  part.replaceChildren(...[...fresh.childNodes].map((each) => document.importNode(each, true)));
+  part.querySelectorAll("details").forEach((each, place) => { each.open = open[place] ?? each.open; });
+  part.querySelectorAll(".code, .scroll").forEach((each, place) => each.scrollTo(...(places[place] ?? [0, 0])));
+  drawCursors(part);
+}
+
+function renewRows(part, fresh) {
+  if (!fresh) return;
+  tellTimes(fresh);
+  const rows = new Map([...fresh.querySelectorAll("tbody tr[data-row]")].map((row) => [row.dataset.row, row]));
+  const known = [...part.querySelectorAll("tbody tr[data-row]")];
+  const ids = new Set(known.map((row) => row.dataset.row));
+  // What stands above the first known row is new, and pushes as many off the end of the page.
+  const above = [...rows.keys()].findIndex((id) => ids.has(id));
+  const count = above < 0 ? rows.size : above;
+  known.forEach((row, place) => {
+    const now = rows.get(row.dataset.row);
+    row.classList.toggle("left", !now && place < known.length - count);
+    [...(now?.cells ?? [])].forEach((cell, n) => {
+      const old = row.cells[n];
+      // A box that was ticked stays as it is.
+      if (cell.innerHTML === old.innerHTML || old.querySelector("input") || old.contains(document.activeElement)) return;
+      old.replaceChildren(...[...cell.childNodes].map((each) => document.importNode(each, true)));
+      if (!old.querySelector("time")) old.classList.add("flash");
+    });
+  });
+  announce(part, count);
+}
+
+function announce(part, count) {
+  let button = part.previousElementSibling?.classList.contains("new-rows") ? part.previousElementSibling : null;
+  if (!count) return button?.remove();
+  if (!button) {
+    button = document.createElement("button");
+    button.className = "new-rows";
+    button.type = "button";
+    button.setAttribute("aria-live", "polite");
+    button.addEventListener("click", () => location.reload());
+    part.before(button);
+  }
+  button.textContent = `${count} new – show`;
+}
+
+// -- one stream per browser, none for hidden tabs -------------------------------------------------
+
+function follow(address) {
+  // Another dashboard of this origin has another path, and streams of its own.
+  const name = `leasehold ${new URL(address, location.href).pathname}`;
+  const sign = document.getElementById("live");
+  const channel = new BroadcastChannel(name);
+  let leave = null; // How this tab stops being the one that has the stream, or waits for it.
+  let holds = null; // The state of the stream, in the tab that has it.
+
+  function tell(state) {
+    sign.dataset.state = state;
+    sign.textContent = { on: "live", lost: "reconnecting", off: "not live" }[state];
+  }
+  function heard(state) {
+    holds = state;
+    tell(state);
+    channel.postMessage(state);
+  }
+  channel.onmessage = ({ data }) => {
+    if (data === "ask") { if (holds) channel.postMessage(holds); return; }
+    tell(data === "changes" ? "on" : data);
+    if (data === "changes") lookSoon();
+  };
+
+  function open(whenDone) {
+    let stream = null;
+    let again = null;
+    function changed() { heard("on"); channel.postMessage("changes"); lookSoon(); }
+    function connect() {
+      stream = new EventSource(address);
+      stream.addEventListener("changes", changed);
+      stream.addEventListener("gap", changed);
+      stream.onopen = () => heard("on");
+      stream.onerror = () => {
+        heard("lost");
+        // A browser goes on by itself, unless it was answered by something else: a proxy, or a closed session.
+        if (stream.readyState === EventSource.CLOSED) { again = setTimeout(connect, RETRY_MS); lookSoon(); }
+      };
+    }
+    connect();
+    leave = () => { stream.close(); clearTimeout(again); leave = holds = null; whenDone(); };
+  }
+
+  function begin() {
+    if (leave) return;
+    if (!navigator.locks) return open(() => {});
+    const waiting = new AbortController();
+    leave = () => { waiting.abort(); leave = null; };
+    navigator.locks.request(name, { signal: waiting.signal }, () => new Promise(open)).catch(() => {});
+    channel.postMessage("ask");
+  }
+
+  document.addEventListener("visibilitychange", () => {
+    if (document.hidden) leave?.();
+    else { begin(); lookSoon(); }
+  });
+  addEventListener("pagehide", () => leave?.());
+  addEventListener("pageshow", () => { if (!document.hidden) begin(); });
+  if (!document.hidden) begin();
+  setInterval(lookSoon, QUIET_MS);
+}
