@@ -9,7 +9,7 @@ only the others have a row in `place`. `tables.rebalance` has how jobs are place
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache, partial
 from typing import Any, Final
 
@@ -20,7 +20,6 @@ from leasehold.core.rules.measuring import count_entered, count_left
 from leasehold.core.rules.placing import PendingEntry, Standing, entering, moving
 from leasehold.stores.postgres.leasing import parking
 from leasehold.stores.postgres.leasing.parking import KeyShelf
-from leasehold.stores.postgres.server.arrays import RowPlaces
 from leasehold.stores.postgres.server.connection import unnested
 from leasehold.stores.postgres.writing.step import Step
 from leasehold.stores.tables.rebalance import TablePasses
@@ -37,8 +36,6 @@ ENTER: Final = f"""
     unnested("bigint bigint bigint bigint bigint bigint bigint bigint text")
 }
 """  # noqa: S608  # our own names
-# Rows that were read in this write, and locked: they were not moved since.
-LEAVE: Final = "DELETE FROM ready WHERE ctid = ANY($1)"
 MOVE: Final = f"""
     UPDATE ready SET tier = to_tier, turn = to_turn FROM {
     unnested("bigint bigint bigint bigint bigint bigint")
@@ -98,17 +95,11 @@ def enter(step: Step, entries: Sequence[PendingEntry]) -> None:
         key_accounts.enter(KeyShelf(step), keys)
 
 
-def leave(
-    step: Step,
-    rows: Iterable[bytes],
-    counted: Sequence[tuple[int, int]],
-    placed: Sequence[int],
-) -> None:
-    """Take jobs out whose rows were just read and locked, at these places in the table.
+def leave(step: Step, counted: Sequence[tuple[int, int]], placed: Sequence[int]) -> None:
+    """Count jobs out whose rows a lease has just moved to `running` (`grant.GRANT`).
 
     `counted` has the lane and priority of each; `placed` are those with a place of their own.
     """
-    step.execute(LEAVE, (RowPlaces(rows),))
     if placed:
         step.execute(FORGET_PLACES, (list(placed),))
     count_left(step.count, counted)
