@@ -42,6 +42,7 @@ from leasehold.core.rules.group_rounds import GroupRounds
 from leasehold.core.rules.sampling import end_minute
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import StoreClosedError, StoreError
+from leasehold.interrupts import SHIELD
 from leasehold.stores.postgres.leasing.ready import PassBook
 from leasehold.stores.postgres.reading.figures import SpanShelf
 from leasehold.stores.postgres.schema.migrate import migrate
@@ -331,7 +332,8 @@ class Database(WritesGoOn):
         """Wake the listeners to a commit."""
         self._unresolved = self._unresolved or hints.unresolved
         if hints:
-            self.session.send(hints)
+            with SHIELD:  # It holds locks for a moment.
+                self.session.send(hints)
 
     # -- reading -----------------------------------------------------------------------------
 
