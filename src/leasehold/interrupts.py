@@ -19,7 +19,8 @@ Three rules keep it honest:
   shield is open calls the one it stands for, at once.
 - What waits inside must look at `is_interrupted()` now and then, and leave by `Interrupted`, with
   nothing begun. Whoever entered the shield waits anew after the signals were delivered: a handler
-  that did not raise has not ended anything.
+  that did not raise has not ended anything. A wait that may be left where it is, whatever has
+  begun, calls `deliver()` instead, and goes on if nothing was raised.
 - Handlers that were set by C code, and signals without one, are left alone.
 """
 
@@ -140,6 +141,18 @@ class Shield:
         if noted:
             self._noted.clear()
         return noted
+
+    def deliver(self) -> None:
+        """Call the handlers of the signals noted so far, for a wait that may be left here.
+
+        One that raises leaves the wait, and the rest is delivered when the shield opens. Inside
+        another shielded block nothing is delivered: that may not be left.
+        """
+        if _get_ident() != self._main or self._depth != 1:
+            return
+        while self._noted:
+            signum = self._noted.popleft()
+            _call(self._stands_for[signum], signum, sys._getframe(1))
 
     def acquire(self, lock: threading.Lock, limit_seconds: float | None = None) -> bool:
         """Acquire a lock inside the shield; False when the time ran out. Raises Interrupted."""

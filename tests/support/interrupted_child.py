@@ -2,8 +2,8 @@
 
 Run as `python -m support.interrupted_child jobs.db full 1000 acknowledged.txt`: it ends when it has
 heard so many interrupts, and after each of them looks whether anything was left behind. With
-`memory` in the place of a path it works with a store of its own, and looks at all of it at the end.
-The word after the path says how durable a store on a file is to be.
+`memory` in the place of a path it works with a store of its own, and looks at all of it at the end;
+with the URL of a PostgreSQL store with that. The word after the path says how durable a store on a file is to be.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import itertools
 import os
 import signal
 import sys
+import threading
 from pathlib import Path
 from typing import Any, Final
 
@@ -141,8 +142,39 @@ class InMemory(Application):
         super().end()
 
 
+class OnServer(Application):
+    """Its store is a schema of a PostgreSQL server."""
+
+    def __init__(self, url: str) -> None:
+        from leasehold.stores.postgres import PostgresStore
+
+        super().__init__()
+        self.store = self._postgres = PostgresStore(url)
+
+    def look_at_locks(self) -> None:
+        session: Any = self._postgres._database.session
+        lending: Any = self._postgres._database._lending
+        # Threads hold them for a moment; one that is held for good is never free.
+        for lock in (session._mutex, session._line, lending._mutex):
+            assert lock.acquire(timeout=30), "a lock is held for ever"
+            lock.release()
+        pause = threading.Event()
+        for _ in range(3000):
+            stats = lending._pool.get_stats()
+            if stats["pool_available"] == stats["pool_size"]:
+                return
+            pause.wait(0.01)
+        raise AssertionError(f"a connection is lost to the pool: {stats}")
+
+
+def application_with(path: str, durability: Durability) -> Application:
+    if path == "memory":
+        return InMemory()
+    return OnServer(path) if path.startswith("postgresql:") else OnFile(path, durability)
+
+
 def main(path: str, durability: Durability, interrupts: int, report: str) -> None:
-    application = InMemory() if path == "memory" else OnFile(path, durability)
+    application = application_with(path, durability)
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     while application.heard < interrupts:

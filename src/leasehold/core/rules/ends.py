@@ -22,9 +22,10 @@ from leasehold.env import to_micros
 _RUN: Final = Measure.RUN
 _NO_RUN: Final = Measure.NO_RUN
 _COMPLETED: Final = completed(1)
-_COMPLETED_EVENT: Final = _COMPLETED.event
-_COMPLETED_STATUS: Final = _COMPLETED.status
-_COMPLETED_CODES: Final = (EVENT_CODE[_COMPLETED_EVENT], STATUS_CODE[_COMPLETED_STATUS])
+COMPLETED_EVENT: Final = _COMPLETED.event
+COMPLETED_STATUS: Final = _COMPLETED.status
+COMPLETED_CODES: Final = (EVENT_CODE[COMPLETED_EVENT], STATUS_CODE[COMPLETED_STATUS])
+"""How a completed attempt is recorded: the event, and the status of its job after it."""
 
 
 class EndedLease(NamedTuple):
@@ -106,7 +107,7 @@ class GatheredEnds:
             _, _, lease_micros,
         ) = held  # fmt: skip
         n = events + 1
-        event, status = _COMPLETED_CODES
+        event, status = COMPLETED_CODES
         self.attempts.append(
             (
                 seq, version, attempts, worker, acquired_at, now, event, status, attempts,
@@ -128,7 +129,7 @@ class GatheredEnds:
             self._completed[lane, worker] = [now - acquired_at]
         else:
             micros.append(now - acquired_at)
-        return Settled(job_id, version, _COMPLETED_EVENT, _COMPLETED_STATUS, attempts)
+        return Settled(job_id, version, COMPLETED_EVENT, COMPLETED_STATUS, attempts)
 
     def add(
         self,
@@ -204,12 +205,24 @@ class GatheredEnds:
 
     def count(self, counters: Counters) -> None:
         """Count them in their lanes and for their workers."""
-        after, totals, has_run = _COMPLETED_STATUS, _COMPLETED.totals, _COMPLETED.has_run
         for (lane, worker), micros in self._completed.items():
-            self._counted[lane, after, totals, has_run, worker] = micros
-        for (lane, after, totals, has_run, worker), micros in self._counted.items():
-            counters.move(lane, Status.RUNNING, after, len(micros))
-            for name in totals:
-                counters.count(lane, f"total_{name}", len(micros))
-            self._measured.took(lane, _RUN if has_run else _NO_RUN, micros)
-            counters.worked(worker, lane, totals, len(micros))
+            count_completed(counters, self._measured, lane, worker, micros)
+        for kind, micros in self._counted.items():
+            _count(counters, self._measured, kind, micros)
+
+
+def count_completed(
+    counters: Counters, measured: Measured, lane: int, worker: str, micros: Sequence[int]
+) -> None:
+    """Count completed jobs of a lane for their worker; each has run for so long."""
+    kind = (lane, COMPLETED_STATUS, _COMPLETED.totals, _COMPLETED.has_run, worker)
+    _count(counters, measured, kind, micros)
+
+
+def _count(counters: Counters, measured: Measured, kind: _Kind, micros: Sequence[int]) -> None:
+    lane, after, totals, has_run, worker = kind
+    counters.move(lane, Status.RUNNING, after, len(micros))
+    for name in totals:
+        counters.count(lane, f"total_{name}", len(micros))
+    measured.took(lane, _RUN if has_run else _NO_RUN, micros)
+    counters.worked(worker, lane, totals, len(micros))

@@ -24,13 +24,23 @@ from leasehold.env import from_micros
 from leasehold.stores.postgres.leasing.order import Candidate
 from leasehold.stores.postgres.leasing.parking import KeyShelf
 from leasehold.stores.postgres.leasing.ready import ReadyRows
+from leasehold.stores.postgres.server.arrays import RowPlaces
 from leasehold.stores.postgres.server.connection import unnested
 from leasehold.stores.postgres.writing.step import Step
 from leasehold.stores.tables.queue_limits import Limits
 
-_TYPES: Final = f"bigint bigint text {'bigint ' * 7}text bigint integer"
-GRANT: Final = f"INSERT INTO running SELECT * FROM {unnested(_TYPES)}"  # noqa: S608  # our own names
-
+# The rows of `ready` were read in this write, and locked: they were not moved since. All that is
+# the same in both tables stays inside the server.
+GRANT: Final = f"""
+    WITH leased AS (
+        DELETE FROM ready USING {unnested("tid bigint bigint")} AS taken (row, version, micros)
+        WHERE ready.ctid = taken.row
+        RETURNING seq, taken.version, attempts, events, available_at, micros)
+    INSERT INTO running
+    SELECT seq, version, $4::text, $5::bigint, $5::bigint + micros, $5::bigint, attempts + 1,
+           events + 1, events + 1, available_at, NULL, micros, $6::integer
+    FROM leased
+"""  # noqa: S608  # our own names
 
 _LEASED: Final = ("leased",)
 
@@ -108,20 +118,26 @@ def grant(step: Step, granted: Sequence[Granted], life: int) -> None:
         or job.deadline is not None
         or job.tier != default_tier(job.priority)
     ]
-    ReadyRows(step).leave(
-        [job.row for job, _ in granted],
-        [(job.lane, job.priority) for job, _ in granted],
-        placed,
-    )
-    step.many(
+    worker = granted[0][1].worker
+    step.execute(
         GRANT,
-        [
-            (job.seq, lease.version, lease.worker, now, now + micros, now, lease.attempt,
-             job.events + 1, job.events + 1, job.available_at, None, micros,
-             life)
+        (
+            RowPlaces([job.row for job, _ in granted]),
+            [lease.version for _, lease in granted],
+            [round(lease.lease_seconds * 1e6) for _, lease in granted],
+            worker,
+            now,
+            life,
+        ),
+    )
+    ReadyRows(step).leave([(job.lane, job.priority) for job, _ in granted], placed)
+    step.grants.add(
+        {
+            lease.version: (
+                job.id, job.seq, job.lane, lease.queue, worker, lease.attempt, now,
+            )
             for job, lease in granted
-            for micros in (round(lease.lease_seconds * 1e6),)
-        ],
+        }
     )  # fmt: skip
     if step.rules.paced:
         starts = [(lease.queue, job.limit_key) for job, lease in granted]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from leasehold.core.rules.measuring import count_entered, count_left
 from leasehold.stores.postgres.leasing.parking import KeyShelf
-from leasehold.stores.postgres.server.arrays import RowPlaces
 from leasehold.stores.postgres.server.connection import unnested
 from leasehold.stores.postgres.writing.step import Step
 from leasehold.stores.tables.ready import Newcomer, PendingJob, TableReady, keys_of
@@ -24,8 +23,6 @@ ENTER: Final = f"""
     unnested("bigint bigint bigint bigint bigint bigint bigint bigint text")
 }
 """  # noqa: S608  # our own names
-# Rows that were read in this write, and locked: they were not moved since.
-LEAVE: Final = "DELETE FROM ready WHERE ctid = ANY($1)"
 MOVE: Final = f"""
     UPDATE ready SET tier = to_tier, turn = to_turn FROM {
     unnested("bigint bigint bigint bigint bigint bigint")
@@ -60,14 +57,11 @@ class ReadyRows(TableReady):
         self._step.many(ENTER_NEW, newcomers)
         count_entered(self._step.count, newcomers)
 
-    def leave(
-        self, rows: Iterable[bytes], counted: Sequence[tuple[int, int]], placed: Sequence[int]
-    ) -> None:
-        """Take jobs out whose rows were just read and locked, at these places in the table.
+    def leave(self, counted: Sequence[tuple[int, int]], placed: Sequence[int]) -> None:
+        """Count jobs out whose rows a lease has just moved to `running` (`grant.GRANT`).
 
         `counted` has the lane and priority of each; `placed` are those with a place of their own.
         """
-        self._step.execute(LEAVE, (RowPlaces(rows),))
         if placed:
             self._forget_places(placed)
         count_left(self._step.count, counted)

@@ -18,7 +18,7 @@ from leasehold.stores.postgres.writing.step import Step
 HELD: Final = """
     SELECT job.id, running.version, seq, job.lane, acquired_at, expires_at, 0, cancel_reason
     FROM job JOIN running USING (seq)
-    WHERE job.id = ANY($1) ORDER BY job.id FOR UPDATE OF running
+    WHERE job.id = ANY($1) ORDER BY seq FOR UPDATE OF running
 """
 # Guard: still this version. (It was just read in the same write, so it always holds.)
 EXTEND: Final = f"""

@@ -30,6 +30,7 @@ from leasehold.core.rules.replies import (
 from leasehold.env import from_micros
 from leasehold.errors import LeaseLostError
 from leasehold.stores.postgres.leasing import lease as leasing
+from leasehold.stores.postgres.leasing.completing import Completions
 from leasehold.stores.postgres.leasing.ends import HELD, HELD_BY_NAME, Ends, settle_stale
 from leasehold.stores.postgres.leasing.parking import KeyShelf
 from leasehold.stores.postgres.reading.read import read_job
@@ -44,20 +45,23 @@ from leasehold.stores.tables import breakers
 from leasehold.stores.tables.registry import note_consumer
 
 # The lock is the fence: what this does not return was not the caller's any more. With each lease
-# comes what decides about a job whose attempt did not complete it, and where its row is. A job is
-# found by a range of one id, in the order of ids, and its lease likewise: of a table that was
-# vacuumed while it was empty the planner believes that any index is as good, or all of one as good
-# as a place in it, and would read all of it for each job.
+# comes what decides about a job whose attempt did not complete it, and where its row is. Rows are
+# locked in the order of the jobs' numbers. A job is found by a range of one id, and its lease
+# likewise: of a table that was vacuumed while it was empty the planner believes that any index is
+# as good, or all of one as good as a place in it, and would read all of it for each job.
 SETTLE: Final = f"""
-    WITH held AS (
-        SELECT guarded.* FROM {unnested("text bigint")} AS settled (id, version), LATERAL (
-            SELECT job.id, job.lane, allowance, retry, running.row, {HELD}
-            FROM (SELECT * FROM job WHERE id >= settled.id AND id <= settled.id
-                  ORDER BY id LIMIT 1) AS job, LATERAL (
-                SELECT ctid AS row, * FROM running
-                WHERE seq >= job.seq AND seq <= job.seq AND version = settled.version
-                ORDER BY seq LIMIT 1 FOR UPDATE) AS running
-        ) AS guarded)
+    WITH settled AS MATERIALIZED (
+        SELECT job.*, given.version AS under
+        FROM {unnested("text bigint")} AS given (id, version), LATERAL (
+            SELECT id, seq, lane, allowance, retry FROM job
+            WHERE id >= given.id AND id <= given.id ORDER BY id LIMIT 1) AS job
+        ORDER BY job.seq
+    ), held AS (
+        SELECT settled.id, settled.lane, allowance, retry, running.row, {HELD}
+        FROM settled, LATERAL (
+            SELECT ctid AS row, * FROM running
+            WHERE seq >= settled.seq AND seq <= settled.seq AND version = settled.under
+            ORDER BY seq LIMIT 1 FOR UPDATE) AS running)
     SELECT held.id, held.lane, allowance, retry, queue, failures_in_row, row, {HELD_BY_NAME}
     FROM held JOIN lane ON lane.id = held.lane
 """  # noqa: S608  # our own names
@@ -77,9 +81,8 @@ class Terms(NamedTuple):
 
 
 def ahead(settlements: Sequence[Settlement]) -> Statement:
-    """The statement that finds these leases. Rows are locked in the order of the jobs' ids."""
-    keys = sorted((each.job_id, each.version) for each in settlements)
-    return about(SETTLE, keys)
+    """The statement that finds these leases."""
+    return about(SETTLE, [(each.job_id, each.version) for each in settlements])
 
 
 def are_of_different_jobs(settlements: Sequence[Settlement]) -> bool:
@@ -152,15 +155,18 @@ def exchange(
     """Settle and lease."""
     # A lease does not pay for a long fan-out: the next exchange continues it.
     queues = () if request is None else request.queues
-    sent = [ahead(settlements)] if settlements else []
+    completions = Completions.among(settlements, database.grants)
+    sent = []
+    if settlements:
+        sent.append(ahead(settlements) if completions is None else completions.ahead)
     is_light = database.remembered.rules.are_light(queues)
     if request is not None and request.limit > 0:
         sent += leasing.ahead(request, _probable_lane(database, request) if is_light else None)
     return database.write(
-        lambda step: _exchange(database, step, settlements, request),
+        lambda step: _exchange(database, step, settlements, completions, request),
         go_on=request is None,
         side_by_side=partial(_side_by_side, queues) if is_light else None,
-        ahead=sent if are_of_different_jobs(settlements) else (),
+        ahead=sent if completions or are_of_different_jobs(settlements) else (),
     )
 
 
@@ -199,7 +205,7 @@ def exchange_once(
         before = remembered.find_reply(step.db, request_id, step.now)
         if before is not None:
             return exchange_again(before, digest, partial(read_job, step.db))
-        answer = _exchange(database, step, settlements, request)
+        answer = _exchange(database, step, settlements, None, request)
         remembered.keep_reply(step, request_id, keep_exchange(answer, digest))
         return answer
 
@@ -210,14 +216,19 @@ def _exchange(
     database: Database,
     step: Step,
     settlements: Sequence[Settlement],
+    completions: Completions | None,
     request: LeaseRequest | None,
 ) -> Exchange:
-    settled = settle(step, settlements) if settlements else []
+    settled: Sequence[Settled | LeaseLostError] | None = None
+    if completions is not None:
+        settled = completions.settle(step)
+    if settled is None:
+        settled = settle(step, settlements) if settlements else []
     generation, at = step.settings.generation, from_micros(step.now)
     if request is not None and request.consumer is not None:
         note_consumer(step, request)
     if request is None or request.limit <= 0:
-        return Exchange(settled, [], settings_generation=generation, at=at)
+        return Exchange([*settled], [], settings_generation=generation, at=at)
     # First, since settlements and due jobs may make others available.
     dependencies.resolve(step)
     tick = step.found.next_tick
@@ -231,10 +242,10 @@ def _exchange(
     leases = [lease for _, lease in granted]
     tick_at = None if tick is None else from_micros(tick)
     if len(leases) >= request.limit:
-        return Exchange(settled, leases, None, tick_at, generation, at)
+        return Exchange([*settled], leases, None, tick_at, generation, at)
     # Dependents of a job that came too late may be available when this write is over.
     go_on = cut_short or dependencies.some_to_tell(step)
     due = step.now if go_on else leasing.next_due(step, request.queues)
     if due is None or (tick is not None and tick < due):
-        return Exchange(settled, leases, tick_at, tick_at, generation, at)
-    return Exchange(settled, leases, from_micros(due), tick_at, generation, at)
+        return Exchange([*settled], leases, tick_at, tick_at, generation, at)
+    return Exchange([*settled], leases, from_micros(due), tick_at, generation, at)

@@ -1,15 +1,21 @@
 """The connections of one process for its transactions: lent to one at a time, opened when first
 needed, and opened anew when the server was gone.
+
+All that is done with a lent connection is done inside the shield (`leasehold.interrupts`), so no
+Ctrl-C comes between its loan and its return, or leaves a transaction open on it. Waits look up for
+signals: for the server (`silence`) and, here, for a connection.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from typing import Final
 
 from psycopg_pool import PoolClosed, PoolTimeout
 
+from leasehold.interrupts import SHIELD
 from leasehold.stores.postgres.server.address import Address
 from leasehold.stores.postgres.server.connection import (
     Pool,
@@ -19,6 +25,9 @@ from leasehold.stores.postgres.server.connection import (
     open_pool,
 )
 from leasehold.stores.postgres.server.silence import SilentError
+
+LOOK_SECONDS: Final = 0.25
+"""How often somebody who waits for a connection looks whether it was interrupted."""
 
 
 class Lending:
@@ -33,14 +42,15 @@ class Lending:
     @contextmanager
     def connection(self) -> Iterator[SqlConnection]:
         """One of them, for the time of this block."""
-        pool, raw = self._take()
-        try:
-            yield SqlConnection(raw)
-        except SilentError:
-            self._drop(pool)  # The others in it lead the same way.
-            raise
-        finally:
-            pool.putconn(raw)
+        with SHIELD:
+            pool, raw = self._take()
+            try:
+                yield SqlConnection(raw)
+            except SilentError:
+                self._drop(pool)  # The others in it lead the same way.
+                raise
+            finally:
+                pool.putconn(raw)
 
     def close(self) -> None:
         with self._mutex:
@@ -51,7 +61,7 @@ class Lending:
     def _take(self) -> tuple[Pool, RawConnection]:
         pool = self._open()
         try:
-            return pool, pool.getconn()
+            return pool, self._wait_for(pool)
         except PoolClosed:
             pass  # The store is closed, or somebody has just put another pool in its place.
         except PoolTimeout:
@@ -62,7 +72,19 @@ class Lending:
             # It was gone, and the pool tries again more and more rarely: a new one does at once.
             self._drop(pool)
         pool = self._open()
-        return pool, pool.getconn()
+        return pool, self._wait_for(pool)
+
+    def _wait_for(self, pool: Pool) -> RawConnection:
+        """A connection of the pool; whoever waits for one in the main thread can be interrupted."""
+        left = self._address.pool_timeout_seconds
+        if not SHIELD.is_closed():
+            return pool.getconn(left)
+        while left > LOOK_SECONDS:
+            with suppress(PoolTimeout):
+                return pool.getconn(LOOK_SECONDS)
+            SHIELD.deliver()
+            left -= LOOK_SECONDS
+        return pool.getconn(left)
 
     def _open(self) -> Pool:
         with self._mutex:

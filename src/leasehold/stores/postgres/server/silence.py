@@ -7,19 +7,29 @@ that ends before that costs next to nothing. Time in which this process was itse
 counted.
 
 An order to a connection that fell silent may still be carried out: it is lost, as one that was cut.
+
+Ctrl-C ends a wait likewise. Connections are used inside the shield (`lending`), so nothing else is
+cut in two by it; and whoever waits looks up for signals, too. If a handler raises, the server is
+asked to stop, and the connection is given up: what it would answer next is the answer to something
+that nobody waits for.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Generator
 from typing import Any, Final, TypeVar
 
 import psycopg
 
+from leasehold.interrupts import SHIELD
+
 T = TypeVar("T")
 
 CONNECT_TIMEOUT_SECONDS: Final = 10
 LOOK_UP_SECONDS: Final = 0.1
+CANCEL_SECONDS: Final = 1.0
+"""How long it may take to ask the server to stop: it may be the one that does not answer."""
 
 
 class SilentError(psycopg.OperationalError):
@@ -45,6 +55,16 @@ class ListeningConnection(psycopg.Connection[tuple[Any, ...]]):
             self.pgconn.finish()
             raise
 
+    def _deliver_signals(self) -> None:
+        try:
+            SHIELD.deliver()
+        except BaseException:
+            with contextlib.suppress(psycopg.Error):
+                self.cancel_safe(timeout=CANCEL_SECONDS)
+            # Closed before psycopg hears of it: it would wait for the server once more.
+            self.pgconn.finish()
+            raise
+
     def _heard(self, gen: Generator[Any, Any, T], interval: float) -> Generator[Any, Any, T]:
         """The same steps, until there was nothing to be read or written for too long."""
         silent = 0.0
@@ -55,6 +75,7 @@ class ListeningConnection(psycopg.Connection[tuple[Any, ...]]):
                 if ready:
                     silent = 0.0
                 else:
+                    self._deliver_signals()
                     silent += interval
                     if silent > self.patience_seconds:
                         raise SilentError(f"no answer for {self.patience_seconds:g} s")

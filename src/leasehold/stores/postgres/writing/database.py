@@ -4,7 +4,7 @@ The order of locks, the same in every write, so that none waits for another in a
 
 1. the *turn* of the store (`writing.turn`): alone, or side by side with others;
 2. in a write that is alone, nothing more is waited for: there is no other writer;
-3. in one that is side by side: rows of `running` in the order of the jobs' ids, then the row of one
+3. in one that is side by side: rows of `running` in the order of the jobs' numbers, then the row of one
    worker; or, in a submit, the ids of new jobs in their own order. Rows of `waiting` and `ready`
    are taken at any time, but only unlocked ones (SKIP LOCKED): none is waited for.
 
@@ -42,6 +42,7 @@ from leasehold.core.rules.sampling import end_minute
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import StoreClosedError, StoreError
 from leasehold.forking import at_fork
+from leasehold.interrupts import SHIELD
 from leasehold.stores.postgres.leasing.ready import ReadyRows
 from leasehold.stores.postgres.leasing.taking_back import take_back_restored
 from leasehold.stores.postgres.reading.figures import SpanShelf
@@ -56,6 +57,7 @@ from leasehold.stores.postgres.server.session import ServerSession
 from leasehold.stores.postgres.submitting.dependencies import Links
 from leasehold.stores.postgres.submitting.gate import LaneNumbers
 from leasehold.stores.postgres.writing import remembered
+from leasehold.stores.postgres.writing.grants import Grants
 from leasehold.stores.postgres.writing.loans import Loans
 from leasehold.stores.postgres.writing.outcome import Outcome
 from leasehold.stores.postgres.writing.remembered import Remembered, StateRow
@@ -97,6 +99,7 @@ class Database(WritesGoOn):
         self.address = addresses.parse(url)
         self.clock = StoreClock(env)
         self.lanes = LaneNumbers()
+        self.grants = Grants()
         self._inherited: list[object] = []
         """The parent's connections after a fork. They are kept, or their end would close them."""
         self.remembered = Remembered(self.address.shown)
@@ -300,7 +303,9 @@ class Database(WritesGoOn):
         known = self.remembered.at(db, found)
         now = self.clock.time(found.clock, found.server)
         numbers = self.remembered.worker_numbers(now // MINUTE_MICROS)
-        return Step(db, self.env, now, found, known, numbers, sent, loans, alone=alone)
+        step = Step(db, self.env, now, found, known, numbers, sent, loans, alone=alone)
+        step.grants = self.grants
+        return step
 
     def _prepare(self, step: Step) -> None:
         """Before anything is changed: fold in the counts, and end a minute that is over.
@@ -325,7 +330,8 @@ class Database(WritesGoOn):
         """Wake the listeners to a commit."""
         self._unresolved = self._unresolved or hints.unresolved
         if hints:
-            self.session.send(hints)
+            with SHIELD:  # It holds locks for a moment.
+                self.session.send(hints)
 
     # -- reading -----------------------------------------------------------------------------
 

@@ -33,6 +33,7 @@ READ: Final = f"""
            (SELECT min(due_at) FROM schedule WHERE due_at IS NOT NULL),
            (SELECT min(due) FROM waiting WHERE due IS NOT NULL),
            EXISTS (SELECT 1 FROM lane WHERE held_until IS NOT NULL),
+           EXISTS (SELECT 1 FROM lane WHERE failures_in_row > 0),
            EXISTS (SELECT 1 FROM meta WHERE key = 'followed_at'),
            server_started_at <> pg_postmaster_start_time() OR {WAS_RESTORED}, {WAS_RESTORED}
     FROM store_state
@@ -80,6 +81,8 @@ class StateRow(NamedTuple):
     """When the first waiting job becomes available."""
     some_held: bool
     """Whether circuit breakers may hold back a lane."""
+    some_failing: bool
+    """Whether circuit breakers have counted failures, which a completed job ends."""
     is_followed: bool
     """Whether the change feed is kept."""
     server_was_started: bool

@@ -18,6 +18,7 @@ from leasehold.stores.postgres.rules.known import read_rules
 from leasehold.stores.postgres.schema.texts import storable
 from leasehold.stores.postgres.server.connection import SqlConnection, SqlCursor, unnested
 from leasehold.stores.postgres.submitting.gate import StartBook
+from leasehold.stores.postgres.writing.grants import Grants
 from leasehold.stores.postgres.writing.loans import Loans
 from leasehold.stores.postgres.writing.remembered import Known, StateRow
 from leasehold.stores.tables.step import Row, TableStep
@@ -73,6 +74,7 @@ class Step(TableStep):
     """
 
     db: SqlConnection
+    grants: Grants
     insert_events = INSERT_EVENTS
 
     def __init__(

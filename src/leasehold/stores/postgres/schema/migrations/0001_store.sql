@@ -91,6 +91,8 @@ CREATE TABLE lane (
 
 -- The few lanes that are held back: every write asks for the first.
 CREATE INDEX lane_by_hold ON lane (held_until) WHERE held_until IS NOT NULL;
+-- And those whose breaker has counted failures, likewise.
+CREATE INDEX lane_failing ON lane (id) WHERE failures_in_row > 0;
 
 -- What writes that go side by side have counted: a row each, so that none waits for another's counter.
 -- A write that has the store to itself folds them into `lane` first. NULL is nothing.

@@ -1,0 +1,48 @@
+"""A process's memory of the leases that it granted: where their rows are found by number.
+
+A settlement names its job by id. To find the number of that id again takes the server longer than
+to end the lease. A process that granted the lease knows the number, and all else of the lease that
+never changes. It is memory only: a lease that is not in it is looked up, and the row of a lease is
+its own only if it has the same version, which is never granted twice in one store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+GRANTS_MAX: Final = 10_000
+"""About how many leases a process remembers: more than a worker leases ahead, and some megabytes
+where a service leases for many."""
+
+Grant = tuple[str, int, int, str, str, int, int]
+"""Of one lease: job id, number, lane, queue, worker, attempts, and when it was granted."""
+
+
+class Grants:
+    """The latest of them, by version. Any thread may ask and add.
+
+    >>> grants = Grants(limit=4)
+    >>> for version in range(10):
+    ...     grants.add({version: ("job", version, 1, "default", "w", 1, 0)})
+    >>> [version for version in range(10) if grants.find(version) is not None]
+    [6, 7, 8, 9]
+    """
+
+    __slots__ = ("_half", "_newer", "_older")
+
+    def __init__(self, limit: int = GRANTS_MAX) -> None:
+        self._half = limit // 2
+        self._newer: dict[int, Grant] = {}
+        self._older: dict[int, Grant] = {}
+
+    def add(self, granted: Mapping[int, Grant]) -> None:
+        """Remember these, and forget the oldest half when there are too many."""
+        self._newer.update(granted)
+        if len(self._newer) >= self._half:
+            # Whoever asks in between finds one of them missing at worst, and looks it up.
+            self._older, self._newer = self._newer, {}
+
+    def find(self, version: int) -> Grant | None:
+        """The lease of this version, if it is remembered."""
+        return self._newer.get(version) or self._older.get(version)

@@ -1,0 +1,336 @@
+"""Ctrl-C before every single instruction of the PostgreSQL store's way to its server.
+
+An application may catch KeyboardInterrupt and go on. Whatever it cut short: the next calls work, no
+connection is lost to the pool, no transaction stays open at the server, and what was acknowledged
+is there.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leasehold.core.model.job import Draft
+from leasehold.core.model.lease import Lease, LeaseRequest, Renewal, Settlement
+from leasehold.core.model.outcome import Complete
+from leasehold.core.model.status import Status
+from leasehold.env import SYSTEM
+from leasehold.interrupts import SHIELD
+from support.effort import THOROUGH
+from support.interrupting import Instruction, Interrupter, chosen
+from support.servers import Schemas, needs_psycopg
+
+needs_psycopg()
+
+import psycopg  # noqa: E402
+
+from leasehold.stores.postgres import PostgresStore  # noqa: E402
+from leasehold.stores.postgres.server.connection import name_of  # noqa: E402
+
+# Not by a signal, as usual: it is signals that a hanging shield would hold back.
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(1800, method="thread")]
+
+WAY_TO_THE_SERVER = {
+    "interrupts.py",
+    "lending.py",
+    "pipeline.py",
+    "silence.py",
+    "session.py",
+    "outcome.py",
+    "loans.py",
+    "failures.py",
+}
+"""Every instruction of these is hit; of the others, each n-th."""
+STRIDE = 41 if THOROUGH else 211
+OPEN = """
+    SELECT count(*) FROM pg_stat_activity
+    WHERE application_name = %s AND (state <> 'idle' OR xact_start IS NOT NULL)
+"""
+WAITS_FOR_TURN = """
+    SELECT count(*) FROM pg_locks JOIN pg_stat_activity USING (pid)
+    WHERE application_name = %s AND NOT granted
+"""
+TURN = "SELECT pg_advisory_xact_lock(%s)"
+LOOK_SECONDS = 0.005
+LOOKS_MAX = 6000
+REAL_INTERRUPTS = int(os.environ.get("LEASEHOLD_INTERRUPTS", "300" if THOROUGH else "60"))
+
+
+class Scene:
+    """A store with two connections: one that is lost would be missed at once."""
+
+    def __init__(self, url: str, server: str) -> None:
+        self.url = f"{url}{'&' if '?' in url else '?'}pool_size=2&pool_timeout_seconds=20"
+        self.store = PostgresStore(self.url)
+        self._server = psycopg.connect(server, autocommit=True)
+        self._name = name_of(self.store._database.address)
+        self.submitted: list[str] = []
+        self.settled: list[str] = []
+
+    def examine(self) -> None:
+        """Raise unless everybody can go on."""
+        assert not SHIELD.is_closed()
+        until(self._every_connection_is_back)
+        until(lambda: self.asked(OPEN) == 0)
+        in_another_thread(self.submit)
+
+    def _every_connection_is_back(self) -> bool:
+        pool: Any = self.store._database._lending._pool
+        stats = pool.get_stats()
+        return stats["pool_available"] == stats["pool_size"] and not stats["requests_waiting"]
+
+    def asked(self, question: str) -> int:
+        row: Any = self._server.execute(question.encode(), (self._name,)).fetchone()
+        return int(row[0])
+
+    def submit(self) -> str:
+        job_id = SYSTEM.new_id()
+        self.store.submit([Draft(id=job_id, task="t")])
+        self.submitted.append(job_id)
+        return job_id
+
+    def leased(self) -> Lease:
+        self.submit()
+        return self.store.exchange((), LeaseRequest(worker="w")).leases[0]
+
+    def settle(self, lease: Lease, request: LeaseRequest | None = None) -> None:
+        done = Settlement(lease.job_id, lease.version, Complete(b"1"))
+        self.store.exchange([done], request)
+        self.settled.append(lease.job_id)
+
+    def end(self) -> None:
+        assert self.store.check() == []
+        missing = [job_id for job_id in self.submitted if self.store.get(job_id) is None]
+        assert missing == []
+        for job_id in self.settled:
+            job = self.store.get(job_id)
+            assert job is not None
+            assert job.status is Status.COMPLETED
+        self.store.close()
+        self._server.close()
+
+
+@pytest.fixture
+def scene(url: str, schemas: Schemas) -> Iterator[Scene]:
+    made = Scene(url, schemas.url)
+    yield made
+    made.end()
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """What others do about it takes a moment: the pool's threads, and the server's processes."""
+    pause = threading.Event()
+    for _ in range(LOOKS_MAX):
+        if condition():
+            return
+        pause.wait(LOOK_SECONDS)
+    pytest.fail("something was left behind")
+
+
+def in_another_thread(action: Callable[[], object]) -> None:
+    raised: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            action()
+        except BaseException as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(60)
+    assert not thread.is_alive(), "another thread waits for ever"
+    assert not raised, raised
+
+
+# -- what is interrupted ------------------------------------------------------------------------
+
+
+def prepare_lease(scene: Scene) -> Callable[[], object]:
+    scene.submit()
+    return lambda: scene.store.exchange((), LeaseRequest(worker="w"))
+
+
+def prepare_settle(scene: Scene) -> Callable[[], object]:
+    lease = scene.leased()
+    return lambda: scene.settle(lease)
+
+
+def prepare_exchange(scene: Scene) -> Callable[[], object]:
+    lease = scene.leased()
+    scene.submit()
+    return lambda: scene.settle(lease, LeaseRequest(worker="w", limit=3))
+
+
+def prepare_renew(scene: Scene) -> Callable[[], object]:
+    lease = scene.leased()
+    return lambda: scene.store.renew("w", [Renewal(lease.job_id, lease.version, 30.0)])
+
+
+def prepare_cancel(scene: Scene) -> Callable[[], object]:
+    job_id = scene.submit()
+    return lambda: scene.store.cancel([job_id], reason="enough", actor="me")
+
+
+def prepare_look(scene: Scene) -> Callable[[], object]:
+    job_id = scene.submit()
+    return lambda: scene.store.get(job_id)
+
+
+VERBS: dict[str, Callable[[Scene], Callable[[], object]]] = {
+    "submit": lambda scene: scene.submit,
+    "lease": prepare_lease,
+    "settle": prepare_settle,
+    "exchange": prepare_exchange,
+    "renew": prepare_renew,
+    "cancel": prepare_cancel,
+    "look": prepare_look,
+}
+
+
+def instructions_of(scene: Scene, verb: str) -> list[Instruction]:
+    for _ in range(3):  # The first times, statements are prepared.
+        action = VERBS[verb](scene)
+        counting = Interrupter()
+        with counting.watching():
+            action()
+    scene.examine()
+    return counting.instructions
+
+
+def interrupted(scene: Scene, verb: str, at: list[int]) -> int:
+    """Interrupt the verb there, as an application would that catches it; how often it had to."""
+    action = VERBS[verb](scene)
+    interrupter, seen = Interrupter(at), 0
+    try:
+        with interrupter.watching():
+            action()
+    except KeyboardInterrupt:
+        seen += 1
+    try:
+        with SHIELD:
+            pass  # One that came while another was delivered is heard of now.
+    except KeyboardInterrupt:
+        seen += 1
+    assert (interrupter.raised > 0) <= seen <= interrupter.raised
+    del action
+    gc.collect(0)
+    scene.examine()
+    return seen
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_an_interrupt_before_any_instruction_leaves_nothing_behind(
+    scene: Scene, verb: str
+) -> None:
+    numbers = chosen(instructions_of(scene, verb), WAY_TO_THE_SERVER, STRIDE)
+    seen = sum(interrupted(scene, verb, [number]) for number in numbers)
+    # A call takes fewer instructions than the one that was counted if that had a minute to end.
+    assert seen >= 0.8 * len(numbers)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_two_interrupts_in_one_call_leave_nothing_behind(scene: Scene, verb: str) -> None:
+    length = len(instructions_of(scene, verb))
+    dice = random.Random(verb)
+    for _ in range(30 if THOROUGH else 8):
+        interrupted(scene, verb, sorted(dice.sample(range(length), 2)))
+
+
+# -- an interrupt while the server is waited for --------------------------------------------------
+
+
+@contextmanager
+def turn_kept_from(scene: Scene, schemas: Schemas) -> Iterator[None]:
+    """Somebody has the store's turn, and lets no write begin."""
+    with psycopg.connect(schemas.url) as other:
+        other.execute(TURN.encode(), (scene.store._database.turn.key,))
+        yield
+
+
+def interrupt_when_it_waits(scene: Scene, then: Callable[[], object] = lambda: None) -> None:
+    """Let a thread of its own send one SIGINT as soon as the server makes a write wait."""
+
+    def run() -> None:
+        until(lambda: scene.asked(WAITS_FOR_TURN) > 0)
+        os.kill(os.getpid(), signal.SIGINT)
+        then()
+
+    threading.Thread(target=run, daemon=True).start()
+
+
+def test_a_write_that_waits_for_its_turn_is_left_at_once(scene: Scene, schemas: Schemas) -> None:
+    scene.submit()
+    before = len(scene.submitted)
+    with turn_kept_from(scene, schemas):
+        interrupt_when_it_waits(scene)
+        with pytest.raises(KeyboardInterrupt):
+            scene.submit()
+        # Also at the server, while the other still has the turn: its statement was cancelled.
+        until(lambda: scene.asked(OPEN) == 0)
+    assert len(scene.submitted) == before
+    assert scene.store.stats().submitted == before
+    scene.examine()
+
+
+def test_a_handler_that_does_not_raise_interrupts_no_write(scene: Scene, schemas: Schemas) -> None:
+    heard = threading.Event()
+    before = signal.signal(signal.SIGINT, lambda *_: heard.set())
+    try:
+        with psycopg.connect(schemas.url) as other:
+            other.execute(TURN.encode(), (scene.store._database.turn.key,))
+
+            def let_go() -> None:
+                # It is called while the write waits, not only when that has ended.
+                assert heard.wait(60)
+                other.rollback()
+
+            interrupt_when_it_waits(scene, let_go)
+            job_id = scene.submit()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert heard.is_set()
+    assert scene.store.get(job_id) is not None
+    scene.examine()
+
+
+# -- real ones, from another process ---------------------------------------------------------------
+
+
+def test_interrupted_all_the_time_a_store_keeps_every_promise(
+    scene: Scene, tmp_path: Path
+) -> None:
+    report = tmp_path / "acknowledged.txt"
+    program = [sys.executable, "-m", "support.interrupted_child", scene.url, "full"]
+    child = subprocess.Popen(
+        [*program, str(REAL_INTERRUPTS), report],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)},
+    )
+    assert child.stdout is not None
+    with child.stdout as said:
+        assert said.readline() == "ready\n"
+    dice = random.Random(7)
+    pause = threading.Event()
+    while child.poll() is None:
+        child.send_signal(signal.SIGINT)
+        pause.wait(dice.expovariate(1 / 0.01))
+    assert child.returncode == 0
+    acknowledged = report.read_text().split()
+    assert len(acknowledged) == len(set(acknowledged)) > 0
+    scene.submitted += acknowledged
+    unacknowledged = scene.store.stats().submitted - len(scene.submitted)
+    assert 0 <= unacknowledged <= REAL_INTERRUPTS
+    scene.examine()
