@@ -295,7 +295,7 @@ MUTANTS: dict[str, Mutate] = {
     ),
     "recover nothing": sql(recover, "LOST", "expires_at <= ?1", "?1 IS NULL"),
     "take back without looking again": sql(
-        recover, "STILL_LOST", "expires_at, heartbeat", "0 AS expires_at, heartbeat"
+        taking_back, "STILL_LOST", "expires_at, heartbeat", "0 AS expires_at, heartbeat"
     ),
     "rob the living": both(
         sql(recover, "LOST", "worker IN (", "?2 <> '[]' OR worker IN ("),

@@ -6,14 +6,13 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
-
-from leasehold.core.model.seals import Key, Seal, check_unchanged, seal_of
+from leasehold.core.model.seals import Key, Seal
 from leasehold.core.rules.moving import Row, StoreCounters, Table
 from leasehold.stores.postgres.schema.migrate import own_tables
 from leasehold.stores.postgres.schema.texts import storable
 from leasehold.stores.postgres.server.connection import SqlConnection
-from leasehold.stores.postgres.writing.remembered import RAISE_VERSIONS, READ_SEAL
+from leasehold.stores.postgres.writing.remembered import RAISE_VERSIONS
+from leasehold.stores.tables.moving import SIGNING_KEY, TableRows, fact
 
 if TYPE_CHECKING:
     from leasehold.stores.postgres.writing.database import Database
@@ -57,14 +56,6 @@ IDENTITIES: Final = """
     SELECT relname::text, attname::text FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid
     WHERE relnamespace = current_schema()::regnamespace AND attidentity <> ''
 """
-RUNNING: Final = "SELECT count(*) FROM running"
-SET_FACT: Final = """
-    INSERT INTO meta VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET value = excluded.value
-"""
-UNSEAL: Final = "DELETE FROM meta WHERE key = 'seal'"
-# A process looks at the seal when it finds another generation than before.
-TELL: Final = "UPDATE store_state SET queue_generation = queue_generation + 1"
-SIGNING_KEY: Final = "SELECT value FROM meta WHERE key = 'signing_key'"
 STORE_ID: Final = "SELECT store_id FROM store_state"
 # A server that was started since the last write may have forgotten the last versions it granted.
 STATE: Final = """
@@ -86,22 +77,19 @@ LEAVE_OUT_VERSIONS: Final = "UPDATE store_state SET version_base = version_base 
 SET_NEXT_JOB: Final = """
     SELECT setval('job_seq', greatest($1, (SELECT last_value + is_called::int FROM job_seq)), false)
 """
-AUDIT: Final = """
-    INSERT INTO audit (at, actor, action, count, detail)
-    SELECT clock, $1, 'migrate_store', (SELECT count(*) FROM job), $2 FROM store_state
-"""
 
 
-class Rows:
-    """Used by one process, while no other writes."""
+class Rows(TableRows):
+    """See `leasehold.core.rules.moving.RowStore`."""
+
+    _database: Database
 
     def __init__(self, database: Database) -> None:
-        self._database = database
-        self.shown = database.address.shown
+        super().__init__(database, database.address.shown)
 
     def store_id(self) -> str:
         with self._database.read() as db:
-            return _fact(db, STORE_ID) or ""
+            return fact(db, STORE_ID) or ""
 
     def tables(self) -> list[Table]:
         columns: defaultdict[str, list[str]] = defaultdict(list)
@@ -135,44 +123,22 @@ class Rows:
             tuple(storable(cell) if isinstance(cell, str) else cell for cell in row) for row in rows
         ]
 
-    def seal(self) -> Seal | None:
-        with self._database.read() as db:
-            return seal_of(_fact(db, READ_SEAL))
-
-    def change_seal(
-        self, found: Seal | None, seal: Seal | None, *, unless_running: bool = False
-    ) -> int:
-        with self._database.alone() as db:
-            check_unchanged(seal_of(_fact(db, READ_SEAL)), found, self.shown)
-            running: Any = db.execute(RUNNING).fetchone()
-            if not (unless_running and running[0]):
-                _write_seal(db, seal)
-                db.execute(TELL)
-            return int(running[0])
-
-    def add(self, table: Table, rows: Sequence[Row], found: Seal, seal: Seal) -> None:
+    def _insert(self, db: SqlConnection, table: Table, rows: Sequence[Row]) -> None:
         copy = f"COPY {table.name} ({', '.join(table.columns)}) FROM STDIN"
-        with self._database.alone() as db:
-            check_unchanged(seal_of(_fact(db, READ_SEAL)), found, self.shown)
-            with db.raw.cursor().copy(copy.encode()) as copied:
-                for row in rows:
-                    copied.write_row(row)
-            _write_seal(db, seal)
+        with db.raw.cursor().copy(copy.encode()) as copied:
+            for row in rows:
+                copied.write_row(row)
 
-    def reopen(self, found: Seal) -> None:
-        with self._database.alone() as db:
-            check_unchanged(seal_of(_fact(db, READ_SEAL)), found, self.shown)
-            db.execute(LEAVE_OUT_VERSIONS)
-            db.execute(RAISE_VERSIONS)
-            db.execute(UNSEAL)
-            db.execute(TELL)
+    def _raise_versions(self, db: SqlConnection) -> None:
+        db.execute(LEAVE_OUT_VERSIONS)
+        db.execute(RAISE_VERSIONS)
 
     def counters(self) -> StoreCounters:
         with self._database.read() as db:
             state: Any = db.execute(STATE).fetchone()
             return StoreCounters(
-                store_id=_fact(db, STORE_ID) or "",
-                signing_key=_fact(db, SIGNING_KEY),
+                store_id=fact(db, STORE_ID) or "",
+                signing_key=fact(db, SIGNING_KEY),
                 clock=state[0],
                 open_minute=state[1],
                 version=state[2],
@@ -182,20 +148,16 @@ class Rows:
             )
 
     def take_over(self, counters: StoreCounters, seal: Seal, actor: str) -> None:
-        with self._database.alone() as db:
-            check_unchanged(seal_of(_fact(db, READ_SEAL)), seal, self.shown)
-            state = (counters.store_id, counters.clock, counters.open_minute, counters.version)
-            db.execute(SET_STATE, state)
-            db.execute(SET_NEXT_JOB, (counters.next_seq,))
-            used = {"audit": counters.audit, "change": counters.change}
-            for table, column in db.execute(IDENTITIES).fetchall():
-                db.execute(_raise_identity(table, column), (used.get(table, 0),))
-            if counters.signing_key is not None:
-                db.execute(SET_FACT, ("signing_key", counters.signing_key))
-            db.execute(AUDIT, (actor, msgspec.json.encode({"source": seal.other}).decode()))
-            db.execute(UNSEAL)
-            db.execute(TELL)
+        super().take_over(counters, seal, actor)
         self._database.store_id = counters.store_id
+
+    def _go_on_from(self, db: SqlConnection, counters: StoreCounters) -> None:
+        state = (counters.store_id, counters.clock, counters.open_minute, counters.version)
+        db.execute(SET_STATE, state)
+        db.execute(SET_NEXT_JOB, (counters.next_seq,))
+        used = {"audit": counters.audit, "change": counters.change}
+        for table, column in db.execute(IDENTITIES).fetchall():
+            db.execute(_raise_identity(table, column), (used.get(table, 0),))
 
 
 def _raise_identity(table: str, column: str) -> str:
@@ -207,18 +169,6 @@ def _raise_identity(table: str, column: str) -> str:
     """  # noqa: S608  # our own names
 
 
-def _write_seal(db: SqlConnection, seal: Seal | None) -> None:
-    if seal is None:
-        db.execute(UNSEAL)
-    else:
-        db.execute(SET_FACT, ("seal", seal.text()))
-
-
 def _cell(cell: Any) -> Any:
     """A cell as every store tells it: truth is a number."""
     return int(cell) if isinstance(cell, bool) else cell
-
-
-def _fact(db: SqlConnection, statement: str) -> str | None:
-    row: Any = db.execute(statement).fetchone()
-    return None if row is None else str(row[0])

@@ -13,8 +13,8 @@ from leasehold.stores.postgres.rules.orders import QueueReader
 from leasehold.stores.postgres.rules.schedules import SCHEDULES
 from leasehold.stores.postgres.server.address import Address
 from leasehold.stores.postgres.server.connection import SqlConnection
-from leasehold.stores.postgres.writing.remembered import READ_SEAL
 from leasehold.stores.tables import graph, inheritance, key_check, places_check
+from leasehold.stores.tables.moving import READ_SEAL
 from leasehold.stores.tables.tokens import TokenReader
 
 _DESCRIBED: Final = """

@@ -18,6 +18,7 @@ from leasehold.core.rules.settings_in_force import SettingsInForce
 from leasehold.stores.postgres.rules.known import read_rules, read_settings
 from leasehold.stores.postgres.server.clock import SERVER_MICROS
 from leasehold.stores.postgres.server.connection import SqlConnection
+from leasehold.stores.tables.moving import READ_SEAL
 
 if TYPE_CHECKING:
     from leasehold.stores.postgres.writing.step import Step
@@ -48,7 +49,6 @@ RAISE_VERSIONS: Final = """
     FROM (SELECT nextval('lease_version') AS number) AS last RETURNING version_base
 """
 
-READ_SEAL: Final = "SELECT value FROM meta WHERE key = 'seal'"
 _NONE: Final = RuleBook()
 
 

@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import apsw
-import msgspec
 
-from leasehold.core.model.seals import Key, Seal, check_unchanged, seal_of
+from leasehold.core.model.seals import Key
 from leasehold.core.rules.moving import Row, StoreCounters, Table
 from leasehold.stores.sqlite.disk.epoch import raise_floor, read_store_id
 from leasehold.stores.sqlite.schema.cells import CELLS
-from leasehold.stores.sqlite.writing.remembered import READ_SEAL
+from leasehold.stores.tables.moving import SET_FACT, SIGNING_KEY, TableRows, fact
 
 if TYPE_CHECKING:
     from leasehold.stores.sqlite.writing.database import Database
@@ -33,12 +32,6 @@ NOT_MOVED_COLUMNS: Final = {
 TABLES: Final = "SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name"
 # Without generated columns. `pk` is the place in the primary key, from 1.
 COLUMNS: Final = "SELECT name, pk FROM pragma_table_info(?) ORDER BY cid"
-RUNNING: Final = "SELECT count(*) FROM running"
-SET_FACT: Final = "INSERT OR REPLACE INTO meta VALUES (?, ?)"
-UNSEAL: Final = "DELETE FROM meta WHERE key = 'seal'"
-# A process looks at the seal when it finds another generation than before.
-TELL: Final = "UPDATE store_state SET queue_generation = queue_generation + 1"
-SIGNING_KEY: Final = "SELECT value FROM meta WHERE key = 'signing_key'"
 STATE: Final = "SELECT clock, open_minute, version_floor, next_seq FROM store_state"
 USED_UP: Final = "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = ?"
 SET_STATE: Final = """
@@ -48,18 +41,15 @@ SET_STATE: Final = """
 """
 FORGET_USED_UP: Final = "DELETE FROM sqlite_sequence WHERE name = ?"
 SET_USED_UP: Final = "INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)"
-AUDIT: Final = """
-    INSERT INTO audit (at, actor, action, count, detail)
-    SELECT clock, ?, 'migrate_store', (SELECT count(*) FROM job), ? FROM store_state
-"""
 
 
-class Rows:
-    """Used by one process, while no other writes."""
+class Rows(TableRows):
+    """See `leasehold.core.rules.moving.RowStore`."""
+
+    _database: Database
 
     def __init__(self, database: Database) -> None:
-        self._database = database
-        self.shown = os.path.abspath(database.files.database)
+        super().__init__(database, os.path.abspath(database.files.database))
         # An older copy is dealt with before its versions are asked for.
         database.open_to_write()
 
@@ -85,42 +75,20 @@ class Rows:
     def fitted(self, rows: list[Row]) -> list[Row]:
         return rows
 
-    def seal(self) -> Seal | None:
-        with self._database.read() as db:
-            return seal_of(_fact(db, READ_SEAL))
-
-    def change_seal(
-        self, found: Seal | None, seal: Seal | None, *, unless_running: bool = False
-    ) -> int:
-        with self._database.alone() as db:
-            check_unchanged(seal_of(_fact(db, READ_SEAL)), found, self.shown)
-            running = _number(db, RUNNING)
-            if not (unless_running and running):
-                _write_seal(db, seal)
-                db.execute(TELL)
-            return running
-
-    def add(self, table: Table, rows: Sequence[Row], found: Seal, seal: Seal) -> None:
+    def _insert(self, db: apsw.Connection, table: Table, rows: Sequence[Row]) -> None:
         columns = ", ".join(table.columns)
         statement = f"INSERT INTO {table.name} ({columns}) VALUES ({_places(table.columns)})"  # noqa: S608  # our own names
-        with self._database.alone() as db:
-            check_unchanged(seal_of(_fact(db, READ_SEAL)), found, self.shown)
-            db.executemany(statement, rows)
-            _write_seal(db, seal)
+        db.executemany(statement, rows)
 
-    def reopen(self, found: Seal) -> None:
-        with self._database.alone() as db:
-            check_unchanged(seal_of(_fact(db, READ_SEAL)), found, self.shown)
-            raise_floor(db, self._database.env)
-            db.execute(UNSEAL)
-            db.execute(TELL)
+    def _raise_versions(self, db: apsw.Connection) -> None:
+        raise_floor(db, self._database.env)
 
     def counters(self) -> StoreCounters:
         with self._database.read() as db:
             state: Any = db.execute(STATE).fetchone()
             return StoreCounters(
                 store_id=read_store_id(db),
-                signing_key=_fact(db, SIGNING_KEY),
+                signing_key=fact(db, SIGNING_KEY),
                 clock=state[0],
                 open_minute=state[1],
                 version=state[2],
@@ -129,25 +97,14 @@ class Rows:
                 change=_number(db, USED_UP, "change"),
             )
 
-    def take_over(self, counters: StoreCounters, seal: Seal, actor: str) -> None:
-        with self._database.alone() as db:
-            check_unchanged(seal_of(_fact(db, READ_SEAL)), seal, self.shown)
-            db.execute(
-                SET_STATE,
-                (counters.clock, counters.open_minute, counters.version, counters.next_seq),
-            )
-            for name, used in (("audit", counters.audit), ("change", counters.change)):
-                used_here = max(used, _number(db, USED_UP, name))
-                db.execute(FORGET_USED_UP, (name,))
-                db.execute(SET_USED_UP, (name, used_here))
-            facts = {"store_id": counters.store_id}
-            if counters.signing_key is not None:
-                facts["signing_key"] = counters.signing_key
-            db.executemany(SET_FACT, facts.items())
-            detail = msgspec.json.encode({"source": seal.other}).decode()
-            db.execute(AUDIT, (actor, detail))
-            db.execute(UNSEAL)
-            db.execute(TELL)
+    def _go_on_from(self, db: apsw.Connection, counters: StoreCounters) -> None:
+        state = (counters.clock, counters.open_minute, counters.version, counters.next_seq)
+        db.execute(SET_STATE, state)
+        for name, used in (("audit", counters.audit), ("change", counters.change)):
+            used_here = max(used, _number(db, USED_UP, name))
+            db.execute(FORGET_USED_UP, (name,))
+            db.execute(SET_USED_UP, (name, used_here))
+        db.execute(SET_FACT, ("store_id", counters.store_id))
 
 
 def _table(db: apsw.Connection, name: str) -> Table:
@@ -157,20 +114,8 @@ def _table(db: apsw.Connection, name: str) -> Table:
     return Table(name, tuple(column for column, _ in columns), tuple(each for _, each in key))
 
 
-def _write_seal(db: apsw.Connection, seal: Seal | None) -> None:
-    if seal is None:
-        db.execute(UNSEAL)
-    else:
-        db.execute(SET_FACT, ("seal", seal.text()))
-
-
 def _places(columns: Sequence[str]) -> str:
     return ", ".join("?" * len(columns))
-
-
-def _fact(db: apsw.Connection, statement: str) -> str | None:
-    row: Any = db.execute(statement).fetchone()
-    return None if row is None else str(row[0])
 
 
 def _number(db: apsw.Connection, statement: str, *values: str) -> int:

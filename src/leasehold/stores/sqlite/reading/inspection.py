@@ -20,9 +20,9 @@ from leasehold.stores.sqlite.leasing import damage
 from leasehold.stores.sqlite.reading import figures
 from leasehold.stores.sqlite.rules.orders import QueueReader
 from leasehold.stores.sqlite.writing import own_state
-from leasehold.stores.sqlite.writing.remembered import READ_SEAL
 from leasehold.stores.sqlite.writing.turn import who_writes
 from leasehold.stores.tables import graph, inheritance, key_check, places_check
+from leasehold.stores.tables.moving import READ_SEAL
 
 
 def check(db: apsw.Connection) -> list[str]:

@@ -23,6 +23,7 @@ from leasehold.stores.sqlite.rules.known import KnownSettings, RuleCache
 from leasehold.stores.sqlite.schema.rows import WHOLE_MAX
 from leasehold.stores.sqlite.writing import own_state
 from leasehold.stores.sqlite.writing.clock import BASIS
+from leasehold.stores.tables.moving import READ_SEAL
 
 if TYPE_CHECKING:
     from leasehold.stores.sqlite.writing.step import Step
@@ -36,7 +37,6 @@ READ_STATE: Final = f"""
            queue_generation, settings_generation, open_minute, {BASIS}
     FROM store_state
 """  # noqa: S608  # our own names
-READ_SEAL: Final = "SELECT value FROM meta WHERE key = 'seal'"
 _CHANGING: Final = 7
 """So many of them may differ from write to write."""
 
