@@ -9,7 +9,6 @@ from typing import Any, Concatenate, NoReturn, ParamSpec
 import click
 
 from leasehold.cli.session import Session, common_options, pass_session
-from leasehold.core.model.phrases import listed
 
 P = ParamSpec("P")
 
@@ -46,6 +45,8 @@ class Group(click.Group):
             near = get_close_matches(name, names, n=3)
             if not near:
                 raise
+            from leasehold.core.model.phrases import listed  # A quick command loads no core.
+
             guess = f"No such command {name!r}. Did you mean {listed(map(repr, near), 'or')}?"
             raise click.UsageError(guess, ctx) from None
 

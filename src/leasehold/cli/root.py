@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import Any
 
@@ -78,3 +79,5 @@ def root(ctx: click.Context) -> None:
     5 conflict, 6 store unreachable, 7 job failed, 8 partial, 124 timeout, 130 interrupted.
     """
     ctx.ensure_object(Session)
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        ctx.color = False
