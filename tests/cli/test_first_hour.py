@@ -215,3 +215,25 @@ def test_a_terminal_that_wants_no_colours_gets_none(shell: Shell, setting: dict[
         terminal.see("cancelled")
         terminal.end()
         assert b"\x1b[90m" not in terminal.received
+
+
+def test_help_is_a_word_too(shell: Shell) -> None:
+    assert shell.ok("help").out == shell.ok("--help").out
+    assert shell.ok("help", "worker", "start").out == shell.ok("worker", "start", "--help").out
+    assert shell.ok("worker", "help").out == shell.ok("worker", "--help").out
+
+
+def test_mistyped_commands_get_one_answer_in_every_group(shell: Shell) -> None:
+    refused = shell.run("stauts")
+    assert "No such command 'stauts'. Did you mean 'stats' or 'status'?" in refused.err
+    refused = shell.run("worker", "strat")
+    assert "No such command 'strat'. Did you mean 'start', 'status' or 'restart'?" in refused.err
+
+
+def test_a_mistyped_queue_of_a_module_is_answered_with_the_one_that_is_meant(shell: Shell) -> None:
+    (shell.folder / "shop.py").write_text(
+        "from leasehold import TaskQueue\nqueue = TaskQueue('leasehold.db', num_workers=0)\n"
+    )
+    refused = shell.run("worker", "start", "--import", "shop:queu", "--until-empty")
+    assert refused.code == Exit.USAGE
+    assert "there is no TaskQueue 'shop:queu': did you mean 'shop:queue'?" in refused.err

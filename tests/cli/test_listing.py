@@ -94,7 +94,7 @@ def test_archived_jobs(shell: Shell) -> None:
             queue.submit("work", job_id=name)
             queue.ack(queue.lease())  # type: ignore[arg-type]
         queue.prune(emergency=True)
-    assert shell.ok("list").err == "no job fits\n"
+    assert shell.ok("list").err == "no job matches\n"
     found = shell.ok("list", "--archived", "-o", "json", "-n", "1")
     assert [job["status"] for job in found.json] == ["completed"]
     assert "showing the first 1" in found.err
@@ -104,7 +104,7 @@ def test_archived_jobs(shell: Shell) -> None:
         assert {job["id"] for job in found.json} == {"one", "two"}
         assert all(job["run_seconds"] >= 0 for job in found.json)
         assert shell.run("list", *options).code == Exit.USAGE
-    assert shell.ok("list", "--archived", "--ran-min", "1h").err == "no job fits\n"
+    assert shell.ok("list", "--archived", "--ran-min", "1h").err == "no job matches\n"
     assert shell.run("list", "--archived", "--ended-until", "soon").code == Exit.USAGE
     assert shell.run("list", "--archived", "--count").code == Exit.USAGE
     assert shell.run("list", "--archived", "--priority-min", "5").code == Exit.USAGE

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Concatenate, ParamSpec
+from difflib import get_close_matches
+from typing import Any, Concatenate, NoReturn, ParamSpec
 
 import click
 
@@ -28,7 +29,33 @@ def command(
     return decorate
 
 
+class Group(click.Group):
+    """A group that knows `help`, and names the commands that a mistyped one may mean."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        names = self.list_commands(ctx)
+        if name == "help" and name not in names:
+            return super().resolve_command(ctx, [*args[1:], "--help"]) if args[1:] else _help(ctx)
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError:
+            near = get_close_matches(name, names, n=3)
+            if not near:
+                raise
+            from leasehold.core.model.phrases import listed  # A quick command loads no core.
+
+            guess = f"No such command {name!r}. Did you mean {listed(map(repr, near), 'or')}?"
+            raise click.UsageError(guess, ctx) from None
+
+
+def _help(ctx: click.Context) -> NoReturn:
+    click.echo(ctx.get_help())
+    ctx.exit()
+
+
 def group(function: Callable[[], Any]) -> click.Group:
     """Make a group of commands of a function that does nothing but carry the help."""
-    made: click.Group = click.group(context_settings=CONTEXT, no_args_is_help=True)(function)
-    return made
+    return click.group(cls=Group, context_settings=CONTEXT, no_args_is_help=True)(function)

@@ -121,7 +121,7 @@ def list_jobs(
         else _jobs(session, where, limit)
     )
     told = map(with_command, documents) if session.format == "table" else documents
-    emit(session, told, shown, nothing="no job fits")
+    emit(session, told, shown, nothing="no job matches")
 
 
 def _print_count(session: Session, where: JobFilter, *, archived: bool) -> None:

@@ -42,9 +42,7 @@ def run(arguments: Sequence[str]) -> int:
         if not _is_text(argument):
             return _say(f"an argument is not UTF-8 text: {argument!r}", Exit.USAGE)
     try:
-        code = root.main(
-            list(arguments), prog_name=_name(), standalone_mode=False, obj=session, color=_colours()
-        )
+        code = root.main(list(arguments), prog_name=_name(), standalone_mode=False, obj=session)
         sys.stdout.flush()
         return int(code or Exit.OK)
     except (click.Abort, KeyboardInterrupt):
@@ -68,12 +66,6 @@ def run(arguments: Sequence[str]) -> int:
     except OSError as error:
         place = "" if error.filename is None else f": {error.filename}"
         return _say(f"{error.strerror or error}{place}", Exit.FAILURE)
-
-
-def _colours() -> bool | None:
-    """Whether to colour: False where the person or the terminal wants none, else None: ask it."""
-    is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-    return False if is_plain else None
 
 
 def _is_text(argument: str) -> bool:

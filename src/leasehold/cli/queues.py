@@ -196,7 +196,7 @@ def purge(session: Session, name: str, where: JobFilter, yes: bool, dry_run: boo
     operations = session.queue.operations
     plan = operations.plan(PurgeAll(), _narrowed(name, where))
     if not plan.planned:
-        session.tell(f"no waiting job of queue {name!r} fits")
+        session.tell(f"no waiting job of queue {name!r} matches")
         emit_one(session, {"queue": name, "purged": 0})
         return
     what = f"delete {jobs_counted(plan.planned)} from queue {name!r} for good"

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import os
-from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
 import click
 
-from leasehold.cli.command import CONTEXT
+from leasehold.cli.command import CONTEXT, Group
 from leasehold.cli.commands import COMMANDS, SECTIONS, LazyCommand
 from leasehold.cli.session import Session, common_options
 
 
-class Lazy(click.Group):
+class Lazy(Group):
     """A group whose commands are named in a table, and imported when they are needed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -23,18 +22,6 @@ class Lazy(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         entry = COMMANDS.get(cmd_name)
         return None if entry is None else load(entry)
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        try:
-            return super().resolve_command(ctx, args)
-        except click.UsageError as error:
-            near = get_close_matches(args[0], COMMANDS, n=3)
-            if not near or "Did you mean" in error.message:
-                raise
-            guess = f"{error.message} Did you mean {' or '.join(map(repr, near))}?"
-            raise click.UsageError(guess, ctx) from None
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
         from click.shell_completion import CompletionItem
@@ -92,5 +79,5 @@ def root(ctx: click.Context) -> None:
     5 conflict, 6 store unreachable, 7 job failed, 8 partial, 124 timeout, 130 interrupted.
     """
     ctx.ensure_object(Session)
-    if os.environ.get("NO_COLOR"):
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         ctx.color = False

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from leasehold.aio.queue import AsyncTaskQueue
 from leasehold.cli.workers.plan import store_name
-from leasehold.core.model.phrases import listed
+from leasehold.core.model.phrases import did_you_mean, listed
 from leasehold.errors import TaskNotImportableError, UnsupportedError
 from leasehold.queue.facade import TaskQueue
 
@@ -34,7 +34,11 @@ def queues_in(given: Iterable[str]) -> dict[str, TaskQueue]:
         if attribute:
             queue = _queue_behind(values.get(attribute))
             if queue is None:
-                raise TaskNotImportableError(f"there is no TaskQueue {name!r}")
+                known = (
+                    f"{module_name}:{place}" for place in values if _queue_behind(values[place])
+                )
+                near = did_you_mean(name, known)
+                raise TaskNotImportableError(f"there is no TaskQueue {name!r}{near}")
             found[name] = queue
             continue
         for place, value in values.items():
