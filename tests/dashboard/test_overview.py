@@ -98,5 +98,10 @@ def test_the_job_of_a_silent_worker_says_so_and_what_is_well_is_folded() -> None
     page = asked(app, f"/dashboard/job?id={job.id}").text
     assert "Its worker has said nothing for" in page
     assert "is stopped, starved or cut off" in page
+    queue.submit("a", queue="held")
+    clock.advance(3600)
+    overview = asked(app, "/dashboard/").text
+    assert "no worker for held" in overview, "a silent worker serves nothing"
+    assert "the oldest for 6" in overview
     health = asked(app, "/dashboard/health").text
     assert health.index("is silent since") < health.index("<details")

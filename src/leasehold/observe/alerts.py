@@ -90,7 +90,7 @@ def no_worker(figures: QueueFigures) -> Finding:
         "no_worker",
         figures,
         level,
-        f"{found}, the oldest for {age:,.0f} s",
+        f"{found}, the oldest for {_age(age)}",
         "nobody runs these jobs",
         f"queuectl worker start --queues {figures.queue}; for Python tasks with --import MODULE",
     )
@@ -179,3 +179,7 @@ def _unknown(check: str, figures: QueueFigures, what: str) -> Finding:
     return Finding(
         check=check, level=Level.UNKNOWN, found=f"{what} is not known", queue=figures.queue
     )
+
+
+def _age(seconds: float) -> str:
+    return f"{seconds:,.0f} s" if seconds < 120 else counted(int(seconds / 60), "minute")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from leasehold.core.model.queue_config import QueueInfo, QueueState
-from leasehold.core.model.records import WorkerInfo, who_serves
+from leasehold.core.model.records import WorkerInfo, at_work, who_serves
 from leasehold.core.rules.metrics import QueueMetrics
 from leasehold.env import SYSTEM
 from leasehold.errors import (
@@ -46,7 +46,8 @@ def findings_of(
     try:
         facts = gather(queue, stale_pids, queue.workers() if workers is None else workers)
         findings = examine(facts)
-        alive = [each for each in facts.workers if each.id not in facts.lost_workers]
+        # A silent worker serves nothing: `why` and the pages say so, too.
+        alive = at_work(facts.workers, facts.lost_workers, facts.now)
         infos = queue.list_queues() if infos is None else infos
         serving = who_serves(alive, (info.name for info in infos))
         lately = {each.queue: each for each in queue.metrics_by_queue(ALERT_SECONDS)}
@@ -108,7 +109,7 @@ def gather(queue: TaskQueue, stale_pids: Sequence[int], workers: Sequence[Worker
 def figures_of(info: QueueInfo, workers: int, lately: QueueMetrics) -> QueueFigures:
     """The figures of one queue that the alert rules judge: as it stands, and of the time before.
 
-    `workers` is how many serve it that are not proved dead.
+    `workers` is how many are at work for it: neither proved dead nor silent for long.
     """
     minutes = (lately.at - lately.since).total_seconds() / 60
     return QueueFigures(

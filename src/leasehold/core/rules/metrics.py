@@ -161,8 +161,8 @@ def metrics_by_queue(reader: MetricsReader, window_seconds: float) -> list[Queue
     check_window(window_seconds)
     now = reader.now
     first = first_minute(now, window_seconds)
-    spans = spans_of(reader, None, Resolution.MINUTE, first)
     totals = reader.totals(None)
+    spans = spans_of(reader, None, Resolution.MINUTE, first, totals)
     standings = reader.standings(None)
     workers = active_by_queue(reader.workers(), now)
     return [

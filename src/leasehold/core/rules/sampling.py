@@ -176,10 +176,15 @@ def _with_earlier(
     }
 
 
-def since_last_look(reader: SpanReader, queue: str | None) -> dict[str, Span]:
-    """The growth in the open minute, by queue; idle queues included."""
+def since_last_look(
+    reader: SpanReader, queue: str | None, totals: Mapping[str, Span] | None = None
+) -> dict[str, Span]:
+    """The growth in the open minute, by queue; idle queues included.
+
+    `totals` are those of the same look at the store, where a caller has read them.
+    """
     looks = last_looks(reader, queue)
-    totals = reader.totals(queue)
+    totals = reader.totals(queue) if totals is None else totals
     return {name: growth(looks.get(name, Span()), total) for name, total in totals.items()}
 
 
@@ -190,13 +195,17 @@ def last_looks(reader: SpanReader, queue: str | None) -> dict[str, Span]:
 
 
 def spans_of(
-    reader: SpanReader, queue: str | None, resolution: Resolution, first: int
+    reader: SpanReader,
+    queue: str | None,
+    resolution: Resolution,
+    first: int,
+    totals: Mapping[str, Span] | None = None,
 ) -> dict[str, QueueSpans]:
     """The work of each queue, or of this queue, from a minute or day on, open minute included."""
     now = reader.open_minute() * MINUTE_MICROS // resolution.micros
     kept = reader.kept(resolution, queue, first)
     found = {}
-    for name, latest in since_last_look(reader, queue).items():
+    for name, latest in since_last_look(reader, queue, totals).items():
         spans = kept.get(name, {})
         if latest.happened and now >= first:
             earlier = spans.get(now)
