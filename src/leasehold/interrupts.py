@@ -152,7 +152,7 @@ class Shield:
             return
         while self._noted:
             signum = self._noted.popleft()
-            _call(self._stands_for[signum], signum, sys._getframe(1))
+            _call(self._stands_for[signum], signum, sys._getframe(1))  # noqa: SLF001  # as Python would
 
     def acquire(self, lock: threading.Lock, limit_seconds: float | None = None) -> bool:
         """Acquire a lock inside the shield; False when the time ran out. Raises Interrupted."""

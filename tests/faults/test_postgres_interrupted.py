@@ -231,9 +231,7 @@ def interrupted(scene: Scene, verb: str, at: list[int]) -> int:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_an_interrupt_before_any_instruction_leaves_nothing_behind(
-    scene: Scene, verb: str
-) -> None:
+def test_an_interrupt_before_any_instruction_leaves_nothing_behind(scene: Scene, verb: str) -> None:
     numbers = chosen(instructions_of(scene, verb), WAY_TO_THE_SERVER, STRIDE)
     seen = sum(interrupted(scene, verb, [number]) for number in numbers)
     # A call takes fewer instructions than the one that was counted if that had a minute to end.
@@ -308,9 +306,7 @@ def test_a_handler_that_does_not_raise_interrupts_no_write(scene: Scene, schemas
 # -- real ones, from another process ---------------------------------------------------------------
 
 
-def test_interrupted_all_the_time_a_store_keeps_every_promise(
-    scene: Scene, tmp_path: Path
-) -> None:
+def test_interrupted_all_the_time_a_store_keeps_every_promise(scene: Scene, tmp_path: Path) -> None:
     report = tmp_path / "acknowledged.txt"
     program = [sys.executable, "-m", "support.interrupted_child", scene.url, "full"]
     child = subprocess.Popen(

@@ -3,7 +3,8 @@
 Run as `python -m support.interrupted_child jobs.db full 1000 acknowledged.txt`: it ends when it has
 heard so many interrupts, and after each of them looks whether anything was left behind. With
 `memory` in the place of a path it works with a store of its own, and looks at all of it at the end;
-with the URL of a PostgreSQL store with that. The word after the path says how durable a store on a file is to be.
+with the URL of a PostgreSQL store, with that. The word after the path says how durable a store on a
+file is to be.
 """
 
 from __future__ import annotations

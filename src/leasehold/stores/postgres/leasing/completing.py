@@ -118,8 +118,8 @@ class Completions:
                 trim_attempts(step, grant[1])
         step.jobs_ended([settlement.job_id for settlement in self._settlements])
         return [
-            Settled(settlement.job_id, settlement.version, COMPLETED_EVENT, COMPLETED_STATUS, grant[5])
-            for settlement, grant in zip(self._settlements, self._grants, strict=True)
+            Settled(each.job_id, each.version, COMPLETED_EVENT, COMPLETED_STATUS, grant[5])
+            for each, grant in zip(self._settlements, self._grants, strict=True)
         ]
 
     def _count(self, step: Step) -> None:

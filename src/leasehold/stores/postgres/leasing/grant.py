@@ -60,34 +60,41 @@ def read(
     by_task = request.lease_seconds_by_task or {}
     override = request.lease_seconds_override
     default_seconds = request.lease_seconds or step.settings.lease_seconds
+    # With a new number of the sequence it is above all versions that were ever granted.
+    base = step.found.version_base
     for job in jobs:
-        lane = lanes[job.lane]
-        queue, task = lane.queue.name, lane.task
-        asked = override or job.lease_seconds or by_task.get(task) or default_seconds
+        # Taken apart at once: to ask for each by its name takes as long as to make the lease.
+        (
+            _, _, _, _, _, _, attempts, _, job_id, payload, codec, priority, allowance, own_seconds,
+            timeout_seconds, deadline, _, retry, metadata, parent_id, _, _, lane_number, number, _,
+        ) = job  # fmt: skip
+        lane = lanes[lane_number]
+        task = lane.task
+        asked = override or own_seconds or by_task.get(task) or default_seconds
         length = lengths.get(asked)
         if length is None:
             seconds = min(asked, step.settings.extension_seconds_max)
             length = lengths[asked] = (seconds, from_micros(now + round(seconds * 1e6)))
         try:
             lease = Lease(
-                job_id=job.id,
-                version=step.version_of(job.number),
+                job_id=job_id,
+                version=base + number,
                 worker=worker,
-                queue=queue,
+                queue=lane.queue.name,
                 task=task,
-                payload=job.payload,
-                codec=job.codec or "json",
-                priority=job.priority,
-                attempt=job.attempts + 1,
-                allowance=job.allowance,
+                payload=payload,
+                codec=codec or "json",
+                priority=priority,
+                attempt=attempts + 1,
+                allowance=allowance,
                 acquired_at=acquired_at,
                 expires_at=length[1],
                 lease_seconds=length[0],
-                timeout_seconds=job.timeout_seconds,
-                deadline=None if job.deadline is None else from_micros(job.deadline),
-                retry=None if job.retry is None else retry_of(job.retry),
-                metadata=None if job.metadata is None else metadata_of(job.metadata),
-                parent_id=job.parent_id,
+                timeout_seconds=timeout_seconds,
+                deadline=None if deadline is None else from_micros(deadline),
+                retry=None if retry is None else retry_of(retry),
+                metadata=None if metadata is None else metadata_of(metadata),
+                parent_id=parent_id,
             )
         except UNREADABLE as error:
             unreadable.append((job, problem_of(error)))
@@ -101,44 +108,36 @@ def grant(step: Step, granted: Sequence[Granted], life: int) -> None:
     if not granted:
         return
     now = step.now
+    worker = granted[0][1].worker
     waits: defaultdict[tuple[int, Measure], list[int]] = defaultdict(list)
-    for job, _ in granted:
-        waits[job.lane, WAIT_OF_PRIORITY[job.priority]].append(now - job.available_at)
+    rows, counted, lengths, grants = RowPlaces(), [], [], {}
+    placed: list[int] = []
+    """Jobs that may have a row in `place` to forget."""
+    for job, lease in granted:
+        (
+            tier, turn, seq, _, available_at, _, _, _, job_id, _, _, priority, _, _, _, deadline, _,
+            _, _, _, created_at, limit_key, lane, _, row,
+        ) = job  # fmt: skip
+        rows.append(row)
+        counted.append((lane, priority))
+        lengths.append(round(lease.lease_seconds * 1e6))
+        waits[lane, WAIT_OF_PRIORITY[priority]].append(now - available_at)
+        grants[lease.version] = (job_id, seq, lane, lease.queue, worker, lease.attempt, now)
+        if (
+            turn != created_at
+            or limit_key is not None
+            or deadline is not None
+            or tier != default_tier(priority)
+        ):
+            placed.append(seq)
+    step.execute(GRANT, (rows, list(grants), lengths, worker, now, life))
     for (lane, measure), waited in waits.items():
         step.move(lane, Status.PENDING, Status.RUNNING, len(waited))
         step.count(lane, "total_leased", len(waited))
         step.measured.took(lane, measure, waited)
-        step.worked(granted[0][1].worker, lane, _LEASED, len(waited))
-    # Jobs that may have a row in `place` to forget.
-    placed = [
-        job.seq
-        for job, _ in granted
-        if job.turn != job.created_at
-        or job.limit_key is not None
-        or job.deadline is not None
-        or job.tier != default_tier(job.priority)
-    ]
-    worker = granted[0][1].worker
-    step.execute(
-        GRANT,
-        (
-            RowPlaces([job.row for job, _ in granted]),
-            [lease.version for _, lease in granted],
-            [round(lease.lease_seconds * 1e6) for _, lease in granted],
-            worker,
-            now,
-            life,
-        ),
-    )
-    ReadyRows(step).leave([(job.lane, job.priority) for job, _ in granted], placed)
-    step.grants.add(
-        {
-            lease.version: (
-                job.id, job.seq, job.lane, lease.queue, worker, lease.attempt, now,
-            )
-            for job, lease in granted
-        }
-    )  # fmt: skip
+        step.worked(worker, lane, _LEASED, len(waited))
+    ReadyRows(step).leave(counted, placed)
+    step.grants.add(grants)
     if step.rules.paced:
         starts = [(lease.queue, job.limit_key) for job, lease in granted]
         starts_used_up(Limits(step), starts)

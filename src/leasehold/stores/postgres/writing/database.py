@@ -4,9 +4,9 @@ The order of locks, the same in every write, so that none waits for another in a
 
 1. the *turn* of the store (`writing.turn`): alone, or side by side with others;
 2. in a write that is alone, nothing more is waited for: there is no other writer;
-3. in one that is side by side: rows of `running` in the order of the jobs' numbers, then the row of one
-   worker; or, in a submit, the ids of new jobs in their own order. Rows of `waiting` and `ready`
-   are taken at any time, but only unlocked ones (SKIP LOCKED): none is waited for.
+3. in one that is side by side: rows of `running` in the order of the jobs' numbers, then the row
+   of one worker; or, in a submit, the ids of new jobs in their own order. Rows of `waiting` and
+   `ready` are taken at any time, but only unlocked ones (SKIP LOCKED): none is waited for.
 
 Every commit while the change feed is followed shares one more lock, which is never taken alone
 (`reading.feed`): it is not waited for.

@@ -127,10 +127,6 @@ class Step(TableStep):
         """So many job numbers that were never used, ascending."""
         return [number for (number,) in self.first(*numbers_for(jobs))]
 
-    def version_of(self, number: int) -> int:
-        """A lease version above all that were ever granted, from a new number of the sequence."""
-        return self.found.version_base + number
-
     def first(self, statement: str, values: Sequence[Any]) -> SqlCursor:
         """Execute a statement that this write may have sent ahead, with its look at the state."""
         sent, cursor = self._ahead.pop(statement, (None, None))
