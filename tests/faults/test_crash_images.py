@@ -17,7 +17,13 @@ from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.disk.files import Durability
 from leasehold.stores.sqlite.schema.migrate import migrate
 from support.effort import drawn
-from support.faulty_vfs import Image, Operation, crash_images, disk_under_sqlite
+from support.faulty_vfs import (
+    Image,
+    Operation,
+    crash_images,
+    disk_under_sqlite,
+    lengthen_short_logs,
+)
 from support.sqlite_workload import (
     CALLS,
     Content,
@@ -53,6 +59,7 @@ class Recording(NamedTuple):
 @pytest.fixture(autouse=True)
 def _many_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("leasehold.stores.sqlite.disk.connection.WAL_PAGES_BEFORE_CHECKPOINT", 30)
+    lengthen_short_logs(monkeypatch)
 
 
 def record(folder: Path, durability: Durability, *, syncs_lie: bool = False) -> Recording:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Collection, Iterator
 from contextlib import closing, suppress
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 
@@ -19,7 +21,13 @@ from leasehold.stores.sqlite.disk import log_sync
 from leasehold.stores.sqlite.disk.files import StoreFiles
 from leasehold.stores.sqlite.disk.log_sync import LogSync
 from leasehold.stores.sqlite.writing.write_side import WriteSide
-from support.faulty_vfs import Disk, crash_images, disk_under_sqlite
+from support.faulty_vfs import (
+    Disk,
+    Operation,
+    crash_images,
+    disk_under_sqlite,
+    lengthen_short_logs,
+)
 from support.sqlite_workload import new_env, open_store
 
 SEED = 20300103
@@ -269,3 +277,95 @@ def test_numbers_that_a_loss_of_power_tore_make_nothing_durable(
         syncs.clear()
         store.submit([Draft(id="after", task="t")])
         assert syncs
+
+
+def test_a_log_that_grows_is_lengthened_ahead_of_the_commits(
+    disk: Disk, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that most syncs find a file that is as long as before; and not without end."""
+    lengthen_short_logs(monkeypatch)
+    log = StoreFiles.at(folder / "jobs.db").log
+    sizes: list[int] = []
+    with closing(open_store(folder / "jobs.db")) as store:
+        while not sizes or sizes[-1] < log_sync.ROOM_UP_TO_BYTES:
+            store.submit([Draft(id=str(len(sizes)), task="t")])
+            sizes.append(log.stat().st_size)
+        changes = sum(one != other for one, other in pairwise(sizes))
+        assert 0 < changes <= len(sizes) // 2 + 1
+        for more in range(5):
+            store.submit([Draft(id=f"more {more}", task="t")])
+    zeros = [each for each in disk.operations if is_room(each)]
+    assert zeros
+    assert max(each.offset for each in zeros) < log_sync.ROOM_UP_TO_BYTES
+
+
+def test_a_loss_of_power_leaves_every_answer_in_a_log_that_was_lengthened(
+    disk: Disk, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lengthen_short_logs(monkeypatch)
+    answered = []
+    with closing(open_store(folder / "jobs.db")) as store:
+        store.submit([Draft(id="first", task="t")])
+        begun = len(disk.operations)
+        for number in range(9):
+            store.submit([Draft(id=str(number), task="t")])
+            answered.append(len(disk.operations))
+        operations = list(disk.operations)
+    assert sum(map(is_room, operations)) > 1
+    later = new_env(1000, "another start")
+    for point, how, image in crash_images(operations, SEED):
+        if point >= begun:
+            place = folder / f"image {point} {how}"
+            place.mkdir()
+            for name, data in image.items():
+                (place / name).write_bytes(data)
+            with closing(open_store(place / "jobs.db", env=later)) as found:
+                assert found.check() == []
+                kept = [number for number, at in enumerate(answered) if at <= point]
+                assert all(found.get(str(number)) is not None for number in kept)
+
+
+def is_room(operation: Operation) -> bool:
+    """Whether it is a write of nothing but zeros behind the log."""
+    return operation.kind == "write" and len(operation.data) > 4096 and not any(operation.data)
+
+
+def test_a_log_of_several_processes_is_lengthened_once(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that another process has lengthened is not taken for one that grows."""
+    lengthen_short_logs(monkeypatch)
+    log = StoreFiles.at(folder / "jobs.db").log
+    with (
+        closing(open_store(folder / "jobs.db")) as store,
+        closing(open_store(folder / "jobs.db", env=new_env(5))) as other,
+    ):
+        other.submit([Draft(id="first", task="t")])
+        store.submit([Draft(id="second", task="t")])
+        store.submit([Draft(id="third", task="t")])
+        size = log.stat().st_size
+        assert size % log_sync.ROOM_BYTES == 0
+        # It has room for more than one commit, whose process sees a log that is longer than before.
+        for each in (other, store, other):
+            each.submit([Draft(id=each._database.env.new_id(), task="t")])
+        assert log.stat().st_size == size
+
+
+def test_a_full_disk_leaves_the_log_as_long_as_it_is(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lengthen_short_logs(monkeypatch)
+    refused = []
+
+    def refuse(fd: int, data: bytes, offset: int) -> int:
+        refused.append(offset)
+        raise OSError("no space left on the device, says the test")
+
+    monkeypatch.setattr(log_sync, "pwrite", refuse)
+    descriptors = len(os.listdir("/proc/self/fd"))
+    with closing(open_store(folder / "jobs.db")) as store:
+        for number in range(10):
+            store.submit([Draft(id=str(number), task="t")])
+        assert refused
+        assert store.get("9") is not None
+    assert len(os.listdir("/proc/self/fd")) <= descriptors

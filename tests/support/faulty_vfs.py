@@ -18,6 +18,7 @@ from random import Random
 from typing import Literal, NamedTuple
 
 import apsw
+import pytest
 
 from leasehold.stores.sqlite.disk import log_sync
 from support.effort import THOROUGH, drawn
@@ -103,6 +104,15 @@ class Disk(apsw.VFS):
             self.operations.append(Operation("failed sync", file))
             raise OSError(errno.EIO, str(error)) from error
 
+    def make_room(self, fd: int, data: bytes, offset: int) -> int:
+        """A write to the log that SQLite does not ask for: the store lengthens it."""
+        file = os.path.basename(os.readlink(f"/proc/self/fd/{fd}"))
+        try:
+            self.note(Operation("write", file, offset, data))
+        except apsw.Error as error:
+            raise OSError(errno.EIO, str(error)) from error
+        return os.pwrite(fd, data, offset)
+
     def unplug(self) -> None:
         """Give SQLite its own VFS back. Connections that are still open keep using this one."""
         apsw.set_default_vfs(self._before)
@@ -142,12 +152,21 @@ class _File(apsw.VFSFile):
 def disk_under_sqlite() -> Iterator[Disk]:
     """A disk for all connections that are opened inside."""
     disk = Disk()
-    before, log_sync.fdatasync = log_sync.fdatasync, disk.sync_late
+    before = log_sync.fdatasync, log_sync.pwrite
+    log_sync.fdatasync, log_sync.pwrite = disk.sync_late, disk.make_room
     try:
         yield disk
     finally:
-        log_sync.fdatasync = before
+        log_sync.fdatasync, log_sync.pwrite = before
         disk.unplug()
+
+
+def lengthen_short_logs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the logs of small workloads be lengthened as those of large ones are."""
+    monkeypatch.setattr(log_sync, "ROOM_FROM_BYTES", 8 * 1024)
+    monkeypatch.setattr(log_sync, "ROOM_BYTES", 64 * 1024)
+    # The log of a store that was just made has some 400 KiB.
+    monkeypatch.setattr(log_sync, "ROOM_UP_TO_BYTES", 1024 * 1024)
 
 
 Image = dict[str, bytes]

@@ -21,6 +21,12 @@ When a sync fails, the kernel drops the pages it could not write, and the next s
 same: commits appended to such a log may be lost behind the gap. So the log is copied into the
 database at once, and begun anew (`WriteSide.replace_log`). Where even that fails, no process writes
 any more until all have closed the store: opening it then reads the log again, up to the gap.
+
+A sync of a file that has become longer makes the file system write down its length and its blocks,
+too, and takes about twice as long as that of a file that is written over. So a log that grows is
+lengthened by zeros ahead of the commits, a megabyte or two at a time. SQLite takes them for what
+they are: a frame of zeros belongs to no page, so reading a log after a crash ends there, as it ends
+at the old frames of a log that was begun anew.
 """
 
 from __future__ import annotations
@@ -28,6 +34,7 @@ from __future__ import annotations
 import mmap
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from leasehold.errors import StoreUnavailableError
@@ -37,6 +44,14 @@ from leasehold.stores.sqlite.disk.files import Durability, FileId, StoreFiles, l
 IS_POSSIBLE = hasattr(os, "fdatasync") and hasattr(os, "posix_fallocate")
 """Elsewhere SQLite syncs inside its commits."""
 fdatasync = getattr(os, "fdatasync", os.fsync)
+pwrite: Callable[[int, bytes, int], int] = os.pwrite
+
+ROOM_FROM_BYTES: Final = 256 * 1024
+"""A shorter log is not lengthened: most processes that open a store write little."""
+ROOM_BYTES: Final = 1024 * 1024
+"""A log that was lengthened ends at a multiple of this; one that SQLite has lengthened does not."""
+ROOM_UP_TO_BYTES: Final = 16 * ROOM_BYTES
+"""About as long as a log becomes before it is copied into the database and begun anew."""
 
 BEGUN, DONE, SYNCED, FAILED = range(4)
 _BYTES: Final = 4 * 8
@@ -54,6 +69,8 @@ class LogSync:
         """How far SQLite itself is to go inside a commit."""
         self._log = os.fspath(files.log)
         self._opened: _OpenLog | None = None
+        self._is_growing = False
+        """Whether the last commits have made the log longer."""
         self._numbers: memoryview[int] | None = None
         self._file: FileId | None = None
 
@@ -109,6 +126,8 @@ class LogSync:
             return begun
         # A loss of power may have left the numbers torn: none that is synced is ever given again.
         number = max(begun, synced) + 1
+        if self._is_growing:
+            self._make_room()
         self._shared[BEGUN] = number
         commit()
         self._shared[DONE] = number
@@ -170,9 +189,27 @@ class LogSync:
             status = os.stat(self._log)
             if opened is None or (status.st_dev, status.st_ino) != opened.file:
                 opened = self._opened = _OpenLog(self._log)
+            size = status.st_size
+            self._is_growing = ROOM_FROM_BYTES <= size < ROOM_UP_TO_BYTES and size % ROOM_BYTES != 0
         except FileNotFoundError:
             pass
         return opened
+
+    def _make_room(self) -> None:
+        """Lengthen the log by zeros. Call it inside a write: nobody else appends to it then."""
+        self._is_growing = False
+        # Opened for this alone: a descriptor that is kept may be closed by code of the application,
+        # and its number be that of another file. Where the disk is full, SQLite finds out itself.
+        with suppress(OSError):
+            fd = os.open(self._log, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                size = os.fstat(fd).st_size
+                if size % ROOM_BYTES:
+                    # Up to the next multiple there may be little.
+                    room = 2 * ROOM_BYTES - size % ROOM_BYTES
+                    pwrite(fd, bytes(room), size)
+            finally:
+                os.close(fd)
 
     def refusal(self, reason: str) -> StoreUnavailableError:
         return StoreUnavailableError(
