@@ -83,7 +83,9 @@ def test_the_end_of_a_service_ends_both_waits(store: Store) -> None:
     async def main() -> None:
         line = HintLine(store, SYSTEM)
         cursor = await begun(line)
-        waits = [asyncio.ensure_future(line.after(cursor, WAIT, ends=ends)) for ends in (0, 1)]
+        waits = [
+            asyncio.ensure_future(line.after(cursor, WAIT, ends=ends)) for ends in (False, True)
+        ]
         await asyncio.sleep(0)
         line.close()
         assert await asyncio.gather(*waits) == [HintsSince(cursor)] * 2

@@ -1,4 +1,4 @@
-"""The jobs of a remote worker that was killed: its leases of 30 seconds end, and a sweep follows."""
+"""The jobs of a killed remote worker: its leases of 30 seconds end, and a sweep follows."""
 
 from __future__ import annotations
 
