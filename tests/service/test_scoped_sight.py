@@ -256,3 +256,17 @@ def test_jobs_that_are_nowhere_are_one_question_to_the_archive(
     }
     assert asked == [JobFilter(ids=tuple(names))]
     store.close()
+
+
+def test_nobody_learns_from_a_priority_that_a_foreign_job_waits_for_theirs() -> None:
+    store = connect("memory://")
+    store.submit([Draft(id="needed", task="t", queue="mine", priority=10)])
+    store.submit([Draft(id="urgent", task="t", queue=FOREIGN, priority=90, depends_on=("needed",))])
+    job = store.get("needed")
+    assert job is not None
+    assert job.inherited_priority == 90
+    everybody = msgspec.structs.replace(job, inherited_priority=None)
+    assert shown(CALLER, store, job) == everybody
+    assert shown(CALLER, store, [job]) == [everybody]
+    assert shown(Caller(name="all", roles=CALLER.roles), store, job) is job
+    store.close()

@@ -1,4 +1,4 @@
-"""Several server processes on one SQLite store: whichever is asked, it is one service."""
+"""Several server processes on one store: whichever is asked, it is one service."""
 
 from __future__ import annotations
 
@@ -10,13 +10,17 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
 
+from leasehold import Status, TaskQueue
 from leasehold.connect import connect
 from leasehold.core.model.tokens import TokenDraft, digest_of, new_token_secret
 from leasehold.env import SYSTEM
+from leasehold.errors import UnauthenticatedError
+from support.servers import Schemas
 
 WAIT = 60.0
 
@@ -24,19 +28,31 @@ WAIT = 60.0
 class ServerProcess:
     """One server, and a client of it."""
 
-    def __init__(self, path: Path, secret: str) -> None:
+    def __init__(self, url: str, secret: str) -> None:
+        self._url = url
+        self._secret = secret
+        self.port = self.grpc_port = 0
+        self.start()
+
+    def start(self) -> None:
+        """Start it, on the ports that it had before."""
         self.process = subprocess.Popen(
             (
-                *(sys.executable, "-m", "leasehold.cli", "serve", "--port", "0"),
-                *("-o", "jsonl", "--store", f"sqlite:///{path}?durability=normal"),
+                *(sys.executable, "-m", "leasehold.cli", "serve", "--port", str(self.port)),
+                *("--grpc", f"127.0.0.1:{self.grpc_port}", "-o", "jsonl", "--store", self._url),
             ),
             stdout=subprocess.PIPE,
             text=True,
         )
         assert self.process.stdout is not None
-        address = json.loads(self.process.stdout.readline())["address"]
-        self.client = httpx.Client(
-            base_url=f"{address}/api/v1",
+        told = json.loads(self.process.stdout.readline())
+        ports = (urlsplit(told[name]).port for name in ("address", "grpc_address"))
+        self.port, self.grpc_port = (port or 0 for port in ports)
+        self.client = self.client_with(self._secret)
+
+    def client_with(self, secret: str) -> httpx.Client:
+        return httpx.Client(
+            base_url=f"http://127.0.0.1:{self.port}/api/v1",
             headers={"Authorization": f"Bearer {secret}"},
             timeout=WAIT,
             trust_env=False,
@@ -55,14 +71,28 @@ class ServerProcess:
         self.process.stdout.close()
 
 
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path / 'jobs.db'}?durability=normal"
+        return
+    schemas: Schemas = request.getfixturevalue("schemas")
+    lent = schemas.lend()
+    yield lent
+    schemas.take_back(lent)
+
+
 @pytest.fixture
-def servers(tmp_path: Path) -> Iterator[list[ServerProcess]]:
-    path = tmp_path / "jobs.db"
-    secret = new_token_secret(SYSTEM)
-    store = connect(str(path))
+def secret() -> str:
+    return new_token_secret(SYSTEM)
+
+
+@pytest.fixture
+def servers(url: str, secret: str) -> Iterator[list[ServerProcess]]:
+    store = connect(url)
     store.create_token(TokenDraft(name="t", roles=("admin",)), digest_of(secret), actor="test")
     store.close()
-    servers = [ServerProcess(path, secret) for _ in range(2)]
+    servers = [ServerProcess(url, secret) for _ in range(2)]
     yield servers
     for each in servers:
         if each.process.returncode is None:
@@ -97,3 +127,41 @@ def test_one_goes_on_where_another_was_killed(servers: list[ServerProcess]) -> N
     held = {"version": lease["version"], "secret": lease["secret"]}
     other.post(f"/jobs/{job_id}/complete", **held)
     assert other.client.get(f"/jobs/{job_id}").json()["job"]["status"] == "completed"
+
+
+def test_a_token_made_at_one_is_good_at_the_other_until_it_is_revoked(
+    servers: list[ServerProcess],
+) -> None:
+    one, other = servers
+    made = one.post("/tokens", name="new", roles=["producer"])["secret"]
+    far = connect(f"grpc://{made}@127.0.0.1:{other.grpc_port}")
+    with other.client_with(made) as client:
+        # Now the other server has seen it, on both of its faces, one with an open stream.
+        assert client.post("/jobs", json={"task": "mail"}).is_success
+        assert far.get("nobody") is None
+        assert one.client.delete("/tokens/new").is_success
+        assert client.post("/jobs", json={"task": "mail"}).status_code == 401
+        with pytest.raises(UnauthenticatedError):
+            far.get("nobody")
+    far.close()
+
+
+@pytest.mark.parametrize("scheme", ["http", "grpc"])
+def test_workers_and_producers_go_on_at_the_server_that_is_left(
+    servers: list[ServerProcess], secret: str, scheme: str
+) -> None:
+    ports = [each.port if scheme == "http" else each.grpc_port for each in servers]
+    places = ",".join(f"127.0.0.1:{port}" for port in ports)
+    with TaskQueue(f"{scheme}://{secret}@{places}?retry_seconds=60", num_workers=2) as queue:
+
+        @queue.task(name="double", executor="thread")
+        def double(number: int) -> int:
+            return 2 * number
+
+        assert double.submit(1).result(timeout=WAIT) == 2
+        for each in servers:
+            each.end(signal.SIGKILL)
+            jobs = [double.submit(number) for number in range(5)]
+            assert [job.result(timeout=WAIT) for job in jobs] == [0, 2, 4, 6, 8]
+            each.start()
+        assert [job.status for job in queue.search()] == [Status.COMPLETED] * 11

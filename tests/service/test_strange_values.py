@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from leasehold import TaskQueue
+from leasehold import Status, TaskQueue
 from leasehold.connect import connect
 from leasehold.errors import InvalidJobError, PayloadError
-from service.conftest import Service, serving
+from service.conftest import WAIT, Service, serving
 from support.servers import Schemas
 
 API = "/api/v1"
@@ -130,6 +130,43 @@ def test_one_jobs_deep_progress_keeps_nobody_from_an_answer(
         with pytest.raises(PayloadError, match="the note is nested more than 64 deep"):
             queue.ack(lease, 1, note=deep)
         queue.ack(lease, 1, note={"x": 1})
+
+
+def nested(levels: int) -> Any:
+    value: Any = 1
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize("transport", ["none", "http", "grpc"])
+def test_arguments_and_results_have_one_bound_of_nesting_on_every_store(
+    service: Service, transport: str
+) -> None:
+    place = service.url if transport == "http" else service.grpc_url
+    address = place.replace("://", f"://{service.token('admin')}@")
+    store = service.store if transport == "none" else address
+    with TaskQueue(store, num_workers=1) as queue:
+
+        @queue.task(name="deep", executor="thread")
+        def deep(levels: int) -> Any:
+            return nested(levels)
+
+        @queue.task(name="takes", executor="thread")
+        def takes(value: Any) -> str:
+            return "done"
+
+        assert deep.submit(64).result(timeout=WAIT) == nested(64)
+        refused = deep.submit(65)
+        assert refused.wait(WAIT).status is Status.DEAD
+        error = queue.get(refused.id).error
+        assert error is not None
+        assert error.type == "PayloadError"
+        assert "the result is nested more than 64 levels deep" in error.message
+        # The call itself is an object with a list of arguments in it: two of the levels.
+        assert takes.submit(nested(62)).result(timeout=WAIT) == "done"
+        with pytest.raises(PayloadError, match="nested more than 64 levels deep"):
+            takes.submit(nested(63))
 
 
 def test_a_message_with_text_that_is_no_utf_8_is_the_callers_fault(service: Service) -> None:

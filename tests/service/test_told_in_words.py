@@ -87,7 +87,7 @@ def test_a_server_is_said_to_be_lost_once_and_back_once(
     monkeypatch.setattr(transport.carrier, "line", lambda: line)
     monkeypatch.setattr("leasehold.stores.remote.listening.PAUSE_SECONDS_MAX", 0.0)
     monkeypatch.setattr("leasehold.stores.remote.listening.PAUSE_SECONDS_FIRST", 0.0)
-    listening = Listening(transport, SYSTEM)
+    listening = Listening(transport, SYSTEM, ends=True)
     with caplog.at_level(logging.INFO, "leasehold.remote"):
         listening.subscribe(_Listener())
         assert line.is_waiting.wait(60)

@@ -9,7 +9,7 @@ import pytest
 
 from leasehold.core.model.lease import Exchange, Lease, LeaseRequest, Settlement
 from leasehold.core.model.limits import PAYLOAD_BYTES_MAX
-from leasehold.core.model.outcome import Complete, Snooze
+from leasehold.core.model.outcome import Complete, Fail, JobError, Snooze
 from leasehold.core.model.retry import Constant
 from leasehold.core.model.status import Event, Status
 from leasehold.errors import (
@@ -238,6 +238,19 @@ def test_a_long_job_keeps_its_lease(store: MoodyStore, tasks: Tasks, start_worke
     store.until(lambda: store.calls["renew"] >= 6)
     held.go.set()
     assert store.until_status(job_id, Status.COMPLETED).attempts == 1
+
+
+def test_a_refused_note_is_not_told_as_a_large_result(store: MoodyStore) -> None:
+    told: list[str] = []
+    settling = Settling(Hooks(on_dead=lambda lease, settled, error: told.append(error.message)))
+    job_id = submit_to(store, "task")
+    [lease] = LeaseManager(store, "me").acquire()
+    # As a service answers a note that is no JSON.
+    refused = Fail(JobError("PayloadError", "the note: it is no JSON"), retryable=False)
+    answer = store.exchange([Settlement(lease.job_id, lease.version, refused)])
+    settling.answered([(lease, Complete(b"1", note=b"{"))], answer.settled)
+    assert told == ["the store refused the job's result or its note; the job's own error says why"]
+    assert store.job(job_id).status is Status.DEAD
 
 
 def test_a_result_that_the_store_refuses_is_told_as_a_failure(store: MoodyStore) -> None:

@@ -14,6 +14,7 @@ from leasehold.codec import signed
 from leasehold.codec.hints import Converter, converter, hints_of
 from leasehold.codec.values import (
     PLAIN_TYPES,
+    check_nesting,
     check_size,
     decode,
     encode,
@@ -128,6 +129,7 @@ class CallCodec:
             plan.blame(args, kwargs, first)
             raise
         check_size(data, f"the call of {plan.title}", bytes_max)
+        check_nesting(data, f"the call of {plan.title}")
         call = _decode_call(data)
         if plan.converters:
             plan.convert(call, first)
@@ -184,6 +186,7 @@ class CallCodec:
             # msgspec writes NaN as null, which the caller would take for None.
             if value is not None and b"null" in data and holds_nan(value):
                 raise PayloadError("the result holds NaN or infinity, which JSON cannot represent")
+            check_nesting(data, "the result")
         check_size(data, "the result", bytes_max)
         return data
 

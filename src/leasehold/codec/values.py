@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from leasehold.core.model.limits import PAYLOAD_BYTES_MAX
+from leasehold.core.model.nesting import DEPTH_MAX, is_json_too_deep
 from leasehold.errors import PayloadError, PayloadTooLargeError
 
 PLAIN_TYPES: Final = frozenset((str, int, float, bool, type(None)))
@@ -50,6 +51,12 @@ def check_size(data: bytes, what: str, bytes_max: int = PAYLOAD_BYTES_MAX) -> No
             f"{what} is {len(data):,} bytes long; at most {bytes_max:,} are allowed. "
             "Store it elsewhere and submit its address."
         )
+
+
+def check_nesting(data: bytes, what: str) -> None:
+    """Refuse JSON that is nested so deeply that some reader could not go as deep."""
+    if is_json_too_deep(data):
+        raise PayloadError(f"{what} is nested more than {DEPTH_MAX} levels deep")
 
 
 def why_changed(sent: Any, received: Any, *, rebuilt: bool, where: str = "") -> str | None:

@@ -8,13 +8,14 @@ from typing import Final
 
 from leasehold.core.contract.store import Store
 from leasehold.core.model.lease import Exchange
+from leasehold.core.model.records import WorkListener
 from leasehold.env import Env
 
 POLL_SECONDS: Final = 5.0
 """The safety net under lost hints."""
 
 
-class Ready:
+class Ready(WorkListener):
     """Counts the store's hints that jobs may be available, and wakes who waits for the next one.
 
     Take `count` before you look at the store and give it to `wait`: a hint in between is not lost.
@@ -91,9 +92,6 @@ class Ready:
         self._count += 1
         for callback in tuple(self._callbacks):
             callback()
-
-    def on_ended(self, job_ids: Collection[str] | None) -> None:
-        """Of no interest here."""
 
     def on_cancel_requested(self, job_ids: Collection[str] | None) -> None:
         """Of no interest here."""

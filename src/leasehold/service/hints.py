@@ -22,12 +22,33 @@ KEPT_MAX: Final = 1000
 IDS_MAX: Final = 1000
 """A listener that missed the end of more jobs than this is not told which."""
 
+_DIGITS_MAX: Final = 20
+"""Of the number in a cursor, which is whatever a caller sends."""
+
 
 class _Hint(NamedTuple):
     number: int
-    is_end: bool
-    """Else somebody asked to cancel."""
     job_ids: Collection[str] | None
+
+
+class _Latest:
+    """The latest hints of one kind."""
+
+    def __init__(self) -> None:
+        self._kept: deque[_Hint] = deque()
+        self._forgotten_number = 0
+        """All up to this number were forgotten."""
+
+    def add(self, number: int, job_ids: Collection[str] | None) -> None:
+        self._kept.append(_Hint(number, job_ids))
+        if len(self._kept) > KEPT_MAX:
+            self._forgotten_number = self._kept.popleft().number
+
+    def ids_after(self, seen: int) -> list[str] | None:
+        """The jobs of all hints after a number; None if not all are known, or too many."""
+        if seen < self._forgotten_number:
+            return None
+        return _all_ids(hint.job_ids for hint in self._kept if hint.number > seen)
 
 
 class HintLine:
@@ -40,25 +61,34 @@ class HintLine:
         self._lock = threading.Lock()
         self._number = 0
         self._ready_number = 0
-        self._kept: deque[_Hint] = deque()
-        self._forgotten_number = 0
-        """All hints about jobs up to this number were forgotten."""
+        self._ended = _Latest()
+        self._cancels = _Latest()
         self._waiting: set[asyncio.Future[None]] = set()
+        """Those who wait for whatever comes."""
+        self._waiting_for_work: set[asyncio.Future[None]] = set()
+        """Those who are not woken for the end of a job."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_waking = False
+        self._is_work = False
+        """Whether the next wake is for `_waiting_for_work`, too."""
         self._unsubscribe: Callable[[], None] | None = None
         self._closed = False
 
-    async def after(self, cursor: str | None, wait_seconds: float) -> HintsSince:
-        """What there is after a cursor, waiting for it; without one, where to begin."""
+    async def after(
+        self, cursor: str | None, wait_seconds: float, *, ends: bool = True
+    ) -> HintsSince:
+        """What there is after a cursor, waiting for it; without one, where to begin.
+
+        Without `ends`, the end of a job is no news.
+        """
         self._listen()
-        hints = self._after(cursor)
+        hints = self._after(cursor, ends=ends)
         if hints is None and wait_seconds > 0 and not self._closed:
-            await self._wait(min(wait_seconds, WAIT_SECONDS_MAX), cursor)
-            hints = self._after(cursor)
+            await self._wait(min(wait_seconds, WAIT_SECONDS_MAX), cursor, ends=ends)
+            hints = self._after(cursor, ends=ends)
         return HintsSince(cursor or "") if hints is None else hints
 
-    def _after(self, cursor: str | None) -> HintsSince | None:
+    def _after(self, cursor: str | None, *, ends: bool) -> HintsSince | None:
         """The hints after a cursor, None if there are none."""
         with self._lock:
             here = f"{self._origin}:{self._number}"
@@ -67,29 +97,29 @@ class HintLine:
             if cursor == here:
                 return None
             origin, _, number = cursor.partition(":")
-            seen = int(number) if number.isdecimal() else -1
-            if origin != self._origin or seen < self._forgotten_number:
+            is_number = number.isdecimal() and len(number) <= _DIGITS_MAX
+            if origin != self._origin or not is_number:
                 return HintsSince(here, is_ready=True, ended=None, cancel_requested=None)
-            new = [hint for hint in self._kept if hint.number > seen]
-            return HintsSince(
-                here,
-                self._ready_number > seen,
-                _all_ids(hint.job_ids for hint in new if hint.is_end),
-                _all_ids(hint.job_ids for hint in new if not hint.is_end),
-            )
+            seen = int(number)
+            is_ready = self._ready_number > seen
+            ended = self._ended.ids_after(seen) if ends else []
+            cancels = self._cancels.ids_after(seen)
+            is_news = is_ready or ended != [] or cancels != []
+            return HintsSince(here, is_ready, ended, cancels) if is_news else None
 
-    async def _wait(self, seconds: float, cursor: str | None) -> None:
+    async def _wait(self, seconds: float, cursor: str | None, *, ends: bool) -> None:
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.add(place)
+        waiting = self._waiting if ends else self._waiting_for_work
+        waiting.add(place)
         try:
             # A hint that came before it stood here would not wake it.
-            if self._after(cursor) is None:
+            if self._after(cursor, ends=ends) is None:
                 async with asyncio.timeout(seconds):
                     await place
         except TimeoutError:
             pass
         finally:
-            self._waiting.discard(place)
+            waiting.discard(place)
 
     def _listen(self) -> None:
         if self._loop is None:
@@ -101,13 +131,17 @@ class HintLine:
         self._closed = True
         if self._unsubscribe is not None:
             self._unsubscribe()
+        self._is_work = True
         self._wake()
 
     def _wake(self) -> None:
+        # In this order: who says `_is_work` and sees that a wake is on its way must be in it.
         self._is_waking = False
-        for place in self._waiting:
-            if not place.done():
-                place.set_result(None)
+        is_work, self._is_work = self._is_work, False
+        for waiting in (self._waiting, self._waiting_for_work if is_work else ()):
+            for place in waiting:
+                if not place.done():
+                    place.set_result(None)
 
     # -- hints from the store, on any thread ----------------------------------------------------
 
@@ -115,24 +149,25 @@ class HintLine:
         with self._lock:
             self._number += 1
             self._ready_number = self._number
-        self._wake_soon()
+        self._wake_soon(is_work=True)
 
     def on_ended(self, job_ids: Collection[str] | None) -> None:
-        self._keep(job_ids, is_end=True)
-
-    def on_cancel_requested(self, job_ids: Collection[str] | None) -> None:
-        self._keep(job_ids, is_end=False)
-
-    def _keep(self, job_ids: Collection[str] | None, *, is_end: bool) -> None:
         with self._lock:
             self._number += 1
-            self._kept.append(_Hint(self._number, is_end, job_ids))
-            if len(self._kept) > KEPT_MAX:
-                self._forgotten_number = self._kept.popleft().number
-        self._wake_soon()
+            self._ended.add(self._number, job_ids)
+        self._wake_soon(is_work=False)
 
-    def _wake_soon(self) -> None:
-        if self._waiting and not self._is_waking and self._loop is not None:
+    def on_cancel_requested(self, job_ids: Collection[str] | None) -> None:
+        with self._lock:
+            self._number += 1
+            self._cancels.add(self._number, job_ids)
+        self._wake_soon(is_work=True)
+
+    def _wake_soon(self, *, is_work: bool) -> None:
+        if is_work:
+            self._is_work = True
+        is_heard = self._waiting or (is_work and self._waiting_for_work)
+        if is_heard and not self._is_waking and self._loop is not None:
             self._is_waking = True
             self._loop.call_soon_threadsafe(self._wake)
 

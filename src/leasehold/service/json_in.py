@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections import Counter
 from typing import Any, Final
 
 import msgspec
 
-from leasehold.core.model.nesting import DEPTH_MAX
+from leasehold.core.model.nesting import DEPTH_MAX, is_json_too_deep
 from leasehold.errors import InvalidRequestError
-
-_ESCAPED: Final = re.compile(rb"\\.", re.DOTALL)
-_QUOTED: Final = re.compile(rb'"[^"]*"')
-_NOT_STRUCTURE: Final = bytes(set(range(256)) - set(b'"[]{}'))
-_ONE_KIND: Final = bytes.maketrans(b"{}", b"[]")
 
 
 def decode_json(body: bytes) -> Any:
@@ -59,17 +53,8 @@ _TOO_DEEP: Final = f"the body is nested deeper than {DEPTH_MAX} levels"
 
 
 def _check_depth(body: bytes) -> None:
-    """Refuse deep nesting before anything is built: only brackets outside of texts count."""
-    if body.count(b"[") + body.count(b"{") <= DEPTH_MAX:
-        return
-    rest = _ESCAPED.sub(b"", body) if b"\\" in body else body
-    rest = _QUOTED.sub(b"", rest.translate(None, _NOT_STRUCTURE)).translate(_ONE_KIND)
-    # Each round takes away what holds nothing: as many rounds as it is deep.
-    for _ in range(DEPTH_MAX):
-        if b"[]" not in rest:
-            return
-        rest = rest.replace(b"[]", b"")
-    if rest:
+    """Refuse deep nesting before anything is built."""
+    if is_json_too_deep(body):
         raise InvalidRequestError(_TOO_DEEP)
 
 

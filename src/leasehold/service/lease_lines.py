@@ -14,6 +14,7 @@ from typing import Final
 
 from leasehold.core.contract.store import Store
 from leasehold.core.model.lease import Exchange, LeaseRequest
+from leasehold.core.model.records import WorkListener
 
 POLL_SECONDS: Final = 5.0
 """The safety net under lost hints."""
@@ -52,7 +53,7 @@ class _Line:
         self.timer = loop.call_at(at, self.wake_first)
 
 
-class LeaseLines:
+class LeaseLines(WorkListener):
     """The lines of one server; everything but `on_ready` happens on its event loop."""
 
     def __init__(self, store: Store) -> None:
@@ -138,9 +139,6 @@ class LeaseLines:
     def on_ready(self) -> None:
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._wake)
-
-    def on_ended(self, job_ids: Collection[str] | None) -> None:
-        """Of no interest here."""
 
     def on_cancel_requested(self, job_ids: Collection[str] | None) -> None:
         """Of no interest here."""

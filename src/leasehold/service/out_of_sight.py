@@ -53,10 +53,8 @@ def shown(caller: Caller, store: Store, answer: Any) -> Any:
     if caller.queues is None:
         return answer
     named: set[str] = set()
-    _rewritten(answer, "", HiddenJobs(_noting(named), _noting(named)))
-    if not named:
-        return answer
-    return _rewritten(answer, "", _sight_of(caller, store, named))
+    told = _rewritten(answer, "", HiddenJobs(_noting(named), _noting(named)))
+    return _rewritten(told, "", _sight_of(caller, store, named)) if named else told
 
 
 def refused(caller: Caller, store: Store, error: LeaseholdError) -> LeaseholdError:
@@ -112,6 +110,8 @@ def _rewritten(value: Any, field: str, sight: HiddenJobs) -> Any:
     """The value; the same object where nothing in it is to be hidden."""
     if field in _GIVEN or isinstance(value, JobError):
         return value
+    if field == "inherited_priority":
+        return None  # from whom is not known here, and it may be a job of another queue
     if isinstance(value, str):
         return _rewritten_text(value, field, sight)
     if field == "depends_on" and isinstance(value, list | tuple):

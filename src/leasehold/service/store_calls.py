@@ -80,7 +80,7 @@ class StoreCalls:
     async def hints(self, caller: Caller, body: bytes) -> bytes:
         """Wait for hints."""
         asked = arguments_of(VERBS["hints"], caller, body)
-        told = await self._hints.after(asked["cursor"], asked["wait_seconds"])
+        told = await self._hints.after(asked["cursor"], asked["wait_seconds"], ends=asked["ends"])
         if caller.queues is not None:
             told = _without_ids(told)
         return encode(told)

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Collection
 
 from leasehold.core.model.lease import Lease
+from leasehold.core.model.records import WorkListener
 from leasehold.env import Env
 from leasehold.errors import LeaseLostError, StoreError
 from leasehold.worker.context import StopCause
@@ -79,7 +80,7 @@ class Inbox:
             self.wake()
 
 
-class WorkerListener:
+class WorkerListener(WorkListener):
     """The worker's `Listener`: takes the store's hints to whom they concern."""
 
     def __init__(self, inbox: Inbox, in_hand: InHand, heartbeat: Heartbeat) -> None:
@@ -89,9 +90,6 @@ class WorkerListener:
 
     def on_ready(self) -> None:
         self._inbox.on_ready()
-
-    def on_ended(self, job_ids: Collection[str] | None) -> None:
-        """This worker does not wait for a job's end."""
 
     def on_cancel_requested(self, job_ids: Collection[str] | None) -> None:
         mine = {run.lease.job_id for run in tuple(self._in_hand.held)}

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Final
 
 from leasehold.core.model.lease import Lease, Settled, Settlement
+from leasehold.core.model.limits import PAYLOAD_BYTES_MAX
 from leasehold.core.model.outcome import Complete, Fail, JobError, Outcome
 from leasehold.core.model.retry import why_not_retried
 from leasehold.core.model.status import Event
@@ -23,8 +24,11 @@ from leasehold.worker.safelog import safe_logger
 
 logger = safe_logger("leasehold.worker")
 
-RESULT_REFUSED: Final = JobError("PayloadTooLargeError", "the store refused the job's result")
-"""The only way in which a job that completed can fail (SET-6)."""
+TOO_LARGE: Final = JobError("PayloadTooLargeError", "the job's result is too large for the store")
+REFUSED: Final = JobError(
+    "PayloadError", "the store refused the job's result or its note; the job's own error says why"
+)
+"""The only ways in which a job that completed can fail (SET-6)."""
 
 REFUSALS_OF_DATA: Final = (InvalidJobError, RequestTooLargeError, UnicodeEncodeError)
 """What a store, or the way to it, says of an outcome that it will never keep. Any other error may
@@ -131,7 +135,7 @@ class Settling:
         self.failed += 1
         is_dead = answer.event is Event.DEAD
         self.dead += is_dead
-        error = outcome.error if isinstance(outcome, Fail) else RESULT_REFUSED
+        error = outcome.error if isinstance(outcome, Fail) else _refusal_of(outcome)
         before = self._last_traceback
         if is_dead:
             what_next = f"it is dead: {why_not_retried(error.type, lease.attempt, lease.allowance)}"
@@ -156,6 +160,12 @@ class Settling:
         call_hook(self._hooks.on_failure, lease, answer, error)
         if is_dead:
             call_hook(self._hooks.on_dead, lease, answer, error)
+
+
+def _refusal_of(outcome: Outcome) -> JobError:
+    """Why a store has refused an outcome, as far as it is known here."""
+    result = outcome.result if isinstance(outcome, Complete) else None
+    return REFUSED if result is None or len(result) <= PAYLOAD_BYTES_MAX else TOO_LARGE
 
 
 def _seconds(moment: datetime | None) -> str:

@@ -139,7 +139,9 @@ VERBS: Final[dict[str, Verb]] = {
     "enter_worker": _verb("enter_worker", {"info": (WorkerInfo, _REQUIRED)}, None),
     "leave_worker": _verb("leave_worker", {"info": (WorkerInfo, _REQUIRED)}, None),
     "hints": _verb(
-        "hints", {"cursor": (str | None, None), "wait_seconds": (float, 0.0)}, HintsSince
+        "hints",
+        {"cursor": (str | None, None), "wait_seconds": (float, 0.0), "ends": (bool, True)},
+        HintsSince,
     ),
     "put_blob": _from_signature("put_blob", BlobCarrier),
     "get_blob": _from_signature("get_blob", BlobCarrier),

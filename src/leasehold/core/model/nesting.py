@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 DEPTH_MAX: Final = 64
+_ESCAPED: Final = re.compile(rb"\\.", re.DOTALL)
+_QUOTED: Final = re.compile(rb'"[^"]*"')
+_NOT_STRUCTURE: Final = bytes(set(range(256)) - set(b'"[]{}'))
+_ONE_KIND: Final = bytes.maketrans(b"{}", b"[]")
 
 
 def is_too_deep(value: Any) -> bool:
@@ -24,3 +29,23 @@ def is_too_deep(value: Any) -> bool:
         if not level:
             return False
     return True
+
+
+def is_json_too_deep(data: bytes) -> bool:
+    """The same of JSON text, before anything is built of it; brackets inside of texts do not count.
+
+    Text that is no JSON may be called either.
+
+    >>> is_json_too_deep(b"[" * 65 + b"]" * 65), is_json_too_deep(b'{"a": "[[["}')
+    (True, False)
+    """
+    if data.count(b"[") + data.count(b"{") <= DEPTH_MAX:
+        return False
+    rest = _ESCAPED.sub(b"", data) if b"\\" in data else data
+    rest = _QUOTED.sub(b"", rest.translate(None, _NOT_STRUCTURE)).translate(_ONE_KIND)
+    # Each round takes away what holds nothing: as many rounds as it is deep.
+    for _ in range(DEPTH_MAX):
+        if b"[]" not in rest:
+            return False
+        rest = rest.replace(b"[]", b"")
+    return bool(rest)

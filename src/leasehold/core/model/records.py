@@ -227,6 +227,16 @@ class Listener(Protocol):
         """Somebody asked to stop these running jobs; None when it is not known which."""
 
 
+class WorkListener:
+    """Base of a `Listener` that waits for work, and not for the end of any job.
+
+    A store over a network does not send it the ids of ended jobs.
+    """
+
+    def on_ended(self, job_ids: Collection[str] | None) -> None:
+        """Of no interest here."""
+
+
 class Purged(msgspec.Struct, frozen=True):
     """The report of one purge."""
 

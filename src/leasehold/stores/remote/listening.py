@@ -26,11 +26,13 @@ NOWHERE: Final = "nowhere"
 
 
 class Listening:
-    """The listeners of one store, and the thread that hears for them."""
+    """Listeners of one store, and the thread that hears for them."""
 
-    def __init__(self, transport: Transport, env: Env) -> None:
+    def __init__(self, transport: Transport, env: Env, *, ends: bool) -> None:
+        """With `ends`, they hear of ended jobs, too."""
         self._transport = transport
         self._env = env
+        self._ends = ends
         self._begin()
 
     def _begin(self) -> None:
@@ -122,7 +124,7 @@ class Listening:
 
     def _ask(self, line: PollConnection, cursor: str | None, wait_seconds: float) -> HintsSince:
         server = self._transport.server
-        body = encode({"cursor": cursor, "wait_seconds": wait_seconds})
+        body = encode({"cursor": cursor, "wait_seconds": wait_seconds, "ends": self._ends})
         try:
             answer = line.call(server, "hints", body)
         except FailedError:

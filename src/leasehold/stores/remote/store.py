@@ -29,7 +29,7 @@ from leasehold.core.model.job import Draft
 from leasehold.core.model.joblog import LogLine, bounded
 from leasehold.core.model.lease import Exchange, LeaseRequest, Settlement
 from leasehold.core.model.own_names import own_prefix
-from leasehold.core.model.records import Listener, Submitted, WorkerInfo
+from leasehold.core.model.records import Listener, Submitted, WorkerInfo, WorkListener
 from leasehold.core.model.tokens import Token
 from leasehold.core.rules.replies import check_request_id
 from leasehold.env import SYSTEM, Env
@@ -65,7 +65,9 @@ class RemoteStore:
     def __init__(self, url: str, *, env: Env = SYSTEM) -> None:
         self._env = env
         self._transport = Transport(address.parse(url), env)
-        self._listening = Listening(self._transport, env)
+        self._hears_work = Listening(self._transport, env, ends=False)
+        self._hears_all = Listening(self._transport, env, ends=True)
+        """A worker of many short jobs would hear of the end of each, once per exchange."""
         self._secrets: dict[tuple[str, int], str] = {}
         self._lock = threading.Lock()
         self._is_scoped: bool | None = None
@@ -134,7 +136,8 @@ class RemoteStore:
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         self._transport.check_open()
-        return self._listening.subscribe(listener)
+        hears = self._hears_work if isinstance(listener, WorkListener) else self._hears_all
+        return hears.subscribe(listener)
 
     def describe(self) -> Mapping[str, Any]:
         about: dict[str, Any] = self._call("describe", {})
@@ -164,7 +167,8 @@ class RemoteStore:
 
     def close(self) -> None:
         # In this order: the end of the connections is no news to whoever listens no more.
-        self._listening.close()
+        self._hears_work.close()
+        self._hears_all.close()
         self._transport.close()
 
     # -- inside -----------------------------------------------------------------------------------
@@ -195,7 +199,8 @@ class RemoteStore:
     def _begin_in_fork(self) -> None:
         self._lock = threading.Lock()
         self._transport.begin_anew()
-        self._listening.begin_anew()
+        self._hears_work.begin_anew()
+        self._hears_all.begin_anew()
 
 
 class _RemoteLife:
