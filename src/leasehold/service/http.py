@@ -53,9 +53,10 @@ def http_app(api: Api, *, hosts: Sequence[str] = (), beside: Sequence[BaseRoute]
     `beside` are routes of others that it serves, too.
     """
     routes = [
+        # First, since routes are tried in turn, and remote workers call these over and over.
+        *store_routes(api, ROOT),
         *_operation_routes(api),
         *event_routes(api, ROOT),
-        *store_routes(api, ROOT),
         *_other_routes(api),
     ]
     app = Starlette(
