@@ -129,6 +129,21 @@ def test_a_handler_that_is_set_inside_stays() -> None:
     assert told == ["new"]
 
 
+def test_a_handler_that_is_set_by_a_handler_is_held_back_in_a_wait_too() -> None:
+    told: list[str] = []
+
+    def first(*_: object) -> None:
+        signal.signal(signal.SIGUSR1, lambda *_: told.append("second"))
+
+    with handling(signal.SIGUSR1, first):
+        with SHIELD:
+            signal.raise_signal(signal.SIGUSR1)
+            SHIELD.deliver()
+            signal.raise_signal(signal.SIGUSR1)
+            assert told == []
+        assert told == ["second"]
+
+
 def test_signals_that_are_ignored_or_left_to_the_system_stay_so() -> None:
     with handling(signal.SIGUSR1, signal.SIG_IGN), handling(signal.SIGUSR2, signal.SIG_DFL):
         with SHIELD:

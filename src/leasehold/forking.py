@@ -136,11 +136,12 @@ def _follow_uwsgi() -> None:
 
 def _be_called_in_children(uwsgi: Any) -> None:
     """Join the hooks that uWSGI calls after a fork; it has a place for one function only."""
+    is_first = "uwsgidecorators" not in sys.modules
+    other, spooler = (getattr(uwsgi, name, None) for name in ("post_fork_hook", "spooler"))
     try:
         # It takes that place when it is first imported, and lets any number of functions share it.
         postfork = importlib.import_module("uwsgidecorators").postfork
     except Exception:  # noqa: BLE001 - it may be missing, and refuses to work without a master.
-        other = getattr(uwsgi, "post_fork_hook", None)
 
         def post_fork_hook() -> None:
             _begin_in_process_of_uwsgi()
@@ -150,6 +151,11 @@ def _be_called_in_children(uwsgi: Any) -> None:
         uwsgi.post_fork_hook = post_fork_hook
     else:
         postfork(_begin_in_process_of_uwsgi)
+        # The functions that the application had put there before stay in their places.
+        if is_first and other is not None:
+            postfork(other)
+        if is_first and spooler is not None:
+            uwsgi.spooler = spooler
 
 
 os.register_at_fork(

@@ -152,7 +152,18 @@ class Shield:
             return
         while self._noted:
             signum = self._noted.popleft()
-            _call(self._stands_for[signum], signum, sys._getframe(1))  # noqa: SLF001  # as Python would
+            try:
+                _call(self._stands_for[signum], signum, sys._getframe(1))  # noqa: SLF001  # as Python would
+            finally:
+                self._hold_back_again()
+
+    def _hold_back_again(self) -> None:
+        """A handler may have set others: signals are held back in their place, too."""
+        for signum in self._held_back:
+            handler = _getsignal(signum)
+            if callable(handler) and handler is not self._handler:
+                self._stands_for[signum] = handler
+                _set_handler(signum, self._handler)
 
     def acquire(self, lock: threading.Lock, limit_seconds: float | None = None) -> bool:
         """Acquire a lock inside the shield; False when the time ran out. Raises Interrupted."""

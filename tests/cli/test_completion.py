@@ -76,3 +76,10 @@ def test_naming_commands_imports_none_of_them(shell: Shell) -> None:
     probe += "print('leasehold.cli.doctor' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+@pytest.mark.parametrize("words", [("help", ""), ("help", "qu"), ("queue", "help", "")], ids=str)
+def test_help_as_a_word_offers_nothing_and_fails_nobody(
+    shell: Shell, words: tuple[str, ...]
+) -> None:
+    assert not any(" " in each for each in offered(shell, *words))

@@ -113,3 +113,33 @@ def test_what_was_begun_before_a_change_is_kept_for_nobody() -> None:
 
     assert recent.get("x", overtaken) == "before"
     assert recent.get("x", lambda: "after") == "after"
+
+
+def test_a_page_that_meets_an_old_finding_waits_for_the_one_under_way() -> None:
+    clock = ManualClock()
+    recent = Recent(Env(clock=clock), 9)
+    has_begun, go_on = threading.Event(), threading.Event()
+    go_on.set()
+    made: list[int] = []
+
+    def slow() -> int:
+        has_begun.set()
+        assert go_on.wait(WAIT_SECONDS)
+        clock.advance(1)
+        made.append(1)
+        return len(made)
+
+    assert recent.get("x", slow) == 1
+    has_begun.clear()
+    go_on.clear()
+    clock.advance(KEPT_REST)
+    assert recent.get("x", slow) == 1
+    assert has_begun.wait(WAIT_SECONDS)
+    clock.advance(OLD_SECONDS)
+    found: list[int] = []
+    page = threading.Thread(target=lambda: found.append(recent.get("x", slow)))
+    page.start()
+    go_on.set()
+    page.join(WAIT_SECONDS)
+    assert found == [2]
+    assert len(made) == 2, "it was found out once, not twice"

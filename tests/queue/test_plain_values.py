@@ -83,6 +83,12 @@ def test_one_of_them_does_not_fail_the_submits_beside_it(queue: TaskQueue) -> No
     assert len(queue.submit_many([NewJob("t"), NewJob("t", metadata=METADATA)])) == 2
 
 
+@pytest.mark.parametrize("name", [None, 5])
+def test_a_queue_that_is_no_text_is_refused_by_filters(queue: TaskQueue, name: Any) -> None:
+    with pytest.raises(InvalidJobError, match="a queue is named by text"):
+        list(queue.search(queue=name))
+
+
 @pytest.mark.parametrize("depth", [2, 5_000])
 def test_nested_metadata_is_refused_however_deep(queue: TaskQueue, depth: int) -> None:
     nested: Any = 1

@@ -44,10 +44,10 @@ pytestmark = pytest.mark.skipif(not SERVER.exists(), reason="uWSGI is not instal
 
 @contextmanager
 def serving(
-    folder: Path, *options: str, more: str = ""
+    folder: Path, *options: str, before: str = "", more: str = ""
 ) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """A server with two processes, of the application and more code; the path of its socket."""
-    (folder / "shop.py").write_text(APPLICATION + more)
+    """A server of the application with code around it, in two processes; its socket's path."""
+    (folder / "shop.py").write_text(before + APPLICATION + more)
     server = subprocess.Popen(
         [
             *(str(SERVER), "--master", "--processes", "2", "--enable-threads", "--die-on-term"),
@@ -96,6 +96,34 @@ def test_jobs_that_are_left_or_submitted_in_the_master_run_with_no_request(tmp_p
     assert [number for number, _ in ran] == [1, 2]
     assert server.pid not in {pid for _, pid in ran}
     assert not statuses
+
+
+def test_start_in_the_master_counts_where_workers_start_by_hand_only(tmp_path: Path) -> None:
+    more = """
+by_hand = TaskQueue("by-hand.db", num_workers=1, autostart=False)
+by_hand.task(name="where")(os.getpid)
+by_hand.start()
+"""
+    with TaskQueue(tmp_path / "by-hand.db", num_workers=0) as queue:
+        job = queue.submit("where")
+        with serving(tmp_path, more=more):
+            assert queue.get_result(job, timeout=WAIT)
+
+
+def test_functions_that_the_application_gave_to_uwsgi_before_stay(tmp_path: Path) -> None:
+    before = """
+import uwsgi
+called = []
+uwsgi.post_fork_hook = lambda: called.append(1)
+uwsgi.spooler = mine = lambda arguments: -2
+"""
+    more = """
+def application(environ, start_response):
+    start_response("200 OK", [("Content-Type", "application/json")])
+    return [json.dumps({"result": [len(called), uwsgi.spooler is mine]}).encode()]
+"""
+    with serving(tmp_path, before=before, more=more) as (path, _):
+        assert ask(path, 1)["result"] == [1, True]
 
 
 def test_a_process_that_was_killed_is_replaced_by_one_that_works(tmp_path: Path) -> None:

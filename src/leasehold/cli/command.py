@@ -37,8 +37,11 @@ class Group(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
         names = self.list_commands(ctx)
-        if name == "help" and name not in names:
-            return super().resolve_command(ctx, [*args[1:], "--help"]) if args[1:] else _help(ctx)
+        if name == "help" and name not in names and not ctx.resilient_parsing:
+            if not args[1:]:
+                _help(ctx)
+            args = [*args[1:], "--help"]
+            name = args[0]
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError:

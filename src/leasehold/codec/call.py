@@ -175,7 +175,7 @@ class CallCodec:
     def encode_result(self, value: Any, bytes_max: int = PAYLOAD_BYTES_MAX) -> bytes:
         """A returned value as bytes.
 
-        The work is done by now, so nothing is refused that JSON can represent in any way: a value
+        The work is done by now, so little is refused that JSON can represent in any way: a value
         that no return hint names arrives as plain JSON data, a datetime for instance as text; the
         change is told by `first_change_of_result`.
         """
@@ -186,8 +186,9 @@ class CallCodec:
             # msgspec writes NaN as null, which the caller would take for None.
             if value is not None and b"null" in data and holds_nan(value):
                 raise PayloadError("the result holds NaN or infinity, which JSON cannot represent")
-            check_nesting(data, "the result")
         check_size(data, "the result", bytes_max)
+        if self._key is None:
+            check_nesting(data, "the result")
         return data
 
     def first_change_of_result(self, value: Any, data: bytes) -> str | None:

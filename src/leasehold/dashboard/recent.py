@@ -46,7 +46,7 @@ class Recent:
         self._changes = 0
         """How often everything was forgotten: a finding begun before that is kept for nobody."""
         self._at_it: dict[Hashable, Event] = {}
-        """Findings under way for the first time; the event is set when one is there."""
+        """Findings under way; the event is set when one is there."""
 
     def get(self, what: Hashable, find_out: Callable[[], T]) -> T:
         """A recent finding; for so many times as long as it took, it is not looked up again.
@@ -63,23 +63,19 @@ class Recent:
                     kept = None
                 if kept is not None and (now < kept.end or kept.is_renewed):
                     return cast("T", kept.value)
-                if kept is not None and kept.took > SLOW_SECONDS:
+                if kept is not None and kept.took > SLOW_SECONDS and what not in self._at_it:
                     self._kept[what] = replace(kept, is_renewed=True)
+                    self._at_it[what] = Event()
                     renew = partial(self._renew, what, find_out)
                     Thread(target=renew, name="leasehold-dashboard", daemon=True).start()
                     return cast("T", kept.value)
                 other = self._at_it.get(what)
                 if other is None:
-                    mine = self._at_it[what] = Event()
+                    self._at_it[what] = Event()
             if other is None:
                 break
             other.wait()
-        try:
-            return self._find_out(what, find_out)
-        finally:
-            with self._lock:
-                del self._at_it[what]
-            mine.set()
+        return self._find_out(what, find_out)
 
     def forget(self) -> None:
         """Find out everything anew: something was changed."""
@@ -96,17 +92,23 @@ class Recent:
         began, changes = self._clock.monotonic(), self._changes
         try:
             value = find_out()
+            self._keep(what, value, began, changes)
         except BaseException:
             with self._lock:
                 self._kept.pop(what, None)
             raise
+        finally:
+            with self._lock:
+                self._at_it.pop(what).set()
+        return value
+
+    def _keep(self, what: Hashable, value: object, began: float, changes: int) -> None:
         took = self._clock.monotonic() - began
         end = began + took + max(KEPT_SECONDS, KEPT_REST * took)
         with self._lock:
             if changes != self._changes:
-                return value
+                return
             self._kept.pop(what, None)
             if len(self._kept) >= self._kept_max:
                 self._kept.pop(next(iter(self._kept)))
             self._kept[what] = _Kept(value, took, end)
-        return value

@@ -200,7 +200,7 @@ class TaskQueue(QueueLife):
             pickle_key=pickle_key,
             runs_here=num_workers > 0,
         )
-        self._autostart = Autostart(self._ensure_workers, autostart)
+        self._autostart = Autostart(self._start_workers, autostart)
         if num_workers and env is SYSTEM:  # No time passes by itself for an injected clock.
             self._tasks.on_task = self._autostart.begin
         self._submitting = Submitting(self, self._tasks, self.bridge)

@@ -11,7 +11,7 @@ from leasehold.core.model.job import Job, MetadataValue
 from leasehold.core.model.phrases import listed
 from leasehold.core.model.search import HeavyField, JobFilter
 from leasehold.core.model.status import Status
-from leasehold.core.model.text import plain
+from leasehold.core.model.text import plain, plain_text, shown
 from leasehold.errors import InvalidJobError
 from leasehold.queue.options import JobRef, id_of, plain_metadata
 from leasehold.queue.task import TaskLike, name_of
@@ -84,6 +84,12 @@ def _many(value: Any) -> Iterable[Any]:
     return value if isinstance(value, list | tuple | set | frozenset) else (value,)
 
 
+def _queue(value: object) -> str:
+    if not isinstance(value, str):
+        raise InvalidJobError(f"a queue is named by text, not by {shown(value)}")
+    return plain_text(value)
+
+
 def _status(value: Status | str) -> Status:
     try:
         return Status(value)
@@ -93,7 +99,7 @@ def _status(value: Status | str) -> Status:
 
 _TRANSLATIONS: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
     "ids": ("ids", id_of),
-    "queue": ("queues", plain),
+    "queue": ("queues", _queue),
     "status": ("statuses", _status),
     "task": ("tasks", name_of),
 }

@@ -135,9 +135,9 @@ class HintLine:
         self._wake()
 
     def _wake(self) -> None:
-        # In this order: who says `_is_work` and sees that a wake is on its way must be in it.
-        self._is_waking = False
-        is_work, self._is_work = self._is_work, False
+        with self._lock:
+            self._is_waking = False
+            is_work, self._is_work = self._is_work, False
         for waiting in (self._waiting, self._waiting_for_work if is_work else ()):
             for place in waiting:
                 if not place.done():
@@ -164,12 +164,13 @@ class HintLine:
         self._wake_soon(is_work=True)
 
     def _wake_soon(self, *, is_work: bool) -> None:
-        if is_work:
-            self._is_work = True
-        is_heard = self._waiting or (is_work and self._waiting_for_work)
-        if is_heard and not self._is_waking and self._loop is not None:
+        with self._lock:
+            self._is_work = self._is_work or is_work
+            is_heard = self._waiting or (is_work and self._waiting_for_work)
+            if not is_heard or self._is_waking or self._loop is None:
+                return
             self._is_waking = True
-            self._loop.call_soon_threadsafe(self._wake)
+        self._loop.call_soon_threadsafe(self._wake)
 
 
 def _all_ids(groups: Iterable[Collection[str] | None]) -> list[str] | None:

@@ -65,9 +65,9 @@ class RemoteStore:
     def __init__(self, url: str, *, env: Env = SYSTEM) -> None:
         self._env = env
         self._transport = Transport(address.parse(url), env)
-        self._hears_work = Listening(self._transport, env, ends=False)
         self._hears_all = Listening(self._transport, env, ends=True)
-        """A worker of many short jobs would hear of the end of each, once per exchange."""
+        self._hears_work = Listening(self._transport, env, ends=False)
+        """For workers: they would hear of the end of each of their own jobs, once per exchange."""
         self._secrets: dict[tuple[str, int], str] = {}
         self._lock = threading.Lock()
         self._is_scoped: bool | None = None

@@ -1,7 +1,8 @@
 """The way in which nearly all attempts end: their jobs are completed, all by the process that
 leased them. Two statements do it, whatever their number.
 
-Guard of a settlement: the job's row is in `running` with exactly this version. The first statement
+Guard of a settlement: the job's row is in `running` with exactly this version, granted at exactly
+this moment. The first statement
 locks the rows and says which they are; the second moves them, inside the server, to `attempt` and
 `finished`. Only the outcomes are sent to it: all else of a lease is in its row.
 """
@@ -9,7 +10,7 @@ locks the rows and says which they are; the second moves them, inside the server
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from leasehold.core.model.blob import BLOB_CODEC
@@ -32,7 +33,8 @@ _EVENT, _STATUS = COMPLETED_CODES
 
 # Rows are locked in the order of their numbers, as in every write.
 FIND: Final = """
-    SELECT version, ctid, events FROM running WHERE seq = ANY($1) ORDER BY seq FOR UPDATE
+    SELECT version, acquired_at, ctid, events FROM running
+    WHERE seq = ANY($1) ORDER BY seq FOR UPDATE
 """
 # The rows were read in this write, and locked: each is found where it was.
 COMPLETE: Final = f"""
@@ -95,16 +97,17 @@ class Completions:
             return None
         if rules and any(grant[3] in rules for grant in self._grants):
             return None
-        found = {row[0]: row for row in step.first(*self.ahead)}
+        # By its moment, too: in a schema that was dropped and made anew, versions begin anew.
+        found = {row[:2]: row for row in step.first(*self.ahead)}
         try:
-            rows = [found[settlement.version] for settlement in self._settlements]
+            rows = [found[version, granted_at] for version, granted_at in self._leases()]
         except KeyError:
             return None
         outcomes: list[Any] = [settlement.outcome for settlement in self._settlements]
         step.execute(
             COMPLETE,
             (
-                RowPlaces([place for _, place, _ in rows]),
+                RowPlaces([place for *_, place, _ in rows]),
                 [outcome.result for outcome in outcomes],
                 [None if outcome.codec == "json" else outcome.codec for outcome in outcomes],
                 [outcome.note for outcome in outcomes],
@@ -113,7 +116,7 @@ class Completions:
         )
         self._count(step)
         events_max = 2 * step.settings.attempt_records_max
-        for grant, (_, _, events) in zip(self._grants, rows, strict=True):
+        for grant, (*_, events) in zip(self._grants, rows, strict=True):
             if events >= events_max:
                 trim_attempts(step, grant[1])
         step.jobs_ended([settlement.job_id for settlement in self._settlements])
@@ -121,6 +124,10 @@ class Completions:
             Settled(each.job_id, each.version, COMPLETED_EVENT, COMPLETED_STATUS, grant[5])
             for each, grant in zip(self._settlements, self._grants, strict=True)
         ]
+
+    def _leases(self) -> Iterator[tuple[int, int]]:
+        for settlement, grant in zip(self._settlements, self._grants, strict=True):
+            yield settlement.version, grant[6]
 
     def _count(self, step: Step) -> None:
         now = step.now

@@ -155,11 +155,11 @@ def exchange(
     """Settle and lease."""
     # A lease does not pay for a long fan-out: the next exchange continues it.
     queues = () if request is None else request.queues
-    completions = Completions.among(settlements, database.grants)
+    is_light = database.remembered.rules.are_light(queues)
+    completions = Completions.among(settlements, database.grants) if is_light else None
     sent = []
     if settlements:
         sent.append(ahead(settlements) if completions is None else completions.ahead)
-    is_light = database.remembered.rules.are_light(queues)
     if request is not None and request.limit > 0:
         sent += leasing.ahead(request, _probable_lane(database, request) if is_light else None)
     return database.write(

@@ -76,15 +76,13 @@ class Lending:
 
     def _wait_for(self, pool: Pool) -> RawConnection:
         """A connection of the pool; whoever waits for one in the main thread can be interrupted."""
-        left = self._address.pool_timeout_seconds
-        if not SHIELD.is_closed():
-            return pool.getconn(left)
-        while left > LOOK_SECONDS:
-            with suppress(PoolTimeout):
-                return pool.getconn(LOOK_SECONDS)
-            SHIELD.deliver()
-            left -= LOOK_SECONDS
-        return pool.getconn(left)
+        seconds = self._address.pool_timeout_seconds
+        if not SHIELD.is_closed() or seconds <= LOOK_SECONDS:
+            return pool.getconn(seconds)
+        with suppress(PoolTimeout):
+            return pool.getconn(LOOK_SECONDS)
+        SHIELD.deliver()
+        return _Place(pool, seconds - LOOK_SECONDS).wait()
 
     def _open(self) -> Pool:
         with self._mutex:
@@ -99,3 +97,52 @@ class Lending:
             if self._pool is pool:
                 self._pool = None
         pool.close()
+
+
+class _Place:
+    """A place in the queue for a connection of a pool, which an interrupt may leave.
+
+    A thread keeps it. The pool serves callers in turn: whoever asked anew after each look for
+    signals would be the last of them each time, and never be served on a busy pool.
+    """
+
+    def __init__(self, pool: Pool, seconds: float) -> None:
+        self._pool = pool
+        self._mutex = threading.Lock()
+        self._answer: RawConnection | Exception | None = None
+        self._is_left = False
+        self._is_answered = threading.Event()
+        threading.Thread(
+            target=self._stand, args=(seconds,), name="leasehold-queue", daemon=True
+        ).start()
+
+    def _stand(self, seconds: float) -> None:
+        answer: RawConnection | Exception
+        try:
+            answer = self._pool.getconn(seconds)
+        except Exception as error:  # noqa: BLE001  # raised again by whoever waits
+            answer = error
+        with self._mutex:
+            self._answer = answer
+            if self._is_left:
+                self._put_back()
+        self._is_answered.set()
+
+    def wait(self) -> RawConnection:
+        """The connection; raises what a handler of a signal does, and leaves the place then."""
+        try:
+            while not self._is_answered.wait(LOOK_SECONDS):
+                SHIELD.deliver()
+        except BaseException:
+            with self._mutex:
+                self._is_left = True
+                self._put_back()
+            raise
+        if isinstance(self._answer, Exception):
+            raise self._answer
+        assert self._answer is not None
+        return self._answer
+
+    def _put_back(self) -> None:
+        if isinstance(self._answer, RawConnection):
+            self._pool.putconn(self._answer)

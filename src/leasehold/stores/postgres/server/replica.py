@@ -17,6 +17,7 @@ from psycopg_pool import PoolTimeout
 
 from leasehold.env import Env
 from leasehold.errors import UnsupportedError
+from leasehold.interrupts import SHIELD
 from leasehold.stores.postgres.server.address import Address
 from leasehold.stores.postgres.server.connection import (
     Pool,
@@ -49,14 +50,22 @@ class Replica:
     @contextmanager
     def connection(self) -> Iterator[SqlConnection | None]:
         """One of them; None while the replica cannot be reached."""
-        pool = raw = None
+        with SHIELD:  # As in `lending`: no Ctrl-C comes between its loan and its return.
+            loan = self._lend()
+            if loan is None:
+                yield None
+                return
+            pool, raw = loan
+            try:
+                raw.patience_seconds = self.address.statement_timeout_seconds + PATIENCE_SECONDS
+                yield SqlConnection(raw)
+            finally:
+                pool.putconn(raw)
+
+    def _lend(self) -> tuple[Pool, RawConnection] | None:
         try:
             pool = self._open_pool()
-            if pool is not None:
-                raw = pool.getconn()
-                # A server that has gone silent since would keep its callers waiting for long.
-                raw.patience_seconds = PATIENCE_SECONDS
-                raw.execute(b"SELECT 1")
+            return None if pool is None else (pool, _answering(pool))
         except (psycopg.OperationalError, PoolTimeout) as error:
             logger.warning(
                 "the replica %s cannot be reached, and the primary is asked in its place: %s",
@@ -64,17 +73,7 @@ class Replica:
                 error,
             )
             self._again_at = self._env.now_micros() + round(AGAIN_SECONDS * 1e6)
-            if pool is not None and raw is not None:
-                pool.putconn(raw)
-            pool = raw = None
-        if pool is None or raw is None:
-            yield None
-            return
-        try:
-            raw.patience_seconds = self.address.statement_timeout_seconds + PATIENCE_SECONDS
-            yield SqlConnection(raw)
-        finally:
-            pool.putconn(raw)
+            return None
 
     def _open_pool(self) -> Pool | None:
         if self._env.now_micros() < self._again_at:
@@ -100,6 +99,18 @@ class Replica:
             pool, self._pool = self._pool, None
         if pool is not None:
             pool.close()
+
+
+def _answering(pool: Pool) -> RawConnection:
+    """A connection on which the server answers: one that has gone silent would hold up callers."""
+    raw = pool.getconn()
+    try:
+        raw.patience_seconds = PATIENCE_SECONDS
+        raw.execute(b"SELECT 1")
+    except BaseException:
+        pool.putconn(raw)
+        raise
+    return raw
 
 
 def _impatient(address: Address) -> Address:
