@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,7 @@ import psycopg  # noqa: E402
 
 from leasehold.stores.postgres import PostgresStore  # noqa: E402
 from leasehold.stores.postgres.server.connection import name_of  # noqa: E402
+from leasehold.stores.postgres.server.lending import Lending  # noqa: E402
 
 # Not by a signal, as usual: it is signals that a hanging shield would hold back.
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(1800, method="thread")]
@@ -301,6 +302,80 @@ def test_a_handler_that_does_not_raise_interrupts_no_write(scene: Scene, schemas
     assert heard.is_set()
     assert scene.store.get(job_id) is not None
     scene.examine()
+
+
+@contextmanager
+def only_connection_lent(scene: Scene) -> Iterator[tuple[Lending, threading.Event]]:
+    """A store of one connection, which a thread has until the event is set."""
+    taken, give_back = threading.Event(), threading.Event()
+    with closing(PostgresStore(scene.url.replace("pool_size=2", "pool_size=1"))) as store:
+        lending = store._database._lending
+
+        def keep() -> None:
+            with lending.connection():
+                taken.set()
+                give_back.wait(60)
+
+        keeper = threading.Thread(target=keep)
+        keeper.start()
+        assert taken.wait(60)
+        try:
+            yield lending, give_back
+        finally:
+            give_back.set()
+            keeper.join(60)
+
+
+def stands_in_the_queue() -> bool:
+    return any(thread.name == "leasehold-queue" for thread in threading.enumerate())
+
+
+def waiting_for(lending: Lending) -> int:
+    pool: Any = lending._pool
+    return int(pool.get_stats().get("requests_waiting", 0))
+
+
+def test_the_main_thread_keeps_its_place_while_it_waits_for_a_connection(scene: Scene) -> None:
+    served: list[str] = []
+    with only_connection_lent(scene) as (lending, give_back):
+
+        def come_later() -> None:
+            with lending.connection():
+                served.append("another")
+
+        later = threading.Thread(target=come_later)
+
+        def let_another_come() -> None:
+            until(stands_in_the_queue)
+            # Its first, short request stays in the pool's books until a connection is free.
+            until(lambda: waiting_for(lending) == 2)
+            later.start()
+            until(lambda: waiting_for(lending) == 3)
+            give_back.set()
+
+        helper = threading.Thread(target=let_another_come)
+        helper.start()
+        with lending.connection():
+            served.append("main")
+        helper.join(60)
+        later.join(60)
+    assert served == ["main", "another"]
+
+
+def test_whoever_leaves_the_queue_for_a_connection_takes_none(scene: Scene) -> None:
+    with only_connection_lent(scene) as (lending, give_back):
+
+        def interrupt() -> None:
+            until(stands_in_the_queue)
+            os.kill(os.getpid(), signal.SIGINT)
+
+        threading.Thread(target=interrupt, daemon=True).start()
+        with pytest.raises(KeyboardInterrupt), lending.connection():
+            raise AssertionError("there was none")
+        give_back.set()
+        until(lambda: not stands_in_the_queue())
+        with lending.connection():
+            assert waiting_for(lending) == 0
 
 
 # -- real ones, from another process ---------------------------------------------------------------
