@@ -18,7 +18,7 @@ def test_marks_are_made_listed_and_forgotten(shell: Shell) -> None:
     assert "v1.2" in shell.ok("deploy", "list").out
     assert shell.ok("deploy", "forget", "v1.2").out == "forgot v1.2\n"
     assert shell.run("deploy", "forget", "v1.2").code == Exit.NOT_FOUND
-    assert "no deploy was marked" in shell.ok("deploy", "list").err
+    assert "no deploy is marked yet" in shell.ok("deploy", "list").err
 
 
 def test_the_first_worker_of_a_version_marks_it(shell: Shell) -> None:

@@ -29,7 +29,7 @@ def begun(shell: Shell) -> Operation:
 
 def test_an_order_by_filter_is_an_operation(shell: Shell) -> None:
     submit(shell)
-    assert "there was no order" in run_here(shell, "operations", "list").err
+    assert "there are no operations yet" in run_here(shell, "operations", "list").err
     run_here(shell, "cancel", "--all", "--yes")
     (known,) = run_here(shell, "operations", "list", "-o", "json").json
     assert (known["verb"], known["state"], known["changed"]) == ("cancel", "done", 3)

@@ -83,7 +83,7 @@ class WatchedRun:
 
     def outcome(self) -> Outcome:
         """How it ended; waits for that."""
-        self.wait_until(lambda: self.run.ended)
+        self.wait_until(lambda: self._endings > 0)
         assert self._endings == 1
         assert self.run.outcome is not None
         return self.run.outcome
