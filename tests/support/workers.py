@@ -36,6 +36,8 @@ class MoodyStore(MemoryStore):
         self.refused: set[str] = set()
         self.renewed: set[str] = set()
         self.before: dict[str, Callable[[], None]] = {}
+        self.after_exchange: Callable[[Exchange], None] | None = None
+        """Called when the leases are written, and the worker does not know of them yet."""
         self.dead: set[str] = set()
         self.news = threading.Condition()
         self.subscribe(self)
@@ -46,6 +48,8 @@ class MoodyStore(MemoryStore):
         self._called("exchange")
         answer = super().exchange(settlements, request)
         self._tell()
+        if self.after_exchange is not None:
+            self.after_exchange(answer)
         return answer
 
     def renew(self, worker: str, renewals: Sequence[Renewal]) -> list[Renewed | LeaseLostError]:

@@ -286,6 +286,36 @@ def test_a_hurried_beat_comes_at_once(watcher: Watcher) -> None:
         watcher.heartbeat.stop()
 
 
+def test_a_hint_that_comes_before_its_lease_is_not_lost(watcher: Watcher) -> None:
+    watcher.heartbeat.start()
+    try:
+        watcher.heartbeat.expect()
+        submit_to(watcher.store, "t")
+        [lease] = LeaseManager(watcher.store, "me", lease_seconds=60).acquire(limit=1)
+        watcher.store.cancel([lease.job_id], reason="now", actor="test")
+        watcher.heartbeat.hurry([lease.job_id])
+        watcher.heartbeat.add_all([lease])
+        assert watcher.told.wait(PATIENCE_SECONDS)
+        assert watcher.cancelled == [(lease.job_id, "now")]
+    finally:
+        watcher.heartbeat.stop()
+
+
+def test_hints_about_the_jobs_of_others_cost_no_beat(watcher: Watcher) -> None:
+    watcher.heartbeat.expect()
+    watcher.heartbeat.hurry(["another's"])
+    [lease] = watcher.hold()
+    watcher.heartbeat.hurry(["another's"])
+    watcher.heartbeat.start()
+    try:
+        watcher.store.cancel([lease.job_id], reason="now", actor="test")
+        watcher.heartbeat.hurry([lease.job_id])
+        assert watcher.told.wait(PATIENCE_SECONDS)
+    finally:
+        watcher.heartbeat.stop()
+    assert watcher.store.calls["renew"] == 1
+
+
 def test_a_broken_store_does_not_end_the_thread(watcher: Watcher, clock: ManualClock) -> None:
     def explode() -> None:
         raise RuntimeError("a bug")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from leasehold.core.model.lease import Lease
+from leasehold.core.model.lease import Exchange, Lease
 from leasehold.core.model.outcome import Cancel, Retry, Snooze
 from leasehold.core.model.queue_config import QueueConfig
 from leasehold.core.model.status import Event, Status
@@ -265,6 +265,21 @@ def test_a_running_job_is_cancelled_at_once_when_it_listens(
     store.cancel([job_id], reason="sold out", actor="test")
     assert store.until_status(job_id, Status.CANCELLED).reason == "sold out"
     assert gate.contexts[0].cancel_reason == "sold out"
+
+
+def test_a_cancel_that_comes_before_the_worker_knows_of_its_lease_is_told(
+    store: MoodyStore, tasks: Tasks, start_worker: Start, gate: Gate
+) -> None:
+    def cancel(answer: Exchange) -> None:
+        store.cancel([lease.job_id for lease in answer.leases], reason="sold out", actor="test")
+
+    tasks.add(gate.polite)
+    job_id = submit_to(store, "polite")
+    store.after_exchange = cancel
+    start_worker()
+    assert store.until_status(job_id, Status.CANCELLED).reason == "sold out"
+    # If its code began at all, it was told.
+    assert all(context.cancelled for context in gate.contexts)
 
 
 def test_a_cancelled_job_that_completes_anyway_is_completed(

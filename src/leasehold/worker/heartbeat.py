@@ -86,6 +86,8 @@ class Heartbeat(OwnThread):
         # of its process inside a call.
         self._renewing = threading.RLock()
         self._hurry: set[str] = set()
+        self._early: list[Collection[str] | None] | None = None
+        """While leases are being asked for: hints that may be about jobs of theirs."""
         self._wait_seconds = interval_seconds
         self.consecutive_failures = 0
 
@@ -97,6 +99,15 @@ class Heartbeat(OwnThread):
             self._condition.notify_all()
 
     # -- the leases it keeps alive -----------------------------------------------------------
+
+    def expect(self) -> None:
+        """Leases are being asked for, and `add_all` will say which.
+
+        A job can be cancelled as soon as the store has written its lease, which is before anybody
+        here knows of it: a hint that comes meanwhile is kept for what the answer brings.
+        """
+        with self._condition:
+            self._early = []
 
     def add(self, lease: Lease, sent_at: float | None = None) -> None:
         """Keep this lease alive. `sent_at` is the monotonic time before the lease was asked for."""
@@ -114,6 +125,9 @@ class Heartbeat(OwnThread):
                     deadline = local_deadline(sent_at, seconds)
                     shortest = min(shortest, seconds / 3)
                 self._held[lease.job_id, lease.version] = _Held(lease, sent_at, deadline)
+            early, self._early = self._early, None
+            for job_ids in early or ():
+                self._hurry_held(job_ids)
             if shortest < self._wait_seconds:
                 # The thread sleeps longer than this lease allows: let it reckon again.
                 self._condition.notify_all()
@@ -200,9 +214,17 @@ class Heartbeat(OwnThread):
         return [held for held in self._held.values() if not held.suspended]
 
     def hurry(self, job_ids: Collection[str] | None = None) -> None:
-        """Beat at once for these jobs, or for all: somebody may have asked to stop one."""
+        """Beat at once for what is held of these jobs, or for all: one may have been cancelled."""
         with self._condition:
-            self._hurry.update((job_id for job_id, _ in self._held) if job_ids is None else job_ids)
+            if self._early is not None:
+                self._early.append(job_ids)
+            self._hurry_held(job_ids)
+
+    def _hurry_held(self, job_ids: Collection[str] | None) -> None:
+        held = {job_id for job_id, _ in self._held}
+        wanted = held if job_ids is None else held.intersection(job_ids)
+        if wanted:
+            self._hurry |= wanted
             self._condition.notify_all()
 
     def _beat_failed(self, error: StoreError) -> None:

@@ -83,16 +83,13 @@ class Inbox:
 class WorkerListener(WorkListener):
     """The worker's `Listener`: takes the store's hints to whom they concern."""
 
-    def __init__(self, inbox: Inbox, in_hand: InHand, heartbeat: Heartbeat) -> None:
-        self._in_hand = in_hand
-        self._heartbeat = heartbeat
+    def __init__(self, inbox: Inbox, heartbeat: Heartbeat) -> None:
         self._inbox = inbox
+        self._heartbeat = heartbeat
 
     def on_ready(self) -> None:
         self._inbox.on_ready()
 
     def on_cancel_requested(self, job_ids: Collection[str] | None) -> None:
-        mine = {run.lease.job_id for run in tuple(self._in_hand.held)}
-        if mine if job_ids is None else not mine.isdisjoint(job_ids):
-            # The answer to a renewal says which job, and why.
-            self._heartbeat.hurry(job_ids)
+        # The answer to a renewal says which job, and why.
+        self._heartbeat.hurry(job_ids)

@@ -195,6 +195,7 @@ class Loop:
             self._reports.write_last(lease for lease, _ in sent)
         settlements = [Settlement(lease.job_id, lease.version, outcome) for lease, outcome in sent]
         self._heartbeat.discard_all(lease for lease, _ in sent)
+        self._heartbeat.expect()
         asked_at = self._clock.monotonic()
         try:
             answer = self._leases.exchange(

@@ -364,9 +364,7 @@ class Worker:
         reason = StopReason.STORE_LOST
         unsubscribe: Callable[[], None] | None = None
         try:
-            unsubscribe = self._store.subscribe(
-                WorkerListener(self._inbox, self._in_hand, self._heartbeat)
-            )
+            unsubscribe = self._store.subscribe(WorkerListener(self._inbox, self._heartbeat))
             self._heartbeat.start()
             if self._sweep is not None:
                 self._sweep.start()
