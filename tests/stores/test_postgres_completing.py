@@ -4,25 +4,30 @@ same rows as the general one, and is refused where the general one is.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
 import pytest
 
+from leasehold.core.model.breaker import Breaker
 from leasehold.core.model.job import Draft
 from leasehold.core.model.lease import Lease, LeaseRequest, Settled, Settlement
-from leasehold.core.model.outcome import Complete
+from leasehold.core.model.outcome import Complete, Fail, JobError
 from leasehold.core.model.status import Status
 from leasehold.env import Env, ManualClock
 from leasehold.errors import LeaseLostError
-from support.servers import needs_psycopg
+from support.servers import Schemas, needs_psycopg
 
 needs_psycopg()
+
+import psycopg  # noqa: E402
 
 from leasehold.stores.postgres import PostgresStore  # noqa: E402
 from leasehold.stores.postgres.leasing import completing  # noqa: E402
 from leasehold.stores.postgres.writing.grants import Grants  # noqa: E402
+from leasehold.stores.postgres.writing.remembered import LANES_TOLD, StateRow  # noqa: E402
 
 ROWS = {
     "attempt": "SELECT * FROM attempt ORDER BY seq",
@@ -140,20 +145,88 @@ def test_the_same_settlement_twice_is_accepted_once(scene: Scene) -> None:
     assert scene.store.exchange(sent).settled == first
 
 
-def test_the_quick_way_is_the_usual_one(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    ways: list[bool] = []
+@pytest.fixture
+def ways(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Of each exchange that might go the quick way, whether it did."""
+    taken: list[bool] = []
     settle = completing.Completions.settle
 
     def noted(self: completing.Completions, step: Any) -> list[Settled] | None:
         answer = settle(self, step)
-        ways.append(answer is not None)
+        taken.append(answer is not None)
         return answer
 
     monkeypatch.setattr(completing.Completions, "settle", noted)
+    return taken
+
+
+def test_the_quick_way_is_the_usual_one(scene: Scene, ways: list[bool]) -> None:
     scene.store.exchange(settlements(scene.leased("a")))
     scene.store.exchange(settlements(scene.leased("b")))
     # The first write of a minute is alone; after that, writes go side by side.
     assert ways[-1]
+
+
+def failing_in_a_row(scene: Scene, task: str) -> int:
+    """How many failures the breaker of a task has counted."""
+    query = "SELECT failures_in_row FROM lane WHERE task = $1"
+    with scene.store._database.read() as db:
+        ((failures,),) = db.execute(query, (task,)).fetchall()
+    return int(failures)
+
+
+def test_a_task_that_fails_slows_no_other_down(scene: Scene, ways: list[bool]) -> None:
+    scene.store.submit([Draft(id="bad", task="failing")])
+    [lease] = scene.store.exchange((), LeaseRequest(worker="w", limit=1)).leases
+    failure = Fail(JobError("E", ""), retry_after_seconds=3600, breaker=Breaker(failures=9))
+    scene.store.exchange([Settlement(lease.job_id, lease.version, failure)])
+    assert failing_in_a_row(scene, "failing") == 1
+    for prefix in "ab":
+        scene.store.exchange(settlements(scene.leased(prefix)))
+    assert ways[-1]
+    assert failing_in_a_row(scene, "failing") == 1
+    # Its own success is told to its breaker, which only the general way does.
+    scene.store.submit([Draft(id="good", task="failing")])
+    [lease] = scene.store.exchange((), LeaseRequest(worker="w", limit=1)).leases
+    scene.store.exchange([Settlement(lease.job_id, lease.version, Complete(b"1"))])
+    assert not ways[-1]
+    assert failing_in_a_row(scene, "failing") == 0
+
+
+def test_of_very_many_tasks_that_fail_any_may_be_meant() -> None:
+    found = StateRow(*[0] * len(StateRow._fields))  # type: ignore[arg-type]
+    few = found._replace(failing_lanes=[3, 7])
+    assert few.may_be_failing({2, 7})
+    assert not few.may_be_failing({2, 8})
+    assert found._replace(failing_lanes=list(range(LANES_TOLD))).may_be_failing({1000})
+
+
+def test_a_lease_of_a_schema_that_was_made_anew_is_another_one(schemas: Schemas) -> None:
+    schema = f"anew_{os.getpid()}"
+    url = f"{schemas.url}{'&' if '?' in schemas.url else '?'}schema={schema}"
+    try:
+        with closing(PostgresStore(url)) as before:
+            [old] = leased_first(before, "old")
+            with psycopg.connect(schemas.url, autocommit=True) as db:
+                db.execute(f"DROP SCHEMA {schema} CASCADE".encode())
+            with closing(PostgresStore(url)) as after:
+                [new] = leased_first(after, "new")
+                # The first job of each: its number and its version are the same.
+                assert new.version == old.version
+                done = Settlement(old.job_id, old.version, Complete(b"1"))
+                [answer] = before.exchange([done]).settled
+                assert isinstance(answer, LeaseLostError)
+                job = after.get("new")
+                assert job is not None
+                assert job.status is Status.RUNNING
+    finally:
+        with psycopg.connect(schemas.url, autocommit=True) as db:
+            db.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE".encode())
+
+
+def leased_first(store: PostgresStore, job_id: str) -> list[Lease]:
+    store.submit([Draft(id=job_id, task="t")])
+    return store.exchange((), LeaseRequest(worker="w", limit=1)).leases
 
 
 def test_leases_that_were_forgotten_are_looked_up(scene: Scene) -> None:

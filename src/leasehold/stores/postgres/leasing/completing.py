@@ -93,7 +93,9 @@ class Completions:
         are held any more: then each has to be judged.
         """
         rules = step.rules
-        if step.alone or step.found.some_failing or rules.key_limits:
+        if step.alone or rules.key_limits:
+            return None
+        if step.found.may_be_failing({grant[2] for grant in self._grants}):
             return None
         if rules and any(grant[3] in rules for grant in self._grants):
             return None

@@ -23,6 +23,8 @@ from leasehold.stores.tables.moving import READ_SEAL
 if TYPE_CHECKING:
     from leasehold.stores.postgres.writing.step import Step
 
+LANES_TOLD: Final = 50
+"""How many lanes with failures each write is told of by number."""
 WAS_RESTORED: Final = "table_number <> tableoid::bigint"
 READ: Final = f"""
     SELECT pg_current_xact_id()::text, clock, {SERVER_MICROS}, version_base, queue_generation,
@@ -34,7 +36,7 @@ READ: Final = f"""
            (SELECT min(due_at) FROM schedule WHERE due_at IS NOT NULL),
            (SELECT min(due) FROM waiting WHERE due IS NOT NULL),
            EXISTS (SELECT 1 FROM lane WHERE held_until IS NOT NULL),
-           EXISTS (SELECT 1 FROM lane WHERE failures_in_row > 0),
+           ARRAY(SELECT id FROM lane WHERE failures_in_row > 0 ORDER BY id LIMIT {LANES_TOLD}),
            EXISTS (SELECT 1 FROM meta WHERE key = 'followed_at'),
            server_started_at <> pg_postmaster_start_time() OR {WAS_RESTORED}, {WAS_RESTORED}
     FROM store_state
@@ -81,14 +83,20 @@ class StateRow(NamedTuple):
     """When the first waiting job becomes available."""
     some_held: bool
     """Whether circuit breakers may hold back a lane."""
-    some_failing: bool
-    """Whether circuit breakers have counted failures, which a completed job ends."""
+    failing_lanes: list[int]
+    """Those whose circuit breakers have counted failures, which a completed job ends; the first
+    LANES_TOLD of them."""
     is_followed: bool
     """Whether the change feed is kept."""
     server_was_started: bool
     """Whether the server was started, or a dump restored, since the store was last written to."""
     was_restored: bool
     """Whether it was a dump: then its leases are to be taken back."""
+
+    def may_be_failing(self, lanes: set[int]) -> bool:
+        """Whether the breaker of any of these lanes may have counted failures."""
+        failing = self.failing_lanes
+        return len(failing) == LANES_TOLD or not lanes.isdisjoint(failing)
 
 
 class Known(NamedTuple):
