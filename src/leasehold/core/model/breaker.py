@@ -14,6 +14,7 @@ import msgspec
 
 from leasehold.core.model.durations import Seconds, plain_seconds
 from leasehold.core.model.limits import SECONDS_MAX
+from leasehold.core.model.text import make_plain
 
 
 class Breaker(msgspec.Struct, frozen=True):
@@ -33,6 +34,7 @@ class Breaker(msgspec.Struct, frozen=True):
         def __init__(self, failures: int = 5, pause_seconds: Seconds = 30.0) -> None: ...
 
     def __post_init__(self) -> None:
+        make_plain(self)
         if self.failures < 1:
             raise ValueError(f"a breaker opens after 1 failure or more, not {self.failures}")
         seconds = plain_seconds(self.pause_seconds)

@@ -25,6 +25,7 @@ from leasehold.core.model.rate import Rate
 from leasehold.core.model.retry import Constant, Delays, Exponential, Linear, RetryPolicy
 from leasehold.core.model.start_rate import StartRate
 from leasehold.core.model.status import Status
+from leasehold.core.model.text import make_plain
 from leasehold.errors import InvalidQueueError, QueueClosedError
 
 RETRIES_MAX: Final = 1_000_000
@@ -145,6 +146,7 @@ class QueueConfig(
     """How long its ended jobs are kept; else the policy of the store applies."""
 
     def __post_init__(self) -> None:
+        make_plain(self)
         _check_count("max_depth", self.max_depth, 1, "to accept nothing, drain the queue")
         _check_count(
             "max_concurrency", self.max_concurrency, 1, "to let nothing run, pause the queue"

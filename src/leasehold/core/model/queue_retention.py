@@ -11,6 +11,7 @@ from msgspec import UNSET, UnsetType
 from leasehold.core.model.durations import Seconds
 from leasehold.core.model.retention import RetentionPolicy, read_limit
 from leasehold.core.model.status import Status
+from leasehold.core.model.text import make_plain
 
 
 class QueueRetention(
@@ -37,6 +38,7 @@ class QueueRetention(
         ) -> None: ...
 
     def __post_init__(self) -> None:
+        make_plain(self)
         for name in self._said():
             read_limit(self, name)
 

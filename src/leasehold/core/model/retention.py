@@ -16,6 +16,7 @@ from leasehold.core.model.durations import Seconds, read_seconds
 from leasehold.core.model.job import Job
 from leasehold.core.model.limits import SECONDS_MAX
 from leasehold.core.model.status import Status
+from leasehold.core.model.text import make_plain
 from leasehold.errors import InvalidRetentionError
 
 DAY_SECONDS: Final = 24 * 3600.0
@@ -78,6 +79,7 @@ class RetentionPolicy(msgspec.Struct, frozen=True, kw_only=True):
         ) -> None: ...
 
     def __post_init__(self) -> None:
+        make_plain(self)
         for name in self.__struct_fields__:
             if name.endswith("_seconds"):
                 read_limit(self, name)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import reprlib
 
+import msgspec
+
 
 def is_text(value: str) -> bool:
     r"""Whether it can be stored at all.
@@ -44,6 +46,15 @@ def plain(value: object) -> object:
 def plain_text(value: str) -> str:
     """The same of what is text."""
     return value if type(value) is str else str.__str__(value)
+
+
+def make_plain(struct: msgspec.Struct) -> None:
+    """The same of every field of a struct that is being made."""
+    for name in struct.__struct_fields__:
+        given = getattr(struct, name)
+        value = plain(given)
+        if value is not given:
+            msgspec.structs.force_setattr(struct, name, value)
 
 
 def shown(value: object) -> str:

@@ -30,6 +30,7 @@ import msgspec
 from leasehold.core.model.durations import Seconds, plain_seconds
 from leasehold.core.model.limits import SECONDS_MAX
 from leasehold.core.model.phrases import listed
+from leasehold.core.model.text import make_plain
 from leasehold.env import from_micros, to_micros
 from leasehold.errors import InvalidScheduleError
 
@@ -102,6 +103,7 @@ class Cron(msgspec.Struct, frozen=True, tag="cron", forbid_unknown_fields=True):
     zone: str = "UTC"
 
     def __post_init__(self) -> None:
+        make_plain(self)
         _find_zone(self.zone)
         _check_expression(self.expression)
 

@@ -17,6 +17,7 @@ from leasehold.core.model.job import Job, priority_of
 from leasehold.core.model.refusals import check_page
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import TERMINAL, WAITING, Status
+from leasehold.core.model.text import make_plain
 from leasehold.core.rules import people
 from leasehold.core.rules.people import OrderDesk
 from leasehold.errors import InvalidJobError, LeaseholdError
@@ -31,6 +32,9 @@ class CancelAll(msgspec.Struct, frozen=True, tag="cancel"):
     """Stop jobs that wait or run."""
 
     reason: str = ""
+
+    def __post_init__(self) -> None:
+        make_plain(self)
 
 
 class ReplayAll(msgspec.Struct, frozen=True, tag="replay"):
@@ -47,6 +51,9 @@ class ReprioritizeAll(msgspec.Struct, frozen=True, tag="reprioritize"):
     """Change the priority of waiting jobs."""
 
     priority: int
+
+    def __post_init__(self) -> None:
+        make_plain(self)
 
 
 class PurgeAll(msgspec.Struct, frozen=True, tag="purge"):
