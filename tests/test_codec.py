@@ -8,9 +8,10 @@ import math
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal, NewType, TypedDict
+from zoneinfo import ZoneInfo
 
 import msgspec
 import pydantic
@@ -52,6 +53,24 @@ class Item(msgspec.Struct):
 class Person(pydantic.BaseModel):
     name: str
     born: date
+
+
+@dataclass
+class Price:
+    cents: int
+
+    def __post_init__(self) -> None:
+        self.cents *= 100
+
+
+class Hidden(pydantic.BaseModel):
+    name: str
+    secret: int = pydantic.Field(default=1, exclude=True)
+
+
+@dataclass(eq=False)
+class Unequal:
+    inner: list[Unequal] | datetime | None
 
 
 class Row(TypedDict):
@@ -139,6 +158,60 @@ def test_a_hint_that_json_satisfies_needs_no_converter(hint: Any) -> None:
 def test_a_plain_value_for_a_rich_hint_is_converted() -> None:
     assert received_one(datetime, "2030-01-01T00:00:00Z") == datetime(2030, 1, 1, tzinfo=UTC)
     assert received_one(Point, {"x": 1}) == Point(1)
+
+
+@pytest.mark.parametrize(
+    ("hint", "value"),
+    [
+        (bytes | str, "data"),
+        (uuid.UUID | str, str(uuid.UUID(int=7))),
+        (list[date | str], ["2030-01-01"]),
+        (Point | dict[str, Any], {"x": 1}),
+    ],
+)
+def test_a_plain_value_that_a_hint_names_beside_others_is_not_converted(
+    hint: Any, value: Any
+) -> None:
+    with pytest.raises(PayloadError, match="which its type hint would also read as"):
+        received_one(hint, value)
+
+
+@pytest.mark.parametrize(("hint", "value"), [(bytes | str, "no base64"), (date | str, "soon")])
+def test_a_plain_value_that_can_only_be_itself_arrives(hint: Any, value: Any) -> None:
+    assert received_one(hint, value) == value
+
+
+def test_a_value_that_differs_when_it_is_made_anew_is_refused() -> None:
+    with pytest.raises(PayloadError, match=r"its field cents is 500 and would arrive as 50000"):
+        received_one(Price, Price(5))
+    with pytest.raises(PayloadError, match=r"\[0\].secret is 9 and would arrive as 1"):
+        received_one(list[Hidden], [Hidden(name="a", secret=9)])
+    assert received_one(Hidden, Hidden(name="a")) == Hidden(name="a")
+
+
+def test_values_without_equality_are_compared_by_their_fields() -> None:
+    assert received_one(Unequal, Unequal([Unequal(None)])).inner[0].inner is None
+    with pytest.raises(PayloadError, match="its field inner is 2030-01-01T00:00:00-00:44:30"):
+        received_one(Unequal, Unequal(datetime(2030, 1, 1, tzinfo=ODD)))
+
+
+ODD = timezone(timedelta(minutes=-44, seconds=-30))
+TWICE = datetime(2026, 10, 25, 2, 30, fold=1, tzinfo=ZoneInfo("Europe/Berlin"))
+
+
+@pytest.mark.parametrize(
+    ("hint", "value"), [(datetime, datetime(1950, 1, 1, tzinfo=ODD)), (time, time(1, tzinfo=ODD))]
+)
+def test_an_offset_with_seconds_is_refused(hint: Any, value: Any) -> None:
+    with pytest.raises(PayloadError, match=r"-00:44:30 and would .*: convert it to UTC"):
+        received_one(hint, value)
+
+
+@pytest.mark.parametrize("value", [TWICE, TWICE.replace(fold=0), datetime.min.replace(tzinfo=UTC)])
+def test_a_moment_of_any_zone_arrives(value: datetime) -> None:
+    back = received_one(datetime, value)
+    assert back.replace(tzinfo=None) == value.replace(tzinfo=None, fold=0)
+    assert back.utcoffset() == value.utcoffset()
 
 
 def test_a_value_that_does_not_fit_its_rich_hint_is_refused_at_submit() -> None:

@@ -11,7 +11,8 @@ from typing import Any, Final, Literal
 import msgspec
 
 from leasehold.codec import signed
-from leasehold.codec.hints import Converter, converter, hints_of
+from leasehold.codec.changes import holds_nan, why_changed
+from leasehold.codec.hints import Converter, converter, hints_of, kept_as_they_are
 from leasehold.codec.values import (
     PLAIN_TYPES,
     check_nesting,
@@ -19,8 +20,6 @@ from leasehold.codec.values import (
     decode,
     encode,
     encode_value,
-    holds_nan,
-    why_changed,
 )
 from leasehold.core.model.limits import PAYLOAD_BYTES_MAX
 from leasehold.errors import InvalidJobError, PayloadError
@@ -200,7 +199,9 @@ class CallCodec:
             return None
         plan = self._plan or self._make_plan()
         received = self.decode_result(data, "json")
-        why = why_changed(value, received, rebuilt=plan.result is not None)
+        why = why_changed(
+            value, received, rebuilt=plan.result is not None, kept=plan.kept("return")
+        )
         self._told_of_change = why is not None
         return why
 
@@ -229,7 +230,7 @@ class _Plan:
 
     def __init__(self, func: Callable[..., Any], title: str) -> None:
         self.title = title
-        hints = hints_of(func)
+        self._hints = hints = hints_of(func)
         self.result = converter(hints.get("return"))
         self.converters: dict[str, Converter] = {}
         """By parameter name; empty for a task that needs none."""
@@ -254,6 +255,10 @@ class _Plan:
             self._add(name, parameter)
         if self._rest is None:
             self._args_max = len(self._positional)
+
+    def kept(self, name: str) -> frozenset[type]:
+        """The types whose values a parameter, or the result, is to have as they are."""
+        return kept_as_they_are(self._hints.get(name))
 
     def _add(self, name: str, parameter: Parameter) -> None:
         if parameter.kind is Parameter.VAR_POSITIONAL:
@@ -323,7 +328,9 @@ class _Plan:
         places = _places(args, kwargs, first)
         for (place, value), received in zip(places, arrived, strict=True):
             name = self._name_at(place) if isinstance(place, int) else self._name_of(place)
-            why = why_changed(value, received, rebuilt=name in self.converters)
+            why = why_changed(
+                value, received, rebuilt=name in self.converters, kept=self.kept(name)
+            )
             if why is not None:
                 raise PayloadError(f"{self._argument(place)} cannot be written as JSON: {why}")
 

@@ -9,7 +9,8 @@ import json
 import math
 from typing import Any, Final
 
-from leasehold.codec.values import check_size, decode, encode_value, why_changed
+from leasehold.codec.changes import why_changed
+from leasehold.codec.values import check_size, decode, encode_value
 from leasehold.core.model.limits import PAYLOAD_BYTES_MAX
 from leasehold.core.model.nesting import DEPTH_MAX, is_too_deep
 from leasehold.errors import PayloadError

@@ -17,6 +17,8 @@ from typing import Any, Final
 
 import msgspec
 
+from leasehold.codec.values import JSON_TYPES
+
 Converter = Callable[[Any], Any]
 
 _PLAIN: Final = (Any, object, str, int, float, bool, None, type(None), list, dict, Parameter.empty)
@@ -66,6 +68,24 @@ def converter(hint: Any) -> Converter | None:
     if origin in _MAPPINGS and args[0] is str and (inner := converter(args[1])) is not None:
         return partial(_each_value, inner)
     return None
+
+
+def kept_as_they_are(hint: Any) -> frozenset[type]:
+    """The types of JSON that a hint names beside others: values of these must not be converted.
+
+    >>> sorted(kind.__name__ for kind in kept_as_they_are(list[bytes | str | None]))
+    ['NoneType', 'str']
+    >>> kept_as_they_are(bytes)
+    frozenset()
+    """
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if origin is typing.Literal:
+        return frozenset()
+    inner = frozenset().union(*map(kept_as_they_are, args))
+    if origin in (typing.Union, types.UnionType):
+        named = (typing.get_origin(arg) or arg for arg in args)
+        return inner.union(kind for kind in named if kind in JSON_TYPES)
+    return inner
 
 
 def _is_plain(hint: Any, seen: frozenset[int]) -> bool:

@@ -1,8 +1,7 @@
-"""One JSON encoder for everything, and the question whether JSON changed a value."""
+"""One JSON encoder for everything, and what it refuses."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -14,10 +13,10 @@ from leasehold.errors import PayloadError, PayloadTooLargeError
 
 PLAIN_TYPES: Final = frozenset((str, int, float, bool, type(None)))
 """What JSON never changes."""
-_JSON_TYPES: Final = (*PLAIN_TYPES, list, dict)
+JSON_TYPES: Final = (*PLAIN_TYPES, list, dict)
 
 
-def _as_json(value: Any) -> Any:
+def as_json(value: Any) -> Any:
     """What msgspec does not know by itself: pydantic models, and subclasses of text and numbers."""
     dump = getattr(value, "model_dump", None)
     if dump is not None and not isinstance(value, type):
@@ -28,7 +27,7 @@ def _as_json(value: Any) -> Any:
     raise TypeError(f"a value of type {type(value).__qualname__} is not JSON")
 
 
-encode: Final[Callable[[Any], bytes]] = msgspec.json.Encoder(enc_hook=_as_json).encode
+encode: Final[Callable[[Any], bytes]] = msgspec.json.Encoder(enc_hook=as_json).encode
 decode: Final[Callable[[bytes], Any]] = msgspec.json.Decoder().decode
 
 
@@ -57,50 +56,3 @@ def check_nesting(data: bytes, what: str) -> None:
     """Refuse JSON that is nested so deeply that some reader could not go as deep."""
     if is_json_too_deep(data):
         raise PayloadError(f"{what} is nested more than {DEPTH_MAX} levels deep")
-
-
-def why_changed(sent: Any, received: Any, *, rebuilt: bool, where: str = "") -> str | None:
-    """Why a value would not reach the other side as it was sent; None if it would.
-
-    `rebuilt` says that a type hint named the type, so that the conversion is wanted.
-
-    >>> why_changed((1, 2), [1, 2], rebuilt=False)
-    >>> why_changed({1: "a"}, {"1": "a"}, rebuilt=False)
-    'it has the dictionary key 1, and keys in JSON are text'
-    """
-    if sent == received:
-        return None
-    if isinstance(sent, float) and not math.isfinite(sent):
-        return f"{where or 'it'} is {sent!r}, which JSON cannot represent"
-    if isinstance(sent, list | tuple) and isinstance(received, list | tuple):
-        pairs = list(zip(range(len(sent)), sent, received, strict=True))
-    elif isinstance(sent, dict) and isinstance(received, dict):
-        for key in sent:
-            if key not in received or (len(received) != len(sent) and not isinstance(key, str)):
-                return f"{where or 'it'} has the dictionary key {key!r}, and keys in JSON are text"
-        pairs = [(key, sent[key], received[key]) for key in sent]
-    elif rebuilt and type(sent) in _JSON_TYPES:
-        return None
-    elif type(sent) is type(received):
-        # A class without equality of its own; only its numbers can have been lost.
-        return f"{where or 'it'} holds NaN or infinity" if holds_nan(sent) else None
-    else:
-        return (
-            f"{where or 'it'} is of type {type(sent).__qualname__} and would arrive as "
-            f"{type(received).__qualname__}: name the type in the task's type hints"
-        )
-    for key, one, other in pairs:
-        why = why_changed(one, other, rebuilt=rebuilt, where=f"{where}[{key!r}]")
-        if why is not None:
-            return why
-    return None
-
-
-def holds_nan(value: Any) -> bool:
-    """Whether there is NaN or infinity anywhere in a value."""
-    value = msgspec.to_builtins(value, enc_hook=_as_json)
-    if isinstance(value, dict):
-        return any(map(holds_nan, value.values()))
-    if isinstance(value, list | tuple | set | frozenset):
-        return any(map(holds_nan, value))
-    return isinstance(value, float) and not math.isfinite(value)
