@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import subprocess
 import sys
@@ -397,3 +398,39 @@ def test_an_interrupt_leaves_no_module_in_halves(
         check=False,
     )
     assert (ran.stdout, ran.returncode) == ("interrupted True True\n", 0), ran.stderr
+
+
+FORKS_DURING_AN_IMPORT = """
+import os, signal, sys, threading
+from leasehold.interrupts import import_whole
+
+begun, go = threading.Event(), threading.Event()
+sys.modules["gate"] = type(sys)("gate")
+sys.modules["gate"].pass_through = lambda: (begun.set(), go.wait())
+importer = threading.Thread(target=import_whole, args=("slow",))
+importer.start()
+begun.wait()
+os.register_at_fork(before=go.set)  # It runs before the hooks that were registered earlier.
+child = os.fork()
+if child == 0:
+    signal.alarm(20)
+    import_whole("slow")
+    import slow
+    os._exit(7 if slow.is_whole else 1)
+importer.join()
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_a_fork_waits_for_what_is_being_imported(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text(
+        "import gate\ngate.pass_through()\n"
+        "import logging\nlogging.getLogger('slow')\nis_whole = True\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", FORKS_DURING_AN_IMPORT],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        timeout=60,
+        check=False,
+    )
+    assert ran.returncode == 7, "the child waits for a lock whose owner it does not have"

@@ -54,7 +54,7 @@
         │   └── StoreBusyError         another process keeps its write lock too long
         ├── StoreFullError             no room left for new jobs
         ├── StoreCorruptError
-        ├── StoreLostError             its files are gone, or were open across a fork
+        ├── StoreLostError             it is gone, replaced, or was open across a fork
         ├── StoreMovedError            it was moved to another one, or is being filled from one
         ├── StoreVersionError          written by a newer Leasehold, or not a Leasehold store
         └── StoreClosedError
@@ -331,7 +331,7 @@ class StoreLostError(StoreError, code="store_lost"):
     """Raised when this process cannot go on with a store it had opened; nothing was changed.
 
     Its file, SQLite's -wal or -shm beside it, or a file it had locked was deleted, moved away or
-    replaced; or it was open when the process was forked.
+    replaced; or it was open when the process was forked; or PostgreSQL's schema was made anew.
     """
 
 

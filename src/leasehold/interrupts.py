@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import _signal
 import _thread
+import logging  # noqa: F401  # before the hooks below, which says when its own is called at a fork
 import sys
 import threading
 from collections import deque
@@ -233,14 +234,48 @@ SHIELD: Final = Shield()
 at_fork(after_in_child=SHIELD._after_fork_in_child)  # noqa: SLF001
 
 
+class _Importing:
+    """Lets a fork wait for what is being imported.
+
+    A child that is forked in the midst of an import inherits a lock on the module whose owner it
+    does not have, and would wait for it for ever.
+    """
+
+    FORK_WAITS_SECONDS: Final = 10.0
+    """An import may need a lock that another hook of the fork has taken before: then it is late."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self._is_held_by_fork = False
+
+    def before_fork(self) -> None:
+        self._is_held_by_fork = self.lock.acquire(timeout=self.FORK_WAITS_SECONDS)
+
+    def after_fork(self) -> None:
+        if self._is_held_by_fork:
+            self.lock.release()
+
+
+_importing: Final = _Importing()
+
+# Hooks run in the reverse order. Those of stores come before it, and an import needs none of their
+# locks; that of logging comes after it (hence the import above), since modules ask for loggers.
+at_fork(
+    before=_importing.before_fork,
+    after_in_parent=_importing.after_fork,
+    after_in_child=_importing.after_fork,
+)
+
+
 def import_whole(name: str) -> ModuleType:
     """Import a module inside the shield, unless it is there: an interrupt leaves none in halves.
 
     For what is imported only when it is needed, which may be in the midst of a program.
     """
     module = sys.modules.get(name)
-    if module is None:
-        with SHIELD:
+    # Another thread may be importing it: then it is there in halves.
+    if module is None or getattr(module.__spec__, "_initializing", False):
+        with SHIELD, _importing.lock:
             module = import_module(name)
     return module
 

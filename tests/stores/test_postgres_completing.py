@@ -4,7 +4,6 @@ same rows as the general one, and is refused where the general one is.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
@@ -18,11 +17,9 @@ from leasehold.core.model.outcome import Complete, Fail, JobError
 from leasehold.core.model.status import Status
 from leasehold.env import Env, ManualClock
 from leasehold.errors import LeaseLostError
-from support.servers import Schemas, needs_psycopg
+from support.servers import needs_psycopg
 
 needs_psycopg()
-
-import psycopg  # noqa: E402
 
 from leasehold.stores.postgres import PostgresStore  # noqa: E402
 from leasehold.stores.postgres.leasing import completing  # noqa: E402
@@ -199,34 +196,6 @@ def test_of_very_many_tasks_that_fail_any_may_be_meant() -> None:
     assert few.may_be_failing({2, 7})
     assert not few.may_be_failing({2, 8})
     assert found._replace(failing_lanes=list(range(LANES_TOLD))).may_be_failing({1000})
-
-
-def test_a_lease_of_a_schema_that_was_made_anew_is_another_one(schemas: Schemas) -> None:
-    schema = f"anew_{os.getpid()}"
-    url = f"{schemas.url}{'&' if '?' in schemas.url else '?'}schema={schema}"
-    try:
-        with closing(PostgresStore(url)) as before:
-            [old] = leased_first(before, "old")
-            with psycopg.connect(schemas.url, autocommit=True) as db:
-                db.execute(f"DROP SCHEMA {schema} CASCADE".encode())
-            with closing(PostgresStore(url)) as after:
-                [new] = leased_first(after, "new")
-                # The first job of each: its number and its version are the same.
-                assert new.version == old.version
-                done = Settlement(old.job_id, old.version, Complete(b"1"))
-                [answer] = before.exchange([done]).settled
-                assert isinstance(answer, LeaseLostError)
-                job = after.get("new")
-                assert job is not None
-                assert job.status is Status.RUNNING
-    finally:
-        with psycopg.connect(schemas.url, autocommit=True) as db:
-            db.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE".encode())
-
-
-def leased_first(store: PostgresStore, job_id: str) -> list[Lease]:
-    store.submit([Draft(id=job_id, task="t")])
-    return store.exchange((), LeaseRequest(worker="w", limit=1)).leases
 
 
 def test_leases_that_were_forgotten_are_looked_up(scene: Scene) -> None:

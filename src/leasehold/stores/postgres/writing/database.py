@@ -40,7 +40,7 @@ from leasehold.core.model.span import MINUTE_MICROS
 from leasehold.core.rules.group_rounds import GroupRounds
 from leasehold.core.rules.sampling import end_minute
 from leasehold.env import SYSTEM, Env
-from leasehold.errors import StoreClosedError, StoreError
+from leasehold.errors import StoreClosedError, StoreError, StoreLostError
 from leasehold.forking import at_fork
 from leasehold.interrupts import SHIELD
 from leasehold.stores.postgres.leasing.ready import ReadyRows
@@ -295,6 +295,13 @@ class Database(WritesGoOn):
     ) -> Step:
         row: Any = looked.fetchone()
         found = StateRow(*row)
+        if found.store_id != self.store_id:
+            # Numbers of lanes, jobs and leases that this process remembers mean others there.
+            raise StoreLostError(
+                f"store {self.address.shown} is not the store that this process has opened: its "
+                "tables were made anew, or another store was moved here. Nothing was written; "
+                "start the process again"
+            )
         if found.server_was_started or found.version_base != self._version_base:
             # The server may have lost rows that this process remembers.
             self.lanes.forget()

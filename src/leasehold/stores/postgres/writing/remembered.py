@@ -38,7 +38,8 @@ READ: Final = f"""
            EXISTS (SELECT 1 FROM lane WHERE held_until IS NOT NULL),
            ARRAY(SELECT id FROM lane WHERE failures_in_row > 0 ORDER BY id LIMIT {LANES_TOLD}),
            EXISTS (SELECT 1 FROM meta WHERE key = 'followed_at'),
-           server_started_at <> pg_postmaster_start_time() OR {WAS_RESTORED}, {WAS_RESTORED}
+           server_started_at <> pg_postmaster_start_time() OR {WAS_RESTORED}, {WAS_RESTORED},
+           store_id
     FROM store_state
 """  # noqa: S608  # our own names
 # A server that was started may be another one, or restored, and have forgotten the last versions.
@@ -92,6 +93,8 @@ class StateRow(NamedTuple):
     """Whether the server was started, or a dump restored, since the store was last written to."""
     was_restored: bool
     """Whether it was a dump: then its leases are to be taken back."""
+    store_id: str
+    """The store whose tables they are."""
 
     def may_be_failing(self, lanes: set[int]) -> bool:
         """Whether the breaker of any of these lanes may have counted failures."""
