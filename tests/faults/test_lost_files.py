@@ -44,6 +44,10 @@ def replaced_by_another_store(path: Path) -> None:
     other.rename(path)
 
 
+def moved_away(path: Path) -> None:
+    path.rename(path.with_name("away.db"))
+
+
 def replaced_by_a_copy(path: Path) -> None:
     shutil.copy(path, path.with_name("copy.db"))
     path.with_name("copy.db").rename(path)
@@ -89,6 +93,7 @@ def write_lock_deleted(path: Path) -> None:
 
 LOSSES: list[Loss] = [
     deleted,
+    moved_away,
     replaced_by_another_store,
     replaced_by_a_copy,
     folder_renamed,
@@ -304,6 +309,36 @@ def test_nobody_opens_a_store_whose_log_was_deleted_under_others(
         job = again.get("a")
         assert job is not None
         assert job.status is Status.RUNNING
+
+
+@pytest.mark.parametrize("lose", [moved_away, deleted, replaced_by_another_store])
+def test_nobody_opens_a_store_whose_file_is_not_that_of_others(
+    store: SQLiteStore, path: Path, lose: Loss
+) -> None:
+    log = path.with_name("jobs.db-wal")
+    lose(path)
+    held = log.read_bytes()
+    for _ in range(2):
+        with pytest.raises(StoreUnavailableError, match="moved away, deleted or replaced while"):
+            SQLiteStore(path)
+    assert log.read_bytes() == held, "it may have the only copy of what was acknowledged"
+    assert path.exists() == (lose is replaced_by_another_store)
+    store.close()
+
+
+def test_a_file_that_is_put_back_has_all_that_was_acknowledged(
+    store: SQLiteStore, path: Path
+) -> None:
+    moved_away(path)
+    with pytest.raises(StoreUnavailableError):
+        SQLiteStore(path)
+    with pytest.raises(StoreLostError):
+        store.submit([Draft(id="b", task="t")])
+    store.close()
+    path.with_name("away.db").rename(path)
+    with closing(SQLiteStore(path)) as again:
+        assert again.get("a") is not None
+        assert again.check() == []
 
 
 def test_who_has_lost_the_index_does_not_write_over_another_program_by_closing(

@@ -1,10 +1,11 @@
 """Whether a store goes on where it was left, or was exchanged for an older copy meanwhile.
 
 Beside the database there is a small file, `continuity`. Every process that may write holds it, by a
-shared lock, and the last one to close the store notes there how far it had come: the store's clock,
-and the floor under its lease versions. The note never travels with a copy of the database. So, when
-a store is opened that nobody else holds and that is not exactly where the note says it was left, it
-was either not closed (its process was killed) or exchanged (it was restored).
+shared lock, and notes which file it has opened. The last one to close the store notes there how far
+it had come: the store's clock, and the floor under its lease versions. The note never travels with
+a copy of the database. So, when a store is opened that nobody else holds and that is not exactly
+where the note says it was left, it was either not closed (its process was killed) or exchanged (it
+was restored).
 
 A write-ahead log that lies beside a file to which it does not belong.
 
@@ -36,6 +37,8 @@ from leasehold.stores.sqlite.disk.files import FileId, StoreFiles, locked_file_i
 
 _IN_USE: Final = b"in-use"
 _LEFT: Final = b"left"
+NOTE_BYTES_MAX: Final = 200
+NOT_SAID: Final = 0
 
 READ: Final = "SELECT clock, version_floor FROM store_state"
 
@@ -113,9 +116,9 @@ class Continuity:
         """How far the store had come when the last note was taken, if it can be read."""
         return self._read()[1]
 
-    def note_in_use(self, now: StoreProgress) -> None:
-        """The store has come so far, and goes on from there."""
-        self._note(_IN_USE, now)
+    def note_in_use(self, now: StoreProgress, file: FileId) -> None:
+        """The store has come so far, and goes on from there, in this file."""
+        self._note(_IN_USE, now, inode=file[1])
 
     def note_left(self, now: StoreProgress, changed_at: int) -> None:
         """The store is left there, unless others go on with it."""
@@ -129,15 +132,17 @@ class Continuity:
 
     def _read(self) -> tuple[bytes, StoreProgress | None, int]:
         try:
-            how, clock, version_floor, changed_at = os.pread(self._fd, 100, 0).split()
+            how, clock, version_floor, changed_at, _ = os.pread(self._fd, NOTE_BYTES_MAX, 0).split()
             return how, StoreProgress(int(clock), int(version_floor)), int(changed_at)
         except ValueError:
             return b"", None, 0
 
-    def _note(self, how: bytes, now: StoreProgress, changed_at: int = 0) -> None:
+    def _note(
+        self, how: bytes, now: StoreProgress, changed_at: int = 0, inode: int = NOT_SAID
+    ) -> None:
         # Always as long as the one before. Nothing is synced: after a restart no note is trusted.
-        note = b"%-8b %-24d %-24d %-24d\n" % (how, now.clock, now.version_floor, changed_at)
-        os.pwrite(self._fd, note, 0)
+        numbers = (now.clock, now.version_floor, changed_at, inode)
+        os.pwrite(self._fd, b"%-8b %-24d %-24d %-24d %-24d\n" % (how, *numbers), 0)
 
     def _try(self, kind: int) -> bool:
         try:
@@ -176,17 +181,41 @@ def has_log(files: StoreFiles) -> bool:
     return _size(files.log) > 0
 
 
-def refuse_without_log(files: StoreFiles) -> None:
-    """Raise StoreUnavailableError where others have the store open, and its log was deleted.
+def was_changed_under_others(files: StoreFiles) -> bool:
+    """Whether the processes that have the store open have another file, or have lost their log."""
+    return files.lacks_log() or _is_another_file(files)
 
-    They would never see writes to a new one, nor would its writer see theirs. Call it under the
-    store's lock: no process is about to open the store. One that is about to close it has deleted
-    the log a moment before it lets go of the store, so this waits a little.
+
+def _is_another_file(files: StoreFiles) -> bool:
+    """Whether the file at the path is not the one of which the last opener has taken a note."""
+    try:
+        how, _, _, _, inode = files.continuity.read_bytes()[:NOTE_BYTES_MAX].split()
+        noted = int(inode) if how == _IN_USE else NOT_SAID
+    except (FileNotFoundError, ValueError):
+        return False
+    file = files.file_id()
+    return noted != NOT_SAID and (file is None or file[1] != noted)
+
+
+def refuse_what_others_have_lost(files: StoreFiles) -> None:
+    """Raise StoreUnavailableError where others have the store open, and its files are not theirs.
+
+    They would never see writes to a new log, nor would its writer see theirs; and SQLite takes the
+    log beside a new database for a leftover, and empties it, though the only copy of what they have
+    acknowledged may be in it. Call it under the store's lock: no process is about to open the
+    store. One that is about to close it has deleted the log a moment before it lets go of the
+    store, so this waits a little.
     """
     for _ in range(CLOSING_LOOKS):
-        if not (is_held(files.continuity) and files.lacks_log()):
+        if not (is_held(files.continuity) and was_changed_under_others(files)):
             return
         _never_free.acquire(timeout=LOOK_SECONDS)
+    if _is_another_file(files):
+        raise StoreUnavailableError(
+            f"cannot open {files.database}: it was moved away, deleted or replaced while other "
+            f"processes have it open. Its last writes may be in {files.log} only. Put the file "
+            "back, or let all of them close it, or end them, and move that log away with it"
+        )
     raise StoreUnavailableError(
         f"cannot open {files.database}: its -wal or its -shm file was deleted while other "
         "processes have it open. Let all of them close it, or end them, then open it again: the "

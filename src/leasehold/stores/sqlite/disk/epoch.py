@@ -102,7 +102,7 @@ def open_epoch(
         # Where that fails, so does the opening: nothing was acknowledged yet.
         with translated(files.database):
             db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
-    continuity.note_in_use(StoreProgress.of(db))
+    continuity.note_in_use(StoreProgress.of(db), file)
 
 
 def raise_floor(db: apsw.Connection, env: Env, known: int = 0) -> None:

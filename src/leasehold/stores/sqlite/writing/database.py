@@ -23,8 +23,9 @@ from leasehold.stores.sqlite.disk.connection import Readers, check_sqlite_versio
 from leasehold.stores.sqlite.disk.continuity import (
     has_log,
     is_held,
-    refuse_without_log,
+    refuse_what_others_have_lost,
     set_foreign_log_aside,
+    was_changed_under_others,
 )
 from leasehold.stores.sqlite.disk.epoch import has_store_id
 from leasehold.stores.sqlite.disk.failures import translated
@@ -126,12 +127,13 @@ class Database(WritesGoOn):
     def _look_at_log(self) -> None:
         """Where a killed process has left a log, see whose it is, before anybody replays it.
 
-        Where there is none although others have the store open, see that no process begins another.
+        Where others have the store open and have lost its file or its log, see that no process
+        begins another.
         """
         if is_held(self.files.continuity):
-            if self.files.lacks_log():
+            if was_changed_under_others(self.files):
                 with self.side.lock:
-                    refuse_without_log(self.files)
+                    refuse_what_others_have_lost(self.files)
         elif has_log(self.files):
             with self.side.lock:
                 if not is_held(self.files.continuity):
