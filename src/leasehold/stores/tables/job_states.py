@@ -207,6 +207,10 @@ class TableHistories:
         if ended := [job.seq for job in jobs if job.status in TERMINAL]:
             self._of_each(TELL_NOBODY, ended)
 
+    def stop_waiting(self, seqs: Sequence[int]) -> None:
+        """Take the rows of jobs out of `waiting`."""
+        self._of_each(_DELETE["waiting"], seqs)
+
     def note_raised_by(self, blocked: Sequence[int]) -> None:
         """Note whom blocked jobs may have raised; call it while `blocker` still says so."""
         step = self._step

@@ -1,8 +1,10 @@
-"""Granting leases: making them of rows, and their writes."""
+"""Granting leases: making them of rows, which have two columns more than a Candidate (`order`), and
+their writes.
+"""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Final
@@ -10,24 +12,21 @@ from typing import Final
 from leasehold.core.model.lease import Lease, LeaseRequest
 from leasehold.core.model.priority import default_tier
 from leasehold.core.model.span import WAIT_OF_PRIORITY, Measure
-from leasehold.core.model.status import Status
 from leasehold.core.model.stored import (
     UNREADABLE,
     metadata_of,
     problem_of,
     retry_of,
 )
-from leasehold.core.rules import key_accounts
 from leasehold.core.rules.leasing import OpenLane
-from leasehold.core.rules.queue_limits import starts_used_up
+from leasehold.core.rules.serving import Row
 from leasehold.env import from_micros
-from leasehold.stores.postgres.leasing.order import Candidate
-from leasehold.stores.postgres.leasing.parking import KeyShelf
 from leasehold.stores.postgres.leasing.ready import ReadyRows
 from leasehold.stores.postgres.server.arrays import RowPlaces
 from leasehold.stores.postgres.server.connection import unnested
 from leasehold.stores.postgres.writing.step import Step
-from leasehold.stores.tables.queue_limits import Limits
+from leasehold.stores.tables.granting import Granted, count_granted
+from leasehold.stores.tables.order import Candidate
 
 # The rows of `ready` were read in this write, and locked: they were not moved since. All that is
 # the same in both tables stays inside the server.
@@ -41,10 +40,6 @@ GRANT: Final = f"""
            events + 1, events + 1, available_at, NULL, micros, $6::integer
     FROM leased
 """  # noqa: S608  # our own names
-
-_LEASED: Final = ("leased",)
-
-Granted = tuple[Candidate, Lease]
 
 
 def read(
@@ -64,10 +59,11 @@ def read(
     base = step.found.version_base
     for job in jobs:
         # Taken apart at once: to ask for each by its name takes as long as to make the lease.
+        columns: Row = job
         (
             _, _, _, _, _, _, attempts, _, job_id, payload, codec, priority, allowance, own_seconds,
             timeout_seconds, deadline, _, retry, metadata, parent_id, _, _, lane_number, number, _,
-        ) = job  # fmt: skip
+        ) = columns  # fmt: skip
         lane = lanes[lane_number]
         task = lane.task
         asked = override or own_seconds or by_task.get(task) or default_seconds
@@ -114,10 +110,11 @@ def grant(step: Step, granted: Sequence[Granted], life: int) -> None:
     placed: list[int] = []
     """Jobs that may have a row in `place` to forget."""
     for job, lease in granted:
+        columns: Row = job
         (
             tier, turn, seq, _, available_at, _, _, _, job_id, _, _, priority, _, _, _, deadline, _,
             _, _, _, created_at, limit_key, lane, _, row,
-        ) = job  # fmt: skip
+        ) = columns  # fmt: skip
         rows.append(row)
         counted.append((lane, priority))
         lengths.append(round(lease.lease_seconds * 1e6))
@@ -131,21 +128,5 @@ def grant(step: Step, granted: Sequence[Granted], life: int) -> None:
         ):
             placed.append(seq)
     step.execute(GRANT, (rows, list(grants), lengths, worker, now, life))
-    for (lane, measure), waited in waits.items():
-        step.move(lane, Status.PENDING, Status.RUNNING, len(waited))
-        step.count(lane, "total_leased", len(waited))
-        step.measured.took(lane, measure, waited)
-        step.worked(worker, lane, _LEASED, len(waited))
-    ReadyRows(step).leave(counted, placed)
     step.grants.add(grants)
-    if step.rules.paced:
-        starts = [(lease.queue, job.limit_key) for job, lease in granted]
-        starts_used_up(Limits(step), starts)
-    if step.rules.key_limits:
-        keys = Counter(
-            (lease.queue, job.limit_key, job.lane)
-            for job, lease in granted
-            if job.limit_key is not None
-        )
-        key_accounts.granted(KeyShelf(step), keys)
-        step.newly_shown.difference_update(placed)
+    count_granted(step, ReadyRows(step), granted, waits, counted, placed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
@@ -10,50 +10,41 @@ from typing import Any, Final
 from leasehold.core.model.lease import Lease, LeaseRequest
 from leasehold.core.model.priority import default_tier
 from leasehold.core.model.span import WAIT_OF_PRIORITY, Measure
-from leasehold.core.model.status import Status
 from leasehold.core.model.stored import (
     UNREADABLE,
     metadata_of,
     problem_of,
     retry_of,
 )
-from leasehold.core.rules import key_accounts
 from leasehold.core.rules.leasing import OpenLane
 from leasehold.core.rules.placing import RowKey
-from leasehold.core.rules.queue_limits import starts_used_up
 from leasehold.env import from_micros
-from leasehold.stores.sqlite.leasing.order import Candidate
-from leasehold.stores.sqlite.leasing.parking import KeyShelf
-from leasehold.stores.sqlite.leasing.ready import ReadyRows
+from leasehold.stores.sqlite.leasing.ready import LEAVE, ReadyRows
 from leasehold.stores.sqlite.schema.rows import seconds_of
 from leasehold.stores.sqlite.writing.step import Step
-from leasehold.stores.tables.queue_limits import Limits
+from leasehold.stores.tables.granting import Granted, count_granted
+from leasehold.stores.tables.order import Candidate
 
 GRANT: Final = "INSERT INTO running VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, 0, ?, ?)"
 
 
-_LEASED: Final = ("leased",)
-
-Granted = tuple[Candidate, Lease]
-
-
 def read(
     step: Step, request: LeaseRequest, lanes: Mapping[int, OpenLane], jobs: Sequence[Candidate]
-) -> tuple[list[Granted], list[tuple[int, str]]]:
-    """Make leases of rows; beside them, the numbers of those of which none can be made, and why."""
+) -> tuple[list[Granted], list[tuple[Candidate, str]]]:
+    """Make leases of rows; beside them, those of which none can be made, and why."""
     now, floor, worker = step.now, step.version_floor, request.worker
     acquired_at = from_micros(now)
     lengths: dict[float, tuple[float, datetime]] = {}
     """By the requested length, how long a lease is, and until when."""
     granted: list[Granted] = []
-    unreadable: list[tuple[int, str]] = []
+    unreadable: list[tuple[Candidate, str]] = []
     by_task = request.lease_seconds_by_task or {}
     override = request.lease_seconds_override
     default_seconds = request.lease_seconds or step.settings.lease_seconds
     for job in jobs:
         # To unpack it once is faster than to ask it by name, and this is done for every job.
         (
-            _, _, seq, _, available_at, version, attempts, events, job_id, payload, codec, priority,
+            _, _, _, _, available_at, version, attempts, events, job_id, payload, codec, priority,
             allowance, lease_seconds, timeout_seconds, deadline, _, retry, metadata, parent_id,
             _, limit_key, lane_number,
         ) = job  # fmt: skip
@@ -100,7 +91,7 @@ def read(
             ):
                 raise ValueError("id, payload, priority, allowance, key or its past are none")
         except UNREADABLE as error:
-            unreadable.append((seq, problem_of(error)))
+            unreadable.append((job, problem_of(error)))
             continue
         granted.append((job, lease))
     return granted, unreadable
@@ -135,21 +126,6 @@ def grant(step: Step, granted: Sequence[Granted], life: int) -> None:
             (seq, lease.version, lease.worker, now, now + micros, now, lease.attempt, n, n,
              available_at, micros, life)
         )  # fmt: skip
-    for (lane, measure), waited in waits.items():
-        step.move(lane, Status.PENDING, Status.RUNNING, len(waited))
-        step.count(lane, "total_leased", len(waited))
-        step.measured.took(lane, measure, waited)
-        step.worked(granted[0][1].worker, lane, _LEASED, len(waited))
-    ReadyRows(step).leave(keys, counted, placed)
+    step.executemany(LEAVE, keys)
     step.executemany(GRANT, running)
-    if step.rules.paced:
-        starts = [(lease.queue, job.limit_key) for job, lease in granted]
-        starts_used_up(Limits(step), starts)
-    if step.rules.key_limits:
-        running_of_keys = Counter(
-            (lease.queue, job.limit_key, job.lane)
-            for job, lease in granted
-            if job.limit_key is not None
-        )
-        key_accounts.granted(KeyShelf(step), running_of_keys)
-        step.newly_shown.difference_update(placed)
+    count_granted(step, ReadyRows(step), granted, waits, counted, placed)

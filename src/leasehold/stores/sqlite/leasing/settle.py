@@ -201,7 +201,7 @@ def _exchange(
     # First, since settlements and due jobs may make others available.
     dependencies.resolve(step)
     _, tick = shelf(database, step).fire_due()
-    granted, cut_short = leasing.lease(
+    granted, cut_short, _ = leasing.lease(
         step, request, database.group_rounds, database.lives.number_of(request.worker)
     )
     leases = [lease for _, lease in granted]
