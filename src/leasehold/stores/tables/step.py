@@ -59,6 +59,8 @@ class TableStep(ABC):
     """Whether jobs have to be placed anew since what counts in their queue has changed."""
     insert_events: ClassVar[str]
     """For `many`: the rows of `event`."""
+    insert_reply: ClassVar[str]
+    """Writes a reply down, or one more recent under the same id."""
     add_audit: ClassVar[str] = """
         INSERT INTO audit (at, actor, action, count, detail) VALUES ($1, $2, $3, $4, $5)
     """

@@ -18,11 +18,11 @@ from leasehold.core.rules.rule_book import RuleBook
 from leasehold.errors import LeaseholdError, QueueFullError
 from leasehold.stores.postgres.submitting.gate import LaneNumbers
 from leasehold.stores.postgres.submitting.submit import submit as submit_in
-from leasehold.stores.postgres.writing import remembered
 from leasehold.stores.postgres.writing.application import within
 from leasehold.stores.postgres.writing.database import Database
 from leasehold.stores.postgres.writing.loans import Loans
 from leasehold.stores.postgres.writing.step import Step, numbers_for
+from leasehold.stores.tables import replies
 
 Stored = Sequence[Submitted | LeaseholdError] | QueueFullError
 Write = Callable[[Callable[[Step], Stored]], Stored]
@@ -101,18 +101,18 @@ def submit_once(
     check_request_id(request_id)
     digest = digest_of_submit(drafts, partial=partial)
     with database.read() as db:
-        before = remembered.find_reply(db, request_id, database.now(db))
+        before = replies.find_reply(db, request_id, database.now(db))
     if before is not None:
         return SortedOut.of(drafts).woven(submit_again(before, digest))
 
     def write(operation: Callable[[Step], Stored]) -> Stored:
         def once(step: Step) -> Stored:
-            before = remembered.find_reply(step.db, request_id, step.now)
+            before = replies.find_reply(step.db, request_id, step.now)
             if before is not None:
                 return submit_again(before, digest)
             answers = operation(step)
             if not isinstance(answers, LeaseholdError):
-                remembered.keep_reply(step, request_id, keep_submit(answers, digest))
+                replies.keep_reply(step, request_id, keep_submit(answers, digest))
             return answers
 
         return database.write(once)

@@ -20,10 +20,10 @@ from leasehold.errors import LeaseholdError, QueueFullError
 from leasehold.stores.sqlite.submitting.gate import LaneNumbers
 from leasehold.stores.sqlite.submitting.submit import PlainSubmit
 from leasehold.stores.sqlite.submitting.submit import submit as submit_in
-from leasehold.stores.sqlite.writing import remembered
 from leasehold.stores.sqlite.writing.database import Database
 from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.sqlite.writing.transaction_verbs import within
+from leasehold.stores.tables import replies
 
 Stored = Sequence[Submitted | LeaseholdError] | QueueFullError
 Write = Callable[[Callable[[Step], Stored]], Stored]
@@ -60,7 +60,7 @@ def submit_once(
     digest = digest_of_submit(drafts, partial=partial)
 
     def answered(db: apsw.Connection) -> list[Submitted | LeaseholdError] | None:
-        before = remembered.find_reply(db, request_id, database.now(db))
+        before = replies.find_reply(db, request_id, database.now(db))
         return None if before is None else submit_again(before, digest)
 
     answers = database.look(answered)
@@ -69,12 +69,12 @@ def submit_once(
 
     def write(operation: Callable[[Step], Stored]) -> Stored:
         def once(step: Step) -> Stored:
-            before = remembered.find_reply(step.db, request_id, step.now)
+            before = replies.find_reply(step.db, request_id, step.now)
             if before is not None:
                 return submit_again(before, digest)
             answers = operation(step)
             if not isinstance(answers, LeaseholdError):
-                remembered.keep_reply(step, request_id, keep_submit(answers, digest))
+                replies.keep_reply(step, request_id, keep_submit(answers, digest))
             return answers
 
         return database.write(once)
