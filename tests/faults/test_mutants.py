@@ -53,6 +53,7 @@ from leasehold.stores.tables import (
 from leasehold.stores.tables import parking as shelf
 from leasehold.stores.tables.ended_dependents import TableDependents
 from leasehold.stores.tables.job_states import JobState
+from leasehold.stores.tables.step import TableStep
 from leasehold.testing.conformance import StoreConformance
 from support.lives import die, enter
 
@@ -263,14 +264,14 @@ def a_failed_operation_is_not_undone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def a_new_lane_is_remembered_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = gate.LaneNumbers.number
+    original = gate.LaneNumbers.numbers
 
-    def number(self: gate.LaneNumbers, step: Step, queue: str, task: str) -> int:
-        found = original(self, step, queue, task)
-        self._known[queue, task] = found
+    def numbers(self: gate.LaneNumbers, step: TableStep, names: set[Any]) -> Any:
+        found = original(self, step, names)
+        self._known.update(found)
         return found
 
-    monkeypatch.setattr(gate.LaneNumbers, "number", number)
+    monkeypatch.setattr(gate.LaneNumbers, "numbers", numbers)
 
 
 def nothing_is_committed(monkeypatch: pytest.MonkeyPatch) -> None:

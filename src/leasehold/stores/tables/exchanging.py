@@ -3,32 +3,21 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any, ClassVar, TypeVar
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
-from leasehold.core.model.job import Job
 from leasehold.core.model.lease import Exchange, LeaseRequest, Settled, Settlement
 from leasehold.core.model.outcome import Fail, Outcome
 from leasehold.core.rules.ends import EndedLease, decide_end
-from leasehold.core.rules.replies import (
-    check_request_id,
-    digest_of_exchange,
-    exchange_again,
-    keep_exchange,
-)
 from leasehold.env import from_micros
 from leasehold.errors import LeaseLostError
-from leasehold.stores.tables import breakers, replies
+from leasehold.stores.tables import breakers
 from leasehold.stores.tables.attempts import TableEnds
-from leasehold.stores.tables.database import TableDatabase
 from leasehold.stores.tables.dependents import TableLinks
 from leasehold.stores.tables.granting import Granted
 from leasehold.stores.tables.leasing import Leased
 from leasehold.stores.tables.registry import note_consumer
 from leasehold.stores.tables.step import TableStep
-
-T = TypeVar("T")
 
 
 def are_of_different_jobs(settlements: Sequence[Settlement]) -> bool:
@@ -98,26 +87,3 @@ class TableExchange(ABC):
         if due is None or (tick is not None and tick < due):
             return Exchange(settled, leases, tick_at, tick_at, generation, at), granted
         return Exchange(settled, leases, from_micros(due), tick_at, generation, at), granted
-
-
-def exchange_once(
-    database: TableDatabase,
-    request_id: str,
-    settlements: Sequence[Settlement],
-    request: LeaseRequest | None,
-    carry_out: Callable[[Any], tuple[Exchange, T]],
-    read_job: Callable[[Any, str], Job | None],
-) -> tuple[Exchange, T | None]:
-    """Carry an exchange out, or answer it when that was done before under this id."""
-    check_request_id(request_id)
-    digest = digest_of_exchange(settlements, request)
-
-    def operation(step: TableStep) -> tuple[Exchange, T | None]:
-        before = replies.find_reply(step.db, request_id, step.now)
-        if before is not None:
-            return exchange_again(before, digest, partial(read_job, step.db)), None
-        answer, rest = carry_out(step)
-        replies.keep_reply(step, request_id, keep_exchange(answer, digest))
-        return answer, rest
-
-    return database.write(operation, go_on=request is None)

@@ -28,7 +28,7 @@ from leasehold.stores.postgres.server.connection import about, unnested
 from leasehold.stores.postgres.submitting.dependencies import Links
 from leasehold.stores.postgres.writing.database import Database
 from leasehold.stores.postgres.writing.step import Statement, Step
-from leasehold.stores.tables import exchanging
+from leasehold.stores.tables import replies
 from leasehold.stores.tables.exchanging import (
     TableExchange,
     are_of_different_jobs,
@@ -166,9 +166,7 @@ def exchange_once(
 ) -> Exchange:
     """The same, or the answer to it when it was carried out before under this id."""
     carry_out = partial(_exchange, database, settlements, None, request)
-    return exchanging.exchange_once(
-        database, request_id, settlements, request, carry_out, read_job
-    )[0]
+    return replies.exchange_once(database, request_id, settlements, request, carry_out, read_job)[0]
 
 
 def _exchange(

@@ -24,7 +24,7 @@ from leasehold.stores.sqlite.rules.schedules import shelf
 from leasehold.stores.sqlite.submitting.dependencies import Links
 from leasehold.stores.sqlite.writing.database import Database, KnownLease
 from leasehold.stores.sqlite.writing.step import Step
-from leasehold.stores.tables import exchanging
+from leasehold.stores.tables import replies
 from leasehold.stores.tables.exchanging import (
     TableExchange,
     are_of_different_jobs,
@@ -116,7 +116,7 @@ def exchange_once(
 ) -> Exchange:
     """The same, or the answer to it when it was carried out before under this id."""
     carry_out = partial(_exchange, database, settlements, request)
-    answer, granted = exchanging.exchange_once(
+    answer, granted = replies.exchange_once(
         database, request_id, settlements, request, carry_out, read_job
     )
     if granted is not None:
