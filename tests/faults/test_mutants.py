@@ -22,7 +22,6 @@ from leasehold.errors import DuplicateJobError
 from leasehold.stores import sqlite, tables
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.leasing import (
-    grant,
     lease,
     order,
     parking,
@@ -306,9 +305,9 @@ MUTANTS: dict[str, Mutate] = {
     "promote before it is due": sql(lease, "FIND_DUE", "due <= ?", "(due <= ? OR 1)"),
     "never promote": sql(lease, "FIND_DUE", "due <= ?", "due IS NULL AND ?"),
     "attempts not counted": sql(
-        grant, "GRANT", "(?, ?, ?, ?, ?, ?, ?,", "(?, ?, ?, ?, ?, ?, ? - 1,"
+        lease, "GRANT", "(?, ?, ?, ?, ?, ?, ?,", "(?, ?, ?, ?, ?, ?, ? - 1,"
     ),
-    "leases that never expire": sql(grant, "GRANT", "(?, ?, ?, ?, ?,", "(?, ?, ?, ?, 1 << 60 | ?,"),
+    "leases that never expire": sql(lease, "GRANT", "(?, ?, ?, ?, ?,", "(?, ?, ?, ?, 1 << 60 | ?,"),
     "serve the last first": sql(
         order, "READY_IN_LANE", "ORDER BY tier, turn, ready.seq", "ORDER BY ready.seq DESC"
     ),

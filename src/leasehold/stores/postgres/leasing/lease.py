@@ -1,29 +1,41 @@
-"""Lease in the words of this database; see `tables.leasing`."""
+"""Lease in the words of this database; see `tables.leasing`.
+
+Rows have two columns more than a Candidate (`order.py`).
+"""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from leasehold.core.model.breaker import BreakerState
 from leasehold.core.model.budget import PROMOTED_AT_ONCE
-from leasehold.core.model.lease import LeaseRequest
+from leasehold.core.model.lease import Lease, LeaseRequest
 from leasehold.core.model.lives import NO_LIFE
+from leasehold.core.model.priority import default_tier
+from leasehold.core.model.span import WAIT_OF_PRIORITY, Measure
 from leasehold.core.model.status import Status
+from leasehold.core.model.stored import UNREADABLE, metadata_of, problem_of, retry_of
 from leasehold.core.model.unreadable import set_aside_reason
 from leasehold.core.rules.group_rounds import GroupRounds
+from leasehold.core.rules.lease_lengths import LeaseLengths
 from leasehold.core.rules.leasing import OpenQueue
+from leasehold.core.rules.serving import Row
+from leasehold.env import from_micros
 from leasehold.stores.postgres.leasing.ends import Histories
-from leasehold.stores.postgres.leasing.grant import grant, read
 from leasehold.stores.postgres.leasing.order import (
     FOR_LEASING,
     FOR_LEASING_IN_GROUP,
     LaneReader,
     first_jobs,
 )
+from leasehold.stores.postgres.leasing.ready import ReadyRows
+from leasehold.stores.postgres.server.arrays import RowPlaces
+from leasehold.stores.postgres.server.connection import unnested
 from leasehold.stores.postgres.writing.step import Statement, Step
 from leasehold.stores.tables import leasing
-from leasehold.stores.tables.granting import Granted
+from leasehold.stores.tables.granting import Granted, count_granted
 from leasehold.stores.tables.job_states import Ending
 from leasehold.stores.tables.late import standing
 from leasehold.stores.tables.leasing import Leased, TableLook
@@ -53,6 +65,19 @@ LANES_WITH_WORK: Final = """
     ) AS spread
     WHERE queue = ANY($1) AND spread.first IS NOT NULL
 """
+
+# The rows of `ready` were read in this write, and locked: they were not moved since. All that is
+# the same in both tables stays inside the server.
+GRANT: Final = f"""
+    WITH leased AS (
+        DELETE FROM ready USING {unnested("tid bigint bigint")} AS taken (row, version, micros)
+        WHERE ready.ctid = taken.row
+        RETURNING seq, taken.version, attempts, events, available_at, micros)
+    INSERT INTO running
+    SELECT seq, version, $4::text, $5::bigint, $5::bigint + micros, $5::bigint, attempts + 1,
+           events + 1, events + 1, available_at, NULL, micros, $6::integer
+    FROM leased
+"""  # noqa: S608  # our own names
 
 
 def ahead(request: LeaseRequest, guess: int | None = None) -> list[Statement]:
@@ -113,11 +138,82 @@ class Look(TableLook):
         return LaneReader(step.db, FOR_LEASING, page=page, first=first)
 
     def read(self) -> tuple[list[Granted], list[tuple[Candidate, str]]]:
-        return read(self._step, self._request, self.lanes, self.taken)
+        step, request, lanes, now = self._step, self._request, self.lanes, self._step.now
+        worker, acquired_at = request.worker, from_micros(now)
+        lengths = LeaseLengths(request, step.settings, now)
+        granted: list[Granted] = []
+        unreadable: list[tuple[Candidate, str]] = []
+        # With a new number of the sequence it is above all versions that were ever granted.
+        base = step.found.version_base
+        for job in self.taken:
+            # Taken apart at once: to ask for each by its name takes as long as to make the lease.
+            columns: Row = job
+            (
+                _, _, _, _, _, _, attempts, _, job_id, payload, codec, priority, allowance,
+                own_seconds, timeout_seconds, deadline, _, retry, metadata, parent_id, _, _,
+                lane_number, number, _,
+            ) = columns  # fmt: skip
+            lane = lanes[lane_number]
+            task = lane.task
+            seconds, _, expires_at = lengths[task, own_seconds]
+            try:
+                lease = Lease(
+                    job_id=job_id,
+                    version=base + number,
+                    worker=worker,
+                    queue=lane.queue.name,
+                    task=task,
+                    payload=payload,
+                    codec=codec or "json",
+                    priority=priority,
+                    attempt=attempts + 1,
+                    allowance=allowance,
+                    acquired_at=acquired_at,
+                    expires_at=expires_at,
+                    lease_seconds=seconds,
+                    timeout_seconds=timeout_seconds,
+                    deadline=None if deadline is None else from_micros(deadline),
+                    retry=None if retry is None else retry_of(retry),
+                    metadata=None if metadata is None else metadata_of(metadata),
+                    parent_id=parent_id,
+                )
+            except UNREADABLE as error:
+                unreadable.append((job, problem_of(error)))
+                continue
+            granted.append((job, lease))
+        return granted, unreadable
 
     def set_aside(self, job: Candidate, problem: str) -> None:
         ending = Ending(standing(job), Status.DEAD, set_aside_reason(problem))
         Histories(self._step).end([ending])
 
     def _grant(self, granted: list[Granted], life: int) -> None:
-        grant(self._step, granted, life)
+        if not granted:
+            return
+        step, now = self._step, self._step.now
+        worker = granted[0][1].worker
+        waits: defaultdict[tuple[int, Measure], list[int]] = defaultdict(list)
+        rows, counted, lengths, grants = RowPlaces(), [], [], {}
+        placed: list[int] = []
+        """Jobs that may have a row in `place` to forget."""
+        for job, lease in granted:
+            columns: Row = job
+            (
+                tier, turn, seq, _, available_at, _, _, _, job_id, _, _, priority, _, _, _,
+                deadline, _, _, _, _, created_at, limit_key, lane, _, row,
+            ) = columns  # fmt: skip
+            rows.append(row)
+            counted.append((lane, priority))
+            lengths.append(round(lease.lease_seconds * 1e6))
+            waits[lane, WAIT_OF_PRIORITY[priority]].append(now - available_at)
+            grants[lease.version] = (job_id, seq, lane, lease.queue, worker, lease.attempt, now)
+            if (
+                turn != created_at
+                or limit_key is not None
+                or deadline is not None
+                or tier != default_tier(priority)
+            ):
+                placed.append(seq)
+        step.execute(GRANT, (rows, list(grants), lengths, worker, now, life))
+        count_granted(step, ReadyRows(step), granted, waits, counted, placed)
+        step.grants.add(grants)

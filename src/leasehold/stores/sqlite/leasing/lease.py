@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from leasehold.core.model.breaker import BreakerState
 from leasehold.core.model.budget import PROMOTED_AT_ONCE
-from leasehold.core.model.lease import LeaseRequest
+from leasehold.core.model.lease import Lease, LeaseRequest
 from leasehold.core.model.lives import NO_LIFE
-from leasehold.core.model.stored import MOMENT_MAX
+from leasehold.core.model.priority import default_tier
+from leasehold.core.model.span import WAIT_OF_PRIORITY, Measure
+from leasehold.core.model.stored import MOMENT_MAX, UNREADABLE, metadata_of, problem_of, retry_of
 from leasehold.core.rules.group_rounds import GroupRounds
+from leasehold.core.rules.lease_lengths import LeaseLengths
 from leasehold.core.rules.leasing import OpenQueue
+from leasehold.core.rules.placing import RowKey
+from leasehold.env import from_micros
 from leasehold.stores.sqlite.leasing import damage
 from leasehold.stores.sqlite.leasing.damage import Damaged
 from leasehold.stores.sqlite.leasing.ends import Histories
-from leasehold.stores.sqlite.leasing.grant import grant, read
 from leasehold.stores.sqlite.leasing.order import FOR_LEASING, FOR_LEASING_IN_GROUP, LaneReader
+from leasehold.stores.sqlite.leasing.ready import LEAVE, ReadyRows
 from leasehold.stores.sqlite.schema.job_row import problem_with
+from leasehold.stores.sqlite.schema.rows import seconds_of
 from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.tables import leasing
-from leasehold.stores.tables.granting import Granted
+from leasehold.stores.tables.granting import Granted, count_granted
 from leasehold.stores.tables.leasing import Leased, TableLook
 from leasehold.stores.tables.order import Candidate
 
@@ -42,6 +49,8 @@ LANES_WITH_WORK: Final = """
     SELECT id, task, failures_in_row, held_until, hold_micros FROM lane
     WHERE queue = ? AND pending > 0
 """
+
+GRANT: Final = "INSERT INTO running VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, 0, ?, ?)"
 
 
 def promote(step: Step) -> int:
@@ -91,11 +100,95 @@ class Look(TableLook):
         return LaneReader(self._step.db, FOR_LEASING_IN_GROUP, (parent_id,))
 
     def read(self) -> tuple[list[Granted], list[tuple[Candidate, str]]]:
-        return read(self._step, self._request, self.lanes, self.taken)
+        step, request, lanes, now = self._step, self._request, self.lanes, self._step.now
+        worker, acquired_at = request.worker, from_micros(now)
+        lengths = LeaseLengths(request, step.settings, now)
+        granted: list[Granted] = []
+        unreadable: list[tuple[Candidate, str]] = []
+        floor = step.version_floor
+        for job in self.taken:
+            # To unpack it once is faster than to ask it by name, and this is done for every job.
+            (
+                _, _, _, _, available_at, version, attempts, events, job_id, payload, codec,
+                priority, allowance, lease_seconds, timeout_seconds, deadline, _, retry, metadata,
+                parent_id, _, limit_key, lane_number,
+            ) = job  # fmt: skip
+            try:
+                lane = lanes[lane_number]
+                queue, task = lane.queue.name, lane.task
+                if lease_seconds is not None:
+                    seconds_of("lease_seconds", lease_seconds)
+                if timeout_seconds is not None:
+                    seconds_of("timeout_seconds", timeout_seconds)
+                seconds, _, expires_at = lengths[task, lease_seconds]
+                lease = Lease(
+                    job_id=job_id,
+                    version=max(version, floor) + 1,
+                    worker=worker,
+                    queue=queue,
+                    task=task,
+                    payload=payload,
+                    codec=codec or "json",
+                    priority=priority,
+                    attempt=attempts + 1,
+                    allowance=allowance,
+                    acquired_at=acquired_at,
+                    expires_at=expires_at,
+                    lease_seconds=seconds,
+                    timeout_seconds=timeout_seconds,
+                    deadline=None if deadline is None else from_micros(deadline),
+                    retry=None if retry is None else retry_of(retry),
+                    metadata=None if metadata is None else metadata_of(metadata),
+                    parent_id=parent_id,
+                )
+                if (
+                    type(payload) is not bytes
+                    or type(job_id) is not str
+                    or not 0 <= priority <= 100
+                    or type(allowance) is not int
+                    or type(events) is not int
+                    or type(available_at) is not int
+                    or (limit_key is not None and type(limit_key) is not str)
+                ):
+                    raise ValueError("id, payload, priority, allowance, key or its past are none")
+            except UNREADABLE as error:
+                unreadable.append((job, problem_of(error)))
+                continue
+            granted.append((job, lease))
+        return granted, unreadable
 
     def set_aside(self, job: Candidate, problem: str) -> None:
         step = self._step
         damage.set_aside(step, Damaged(job.seq, problem_with(step.db, job.seq) or problem))
 
     def _grant(self, granted: list[Granted], life: int) -> None:
-        grant(self._step, granted, life)
+        step, now = self._step, self._step.now
+        waits: defaultdict[tuple[int, Measure], list[int]] = defaultdict(list)
+        keys: list[RowKey] = []
+        counted: list[tuple[int, int]] = []
+        placed: list[int] = []
+        """Jobs that may have a row in `place` to forget."""
+        running: list[tuple[Any, ...]] = []
+        for job, lease in granted:
+            (
+                tier, turn, seq, stands_in, available_at, _, _, events, _, _, _, priority, _, _, _,
+                deadline, _, _, _, _, created_at, limit_key, lane,
+            ) = job  # fmt: skip
+            waits[lane, WAIT_OF_PRIORITY[priority]].append(now - available_at)
+            keys.append((stands_in, tier, turn, seq))
+            counted.append((lane, priority))
+            if (
+                turn != created_at
+                or limit_key is not None
+                or deadline is not None
+                or tier != default_tier(priority)
+            ):
+                placed.append(seq)
+            micros, n = round(lease.lease_seconds * 1e6), events + 1
+            running.append(
+                (seq, lease.version, lease.worker, now, now + micros, now, lease.attempt, n, n,
+                 available_at, micros, life)
+            )  # fmt: skip
+        step.executemany(LEAVE, keys)
+        step.executemany(GRANT, running)
+        count_granted(step, ReadyRows(step), granted, waits, counted, placed)
