@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar, Final, NamedTuple
 
@@ -63,7 +63,7 @@ class NewJobs(NamedTuple):
     answers: list[Submitted]
 
 
-class TableIntake(TableGate):
+class TableIntake(TableGate, ABC):
     """See `leasehold.core.rules.intake.Intake`."""
 
     __slots__ = ("_lanes", "_numbers", "defaults", "has_rules")

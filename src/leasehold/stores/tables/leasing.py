@@ -83,7 +83,11 @@ def next_moment(
 
 
 def lease(
-    step: TableStep, request: LeaseRequest, rounds: GroupRounds, life: int, look_at: type[TableLook]
+    step: TableStep,
+    request: LeaseRequest,
+    rounds: GroupRounds,
+    life: int,
+    look_at: type[TableLeaseLook],
 ) -> Leased:
     """Take up to `limit` jobs, under this life of the worker; due ones are pending by now."""
     rebalance(step, look_at.histories.ready)
@@ -127,7 +131,7 @@ def lease(
     return Leased(granted, cut_short=True)
 
 
-class TableLook(ABC):
+class TableLeaseLook(ABC):
     """One look at the jobs of a request: the candidates, and their treatment."""
 
     __slots__ = (

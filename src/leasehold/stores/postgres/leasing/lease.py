@@ -38,11 +38,11 @@ from leasehold.stores.tables import leasing
 from leasehold.stores.tables.granting import Granted, count_granted
 from leasehold.stores.tables.job_states import Ending
 from leasehold.stores.tables.late import standing
-from leasehold.stores.tables.leasing import Leased, TableLook
+from leasehold.stores.tables.leasing import Leased, TableLeaseLook
 from leasehold.stores.tables.order import Candidate
 
-# A due job moves from waiting to ready, and its history says so: its status, then the columns of an
-# Entry. Guard: due, not blocked.
+# A due job moves from waiting to ready, and its history says so: its status, then the columns of a
+# PendingEntry. Guard: due, not blocked.
 FIND_DUE: Final = """
     SELECT waiting.status, waiting.seq, job.lane, priority,
            coalesce((SELECT base FROM raised WHERE raised.seq = waiting.seq), priority),
@@ -109,10 +109,10 @@ def lease(step: Step, request: LeaseRequest, rounds: GroupRounds, life: int = NO
     """Take up to `limit` jobs, under this life of the worker."""
     if step.next_due is not None and step.next_due <= step.now:
         promote(step)
-    return leasing.lease(step, request, rounds, life, Look)
+    return leasing.lease(step, request, rounds, life, LeaseLook)
 
 
-class Look(TableLook):
+class LeaseLook(TableLeaseLook):
     """One look at the jobs of a request."""
 
     __slots__ = ()

@@ -28,11 +28,11 @@ from leasehold.stores.sqlite.schema.rows import seconds_of
 from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.tables import leasing
 from leasehold.stores.tables.granting import Granted, count_granted
-from leasehold.stores.tables.leasing import Leased, TableLook
+from leasehold.stores.tables.leasing import Leased, TableLeaseLook
 from leasehold.stores.tables.order import Candidate
 
-# A due job moves from waiting to ready, and its history says so: its status, then the columns of an
-# Entry. Guard: due, not blocked.
+# A due job moves from waiting to ready, and its history says so: its status, then the columns of a
+# PendingEntry. Guard: due, not blocked.
 FIND_DUE: Final = """
     SELECT waiting.status, waiting.seq, lane.id, priority,
            coalesce((SELECT base FROM raised WHERE raised.seq = waiting.seq), priority),
@@ -78,10 +78,10 @@ def next_due(step: Step, queues: Iterable[str]) -> int | None:
 def lease(step: Step, request: LeaseRequest, rounds: GroupRounds, life: int = NO_LIFE) -> Leased:
     """Take up to `limit` jobs, under this life of the worker."""
     promote(step)
-    return leasing.lease(step, request, rounds, life, Look)
+    return leasing.lease(step, request, rounds, life, LeaseLook)
 
 
-class Look(TableLook):
+class LeaseLook(TableLeaseLook):
     """One look at the jobs of a request."""
 
     __slots__ = ()
