@@ -16,7 +16,7 @@ from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.disk.connection import open_writer
 from leasehold.stores.sqlite.disk.files import Durability, StoreFiles
 from leasehold.stores.sqlite.leasing.ends import END_LEASE, INSERT_ATTEMPT, INSERT_FINISHED
-from leasehold.stores.sqlite.leasing.grant import GRANT
+from leasehold.stores.sqlite.leasing.lease import GRANT
 from leasehold.stores.sqlite.leasing.order import READY_IN_LANE
 from leasehold.stores.sqlite.leasing.ready import ENTER_NEW, LEAVE
 from leasehold.stores.sqlite.submitting.submit import INSERT_JOB

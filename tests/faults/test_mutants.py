@@ -22,7 +22,6 @@ from leasehold.errors import DuplicateJobError
 from leasehold.stores import sqlite, tables
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.leasing import (
-    grant,
     lease,
     order,
     parking,
@@ -53,6 +52,7 @@ from leasehold.stores.tables import (
 from leasehold.stores.tables import parking as shelf
 from leasehold.stores.tables.ended_dependents import TableDependents
 from leasehold.stores.tables.job_states import JobState
+from leasehold.stores.tables.step import TableStep
 from leasehold.testing.conformance import StoreConformance
 from support.lives import die, enter
 
@@ -263,14 +263,14 @@ def a_failed_operation_is_not_undone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def a_new_lane_is_remembered_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = gate.LaneNumbers.number
+    original = gate.LaneNumbers.numbers
 
-    def number(self: gate.LaneNumbers, step: Step, queue: str, task: str) -> int:
-        found = original(self, step, queue, task)
-        self._known[queue, task] = found
+    def numbers(self: gate.LaneNumbers, step: TableStep, names: set[Any]) -> Any:
+        found = original(self, step, names)
+        self._known.update(found)
         return found
 
-    monkeypatch.setattr(gate.LaneNumbers, "number", number)
+    monkeypatch.setattr(gate.LaneNumbers, "numbers", numbers)
 
 
 def nothing_is_committed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -305,9 +305,9 @@ MUTANTS: dict[str, Mutate] = {
     "promote before it is due": sql(lease, "FIND_DUE", "due <= ?", "(due <= ? OR 1)"),
     "never promote": sql(lease, "FIND_DUE", "due <= ?", "due IS NULL AND ?"),
     "attempts not counted": sql(
-        grant, "GRANT", "(?, ?, ?, ?, ?, ?, ?,", "(?, ?, ?, ?, ?, ?, ? - 1,"
+        lease, "GRANT", "(?, ?, ?, ?, ?, ?, ?,", "(?, ?, ?, ?, ?, ?, ? - 1,"
     ),
-    "leases that never expire": sql(grant, "GRANT", "(?, ?, ?, ?, ?,", "(?, ?, ?, ?, 1 << 60 | ?,"),
+    "leases that never expire": sql(lease, "GRANT", "(?, ?, ?, ?, ?,", "(?, ?, ?, ?, 1 << 60 | ?,"),
     "serve the last first": sql(
         order, "READY_IN_LANE", "ORDER BY tier, turn, ready.seq", "ORDER BY ready.seq DESC"
     ),

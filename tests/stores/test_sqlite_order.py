@@ -22,6 +22,7 @@ from leasehold.stores.sqlite.leasing import order, ready
 from leasehold.stores.sqlite.rules.orders import QueueBook
 from leasehold.stores.sqlite.writing.remembered import READ_STATE
 from leasehold.stores.tables import places, rebalance
+from leasehold.stores.tables.order import SPREAD
 from leasehold.stores.tables.parking import NEXT_TIER
 
 ALL = LeaseRequest(worker="w", limit=100_000)
@@ -54,7 +55,7 @@ def rows(store: SQLiteStore, table: str) -> int:
 
 
 STATEMENTS: dict[str, tuple[str, tuple[object, ...]]] = {
-    "the spread of a lane": (order.SPREAD, (1,)),
+    "the spread of a lane": (SPREAD, (1,)),
     "the spread of a group": (order.SPREAD_OF_GROUP, ("p", 1)),
     "the next tier of a lane": (NEXT_TIER, (1, 2, 3)),
     "the next tier of a group": (order.NEXT_TIER_OF_GROUP, ("p", 1, 2, 3)),

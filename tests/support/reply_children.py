@@ -11,9 +11,9 @@ from leasehold.core.model.outcome import Complete
 from leasehold.core.model.records import Submitted
 from leasehold.errors import LeaseholdError
 from leasehold.stores.sqlite import SQLiteStore
-from leasehold.stores.sqlite.writing import remembered
 from leasehold.stores.sqlite.writing.database import Database
-from leasehold.stores.sqlite.writing.step import Step
+from leasehold.stores.tables import replies
+from leasehold.stores.tables.step import TableStep
 
 DRAFTS = [Draft(id=f"job-{number}", task="t") for number in range(3)]
 REQUEST = LeaseRequest(worker="w", limit=2, lease_seconds=3600)
@@ -34,13 +34,13 @@ def exchange(store: SQLiteStore) -> Exchange:
 
 def die_before_commit() -> None:
     """The reply is written, and what it is about; nothing of it is committed."""
-    keep = remembered.keep_reply
+    keep = replies.keep_reply
 
-    def keep_and_die(step: Step, request_id: str, data: bytes) -> None:
+    def keep_and_die(step: TableStep, request_id: str, data: bytes) -> None:
         keep(step, request_id, data)
         _die()
 
-    remembered.keep_reply = keep_and_die
+    replies.keep_reply = keep_and_die
 
 
 def die_after_commit() -> None:

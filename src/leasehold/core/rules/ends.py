@@ -7,16 +7,19 @@ nearly every job ends.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from random import Random
 from typing import Any, Final, NamedTuple, Protocol
 
 from leasehold.core.model.codes import EVENT_CODE, STATUS_CODE
 from leasehold.core.model.lease import Settled
-from leasehold.core.model.outcome import Complete, JobError
+from leasehold.core.model.outcome import Complete, Fail, JobError, Outcome
 from leasehold.core.model.span import Measure
 from leasehold.core.model.status import Status
-from leasehold.core.rules.decision import Decision, completed
+from leasehold.core.model.stored import UNREADABLE, problem_of, retry_of
+from leasehold.core.model.unreadable import set_aside_reason
+from leasehold.core.rules.decision import Decision, completed, decide, failed_for_good
 from leasehold.core.rules.measuring import Measured
-from leasehold.env import to_micros
+from leasehold.env import from_micros, to_micros
 
 # Enum members are slow to look up in Python 3.11.
 _RUN: Final = Measure.RUN
@@ -47,6 +50,29 @@ class EndedLease(NamedTuple):
 
 _Kind = tuple[int, Status, tuple[str, ...], bool, str]
 """Ends that are counted together: lane, status after, totals, whether they have run, worker."""
+
+
+def decide_end(
+    held: EndedLease, outcome: Outcome, allowance: int, retry: str | None, random: Random, now: int
+) -> Decision:
+    """What becomes of a job whose lease was just ended; `retry` is its policy as it is stored."""
+    policy = None
+    if isinstance(outcome, Fail) and retry is not None:
+        try:
+            policy = retry_of(retry)
+        except UNREADABLE as error:
+            # The time of its next try cannot be read: it is set aside, with the attempt's outcome.
+            reason = set_aside_reason(problem_of(error))
+            return failed_for_good(held.attempts, reason, outcome.error)
+    return decide(
+        outcome,
+        attempts=held.attempts,
+        allowance=allowance,
+        policy=policy,
+        cancel_reason=held.cancel_reason,
+        now=from_micros(now),
+        random=random,
+    )
 
 
 class Counters(Protocol):

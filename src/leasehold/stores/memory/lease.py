@@ -15,6 +15,7 @@ from leasehold.core.model.outcome import Complete, Fail, Outcome
 from leasehold.core.model.queue_config import DEFAULT_CONFIG
 from leasehold.core.model.span import WAIT_OF_PRIORITY
 from leasehold.core.model.status import Event, Status
+from leasehold.core.rules.lease_lengths import LeaseLengths, LeaseTerm
 from leasehold.core.rules.leasing import OpenLane, OpenQueue, Verdict, Walk, open_lane
 from leasehold.core.rules.messages import not_started_by
 from leasehold.core.rules.queue_limits import free_slots
@@ -36,7 +37,7 @@ _LEASED: Final = ("leased",)
 
 
 def lease(
-    state: State, request: LeaseRequest, names: list[str], now: datetime, lease_micros: int
+    state: State, request: LeaseRequest, names: list[str], now: datetime
 ) -> tuple[list[Lease], bool]:
     """Take up to `limit` jobs of these queues; whether a budget was used up: there may be more."""
     opened: dict[str, _Open] = {}
@@ -66,7 +67,7 @@ def lease(
     )
     leases: list[Lease] = []
     # Each pass leaves out lanes that the one before found closed: by a breaker or a queue.
-    while not walk.is_over and _pass(state, request, opened, walk, now, lease_micros, leases):
+    while not walk.is_over and _pass(state, request, opened, walk, now, leases):
         pass
     taken = [lease.queue for lease in leases]
     for name in set(taken):
@@ -110,7 +111,6 @@ def _pass(
     queues: dict[str, _Open],
     walk: Walk,
     now: datetime,
-    lease_micros: int,
     leases: list[Lease],
 ) -> bool:
     """Lease while the same tasks and queues may be leased from; whether to go on without some."""
@@ -125,10 +125,7 @@ def _pass(
             if queue.parked:
                 free_of_key = partial(walk.free_of_key, queue.name)
                 streams += queue.state.lanes.parked_streams(tasks, queue.parked, free_of_key)
-    by_task = request.lease_seconds_by_task or {}
-    overridden = request.lease_seconds_override is not None
-    micros_max = round(state.settings.extension_seconds_max * 1e6)
-    ends = _Ends(state.now)
+    lengths = LeaseLengths(request, state.settings, state.now)
     for record in in_order(streams, state.now):
         draft = record.draft
         queue = queues[draft.queue]
@@ -139,9 +136,8 @@ def _pass(
                 assert queue.state.rule is not None
                 config = queue.state.rule.config
                 count_starts(StartBook(state), queue.name, config, (draft.limit_key,))
-            own = None if overridden else draft.lease_seconds or by_task.get(draft.task)
-            micros = min(lease_micros if own is None else round(own * 1e6), micros_max)
-            leases.append(_grant(state, record, request.worker, now, micros, ends[micros]))
+            length = lengths[draft.task, draft.lease_seconds]
+            leases.append(_grant(state, record, request.worker, now, length))
             queue.state.totals.leased += 1
             waits = queue.state.meter.measures[WAIT_OF_PRIORITY[record.priority]]
             waits.add(state.now - record.available_at)
@@ -157,18 +153,6 @@ def _pass(
         if walk.is_over:
             return False
     return False
-
-
-class _Ends(dict[int, datetime]):
-    """When leases that begin now end, by their length; each is worked out once."""
-
-    def __init__(self, now: int) -> None:
-        super().__init__()
-        self._now = now
-
-    def __missing__(self, micros: int) -> datetime:
-        self[micros] = end = from_micros(self._now + micros)
-        return end
 
 
 def _lane(state: State, queue: _Open, task: str) -> OpenLane:
@@ -260,16 +244,14 @@ def tell_breaker(state: State, queue: MemoryQueue, task: str, outcome: Outcome) 
         queue.breakers[task] = breaker.failed(outcome.breaker, state.now)
 
 
-def _grant(
-    state: State, record: Record, worker: str, now: datetime, micros: int, ends_at: datetime
-) -> Lease:
+def _grant(state: State, record: Record, worker: str, now: datetime, length: LeaseTerm) -> Lease:
     draft, now_micros = record.draft, state.now
     record.lease_version = version = max(record.lease_version, state.version_floor) + 1
     record.worker = worker
     record.attempts = attempt = record.attempts + 1
     record.started_at = record.acquired_at = record.heartbeat_at = now_micros
     record.moved_by = 0
-    record.expires_at = expires_at = now_micros + micros
+    record.expires_at = expires_at = now_micros + length.micros
     record.reason = None
     row = KeptAttempt(version, attempt, worker, now_micros)
     before = record.attempt_rows
@@ -290,8 +272,8 @@ def _grant(
         attempt=attempt,
         allowance=record.allowance,
         acquired_at=now,
-        expires_at=ends_at,
-        lease_seconds=micros / 1e6,
+        expires_at=length.expires_at,
+        lease_seconds=length.seconds,
         timeout_seconds=draft.timeout_seconds,
         deadline=draft.deadline,
         retry=draft.retry,

@@ -19,12 +19,7 @@ def exchange(
     state: State, settlements: Sequence[Settlement], request: LeaseRequest | None
 ) -> Exchange:
     """Settle finished attempts, then lease the next jobs."""
-    # Worked out first: a lease time that is not a number must fail before anything is settled.
     generation = state.settings.generation
-    lease_micros = 0
-    if request is not None:
-        seconds = request.lease_seconds_override or request.lease_seconds
-        lease_micros = round((seconds or state.settings.lease_seconds) * 1e6)
     now = from_micros(state.now)
     settled = [settle(state, settlement, now) for settlement in settlements]
     if request is None:
@@ -38,7 +33,7 @@ def exchange(
         fire_due(state)
     names = request.queues if len(request.queues) == 1 else dict.fromkeys(request.queues)
     queues = [name for name in names if name in state.queues]
-    leases, cut_short = lease(state, request, queues, now, lease_micros)
+    leases, cut_short = lease(state, request, queues, now)
     tick_at = moment(state.next_tick)
     if len(leases) >= request.limit:
         return Exchange(settled, leases, None, tick_at, generation, now)

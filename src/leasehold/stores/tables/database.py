@@ -29,8 +29,8 @@ class TableDatabase(Protocol):
     def look(self, operation: Callable[[SqlConnection], T]) -> T:
         """Read: several statements, one moment; and once more without cells that are damaged."""
 
-    def write(self, operation: Callable[[TableStep], T]) -> T:
-        """Carry out an operation in one transaction."""
+    def write(self, operation: Callable[[TableStep], T], *, go_on: bool = True) -> T:
+        """Carry out an operation in one transaction, and what earlier ones have left to do."""
 
     def rebalance_the_rest(self) -> None:
         """Place jobs anew that have to be; others write in between."""

@@ -35,7 +35,6 @@ BLOCKED_BY: Final = """
     LIMIT $2
 """
 UNBLOCK: Final = "DELETE FROM blocker WHERE needs = $1 AND {}"
-FORGET_WAITING: Final = "DELETE FROM waiting WHERE {}"
 
 _UNBLOCKED: Final = EVENT_CODE[Event.UNBLOCKED]
 _BLOCKED: Final = STATUS_CODE[Status.BLOCKED]
@@ -120,9 +119,8 @@ class TableLinks:
 
     def free(self, pending: Sequence[Blocked], scheduled: Sequence[Blocked], message: str) -> None:
         self._end_all()
-        step, now, dialect = self._step, self.now, self.histories.dialect
-        seqs = dialect.listed([each.seq for each in (*pending, *scheduled)])
-        step.execute(FORGET_WAITING.format(dialect.among("seq", "$1")), (seqs,))
+        step, now = self._step, self.now
+        self._histories.stop_waiting([each.seq for each in (*pending, *scheduled)])
         self.histories.ready(step).enter(
             [
                 PendingEntry(

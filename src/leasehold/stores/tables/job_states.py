@@ -10,9 +10,11 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Final, NamedTuple
 
 from leasehold.core.model.codes import EVENT_CODE, EVENT_OF, STATUS_CODE, STATUS_OF
-from leasehold.core.model.lease import Settled
+from leasehold.core.model.lease import Settled, Settlement
 from leasehold.core.model.status import TERMINAL, Event, Status
+from leasehold.core.rules import fence
 from leasehold.core.rules.decision import Decision, end_of_waiting
+from leasehold.errors import LeaseLostError
 from leasehold.stores.tables.places import AT_ITS_PLACE
 from leasehold.stores.tables.ready import TableReady
 from leasehold.stores.tables.statements import Dialect
@@ -167,6 +169,19 @@ class TableHistories:
         result, codec = row
         return bytes(result), codec if isinstance(codec, str) else codec.decode(errors="replace")
 
+    @classmethod
+    def refuse(cls, step: TableStep, job_id: str, version: int) -> LeaseLostError:
+        """Refuse a stale holder, and tell the job's history."""
+        # The job is in another holder's hands, who may just now write to its history too.
+        step.must_be_alone()
+        return fence.refuse(cls(step), job_id, version)
+
+    @classmethod
+    def settle_stale(cls, step: TableStep, settlement: Settlement) -> Settled | LeaseLostError:
+        """Refuse a settlement whose lease is over, or answer one that was accepted before."""
+        step.must_be_alone()
+        return fence.settle_stale(cls(step), settlement)
+
     def tell(
         self,
         job: JobState,
@@ -206,6 +221,10 @@ class TableHistories:
             self._of_each(WAIT_FOR_NOBODY, blocked)
         if ended := [job.seq for job in jobs if job.status in TERMINAL]:
             self._of_each(TELL_NOBODY, ended)
+
+    def stop_waiting(self, seqs: Sequence[int]) -> None:
+        """Take the rows of jobs out of `waiting`."""
+        self._of_each(_DELETE["waiting"], seqs)
 
     def note_raised_by(self, blocked: Sequence[int]) -> None:
         """Note whom blocked jobs may have raised; call it while `blocker` still says so."""

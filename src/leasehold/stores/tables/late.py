@@ -3,39 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from leasehold.core.model.status import Status
 from leasehold.core.rules.messages import not_started_by
 from leasehold.env import from_micros
 from leasehold.stores.tables.job_states import Ending, JobState, TableHistories
-
-
-class PendingRow(Protocol):
-    """A pending job, as a lease or a sweep has read it."""
-
-    @property
-    def seq(self) -> int: ...
-    @property
-    def lane(self) -> int: ...
-    @property
-    def version(self) -> int: ...
-    @property
-    def attempts(self) -> int: ...
-    @property
-    def events(self) -> int: ...
-    @property
-    def available_at(self) -> int: ...
-    @property
-    def id(self) -> str: ...
-    @property
-    def start_by(self) -> int | None: ...
-    @property
-    def priority(self) -> int: ...
+from leasehold.stores.tables.order import Candidate
 
 
 class LateRow(NamedTuple):
-    """One that a sweep has found."""
+    """A pending job that a sweep has found."""
 
     seq: int
     lane: int
@@ -48,7 +26,7 @@ class LateRow(NamedTuple):
     priority: int
 
 
-def cancel_late(histories: TableHistories, jobs: Sequence[PendingRow]) -> None:
+def cancel_late(histories: TableHistories, jobs: Sequence[Candidate | LateRow]) -> None:
     """Jobs that were not started in time are cancelled, with that reason."""
     histories.end(
         [
@@ -58,7 +36,7 @@ def cancel_late(histories: TableHistories, jobs: Sequence[PendingRow]) -> None:
     )
 
 
-def standing(job: PendingRow) -> JobState:
-    """Where such a job stands."""
+def standing(job: Candidate | LateRow) -> JobState:
+    """Where a pending job stands, as a lease or a sweep has read it."""
     stood = (Status.PENDING, job.version, job.attempts, job.events, job.available_at, None)
     return JobState(job.seq, job.id, job.lane, *stood, job.priority)

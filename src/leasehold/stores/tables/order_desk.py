@@ -56,8 +56,8 @@ class TableDesk(TableHistories):
         self, jobs: Sequence[JobState], events: Collection[Event], at: datetime
     ) -> set[str]:
         ids = {job.seq: job.id for job in jobs}
-        among, listed = self.dialect
-        statement = MET_SINCE.format(f"seq {among.format('$1')}", f"event {among.format('$2')}")
+        among, listed = self.dialect.among, self.dialect.listed
+        statement = MET_SINCE.format(among("seq", "$1"), among("event", "$2"))
         codes = [EVENT_CODE[event] for event in events]
         values = (listed(list(ids)), listed(codes), to_micros(at))
         return {ids[seq] for (seq,) in self._step.execute(statement, values).fetchall()}

@@ -82,6 +82,15 @@ class TableReady(ABC):
         if step.rules.key_limits:
             key_accounts.enter(self.shelf(step), keys)
 
+    def left(self, counted: Sequence[tuple[int, int]], placed: Sequence[int]) -> None:
+        """Count jobs out whose rows a lease has just taken.
+
+        `counted` has the lane and priority of each; `placed` are those with a place of their own.
+        """
+        if placed:
+            self._forget_places(placed)
+        count_left(self._step.count, counted)
+
     def leave_by_numbers(self, jobs: Sequence[PendingJob]) -> None:
         """Take jobs out, wherever they stand."""
         step = self._step

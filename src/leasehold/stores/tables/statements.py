@@ -35,12 +35,14 @@ class SqlConnection(Protocol):
 
 
 class Dialect(NamedTuple):
-    """How a database takes a list of values as one parameter."""
+    """How a database takes a list of values as one parameter, and other words of its own."""
 
     is_one_of: str
     """Follows a column; the placeholder is put into it."""
     listed: Callable[[Collection[Any]], Any]
     """The parameter."""
+    no_bytes: str
+    """An empty value of bytes."""
 
     def among(self, column: str, placeholder: str) -> str:
         """Holds where a column has one of the values."""

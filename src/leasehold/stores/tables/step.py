@@ -39,6 +39,8 @@ class TableStep(ABC):
     execute: Execute
     many: Callable[[str, Sequence[Any]], Any]
     """Executes a statement about many rows, as the database wants it."""
+    alone = True
+    """Whether this write has the store to itself, as it always has where writes take turns."""
     somebody_waits = False
     """Whether any job may wait for another: if not, an end concerns no other job."""
     some_unresolved = False
@@ -57,6 +59,8 @@ class TableStep(ABC):
     """Whether jobs have to be placed anew since what counts in their queue has changed."""
     insert_events: ClassVar[str]
     """For `many`: the rows of `event`."""
+    insert_reply: ClassVar[str]
+    """Writes a reply down, or one more recent under the same id."""
     add_audit: ClassVar[str] = """
         INSERT INTO audit (at, actor, action, count, detail) VALUES ($1, $2, $3, $4, $5)
     """
@@ -117,9 +121,16 @@ class TableStep(ABC):
         its leases must not repeat a version that was granted before.
         """
 
+    def must_be_alone(self) -> None:  # noqa: B027  # as above
+        """Said before anything is done that others must not do meanwhile."""
+
     @abstractmethod
     def flush(self) -> None:
         """Write the counters and measurements."""
+
+    @abstractmethod
+    def write_counters(self) -> None:
+        """Write the counters, for who reads them in this very write."""
 
     @abstractmethod
     def _load_rules(self) -> RuleBook: ...

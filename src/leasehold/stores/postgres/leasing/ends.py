@@ -7,12 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from leasehold.core.model.lease import Settled, Settlement
-from leasehold.core.rules import fence
-from leasehold.errors import LeaseLostError
 from leasehold.stores.postgres.leasing.ready import ReadyRows
 from leasehold.stores.postgres.server.connection import POSTGRES, unnested
-from leasehold.stores.postgres.writing.step import Step
 from leasehold.stores.tables.attempts import TableEnds
 from leasehold.stores.tables.job_states import TableHistories, state_by
 
@@ -44,17 +40,8 @@ class Histories(TableHistories):
     insert_finished = INSERT_FINISHED
 
 
-def refuse(step: Step, job_id: str, version: int) -> LeaseLostError:
-    """Refuse a stale holder, and tell the job's history."""
-    # The job is in another holder's hands, who may just now write to its history too.
-    step.must_be_alone()
-    return fence.refuse(Histories(step), job_id, version)
-
-
-def settle_stale(step: Step, settlement: Settlement) -> Settled | LeaseLostError:
-    """Refuse a settlement whose lease is over, or answer one that was accepted before."""
-    step.must_be_alone()
-    return fence.settle_stale(Histories(step), settlement)
+refuse = Histories.refuse
+settle_stale = Histories.settle_stale
 
 
 # Deleting the row is the fence: what this does not return was not the caller's any more.

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from leasehold.core.rules.serving import SEQ, TIER, TURN, Row
 from leasehold.stores.postgres.server.connection import SqlConnection, SqlCursor
 from leasehold.stores.postgres.writing.step import Statement
+from leasehold.stores.tables.order import (
+    CANDIDATE,
+    PLACE,
+    SPREAD,
+    Statements,
+    TableLaneReader,
+)
 from leasehold.stores.tables.parking import NEXT_TIER
 
-_PLACE: Final = "ready.tier, ready.turn, ready.seq, ready.lane, ready.available_at"
-_LEASE: Final = f"""
-    {_PLACE}, version, attempts, events, job.id, payload, codec, priority, allowance, lease_seconds,
-    timeout_seconds, deadline, start_by, retry, metadata, job.parent_id, created_at, limit_key,
-    job.lane, nextval('lease_version'), ready.ctid
-"""
-"""The columns of a Candidate."""
+_LEASE: Final = f"{CANDIDATE}, nextval('lease_version'), ready.ctid"
+"""The columns of a Candidate; behind them a number of the sequence of lease versions, for the lease
+of this job, and where its row in `ready` is, which is locked and so stays there."""
 _AFTER: Final = "(ready.tier, ready.turn, ready.seq) > "
 _PAGED: Final = "ORDER BY ready.tier, ready.turn, ready.seq"
 # A row that another write has locked is about to leave: it is passed over.
@@ -40,17 +43,12 @@ READY_IN_TIER_OF_GROUP: Final = f"""
     {_PAGED} LIMIT $6 {_FREE}
 """  # noqa: S608  # our own names
 PLACES_IN_LANE: Final = f"""
-    SELECT {_PLACE} FROM ready WHERE ready.lane = $1 AND {_AFTER} ($2, $3, $4) {_PAGED} LIMIT $5
+    SELECT {PLACE} FROM ready WHERE ready.lane = $1 AND {_AFTER} ($2, $3, $4) {_PAGED} LIMIT $5
 """  # noqa: S608  # our own names
 PLACES_IN_TIER: Final = f"""
-    SELECT {_PLACE} FROM ready
+    SELECT {PLACE} FROM ready
     WHERE ready.lane = $1 AND {_AFTER} ($2, $3, $4) AND tier = $2 {_PAGED} LIMIT $5
 """  # noqa: S608  # our own names
-# Most lanes have one tier only, and need not be asked which.
-SPREAD: Final = """
-    SELECT (SELECT min(tier) FROM ready WHERE lane = $1::bigint),
-           (SELECT max(tier) FROM ready WHERE lane = $1::bigint)
-"""
 SPREAD_OF_GROUP: Final = """
     SELECT (SELECT min(tier) FROM ready
             WHERE parent_id = $1 AND lane = $2),
@@ -69,49 +67,6 @@ _BEFORE_ALL: Final = -(1 << 62)
 """Before every turn: those of deadlines may be below zero."""
 _BEFORE_ALL_TIERS: Final = (-1, _BEFORE_ALL, 0)
 
-
-class Candidate(NamedTuple):
-    """A pending job as a lease reads it; its values may be damaged."""
-
-    tier: int
-    turn: int
-    seq: int
-    stands_in: int
-    """Its lane, or the number under which its key's parked jobs stand."""
-    available_at: int
-    version: int
-    attempts: int
-    events: int
-    id: str
-    payload: bytes
-    codec: str | None
-    priority: int
-    allowance: int
-    lease_seconds: float | None
-    timeout_seconds: float | None
-    deadline: int | None
-    start_by: int | None
-    retry: str | None
-    metadata: str | None
-    parent_id: str | None
-    created_at: int
-    limit_key: str | None
-    lane: int
-    number: int
-    """Of the sequence of lease versions, for the lease of this job."""
-    row: bytes
-    """Where its row in `ready` is, which is locked and so stays there."""
-
-
-class Statements(NamedTuple):
-    """How to look into a lane; each takes the values that narrow it, the lane, then the tier."""
-
-    spread: str
-    next_tier: str
-    in_lane: str
-    in_tier: str
-
-
 FOR_LEASING: Final = Statements(SPREAD, NEXT_TIER, READY_IN_LANE, READY_IN_TIER)
 """The columns of a lease."""
 FOR_LEASING_IN_GROUP: Final = Statements(
@@ -127,10 +82,11 @@ def first_jobs(lane: int, page: int) -> Statement:
     return READY_IN_LANE, (lane, *_BEFORE_ALL_TIERS, page)
 
 
-class LaneReader:
+class LaneReader(TableLaneReader):
     """See `leasehold.core.rules.serving.LaneReader`; jobs are read by pages."""
 
-    __slots__ = ("_db", "_first", "_narrow", "_page", "_statements")
+    __slots__ = ("_first", "_page")
+    _db: SqlConnection
 
     def __init__(
         self,
@@ -142,20 +98,9 @@ class LaneReader:
         first: Callable[[str, Sequence[Any]], SqlCursor] | None = None,
     ) -> None:
         """`first` executes a statement that may have been sent already."""
-        self._db = db
+        super().__init__(db, statements, narrow)
         self._first = first or db.execute
-        self._statements = statements
-        self._narrow = narrow
         self._page = page
-
-    def has_one_tier(self, lane: int) -> bool:
-        row: Any = self._db.execute(self._statements.spread, (*self._narrow, lane)).fetchone()
-        return bool(row[0] == row[1])
-
-    def next_tier(self, lane: int, above: int, below: int) -> tuple[int, int] | None:
-        where = (*self._narrow, lane, above, below)
-        row: Any = self._db.execute(self._statements.next_tier, where).fetchone()
-        return row  # type: ignore[no-any-return]  # two numbers, or None
 
     def jobs(self, lane: int) -> Iterator[Row]:
         return self._pages(self._statements.in_lane, lane, _BEFORE_ALL_TIERS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from leasehold.core.rules.measuring import count_entered, count_left
+from leasehold.core.rules.measuring import count_entered
 from leasehold.stores.postgres.leasing.parking import KeyShelf
 from leasehold.stores.postgres.server.connection import unnested
 from leasehold.stores.postgres.writing.step import Step
@@ -56,15 +56,6 @@ class ReadyRows(TableReady):
         self._step.look_again()
         self._step.many(ENTER_NEW, newcomers)
         count_entered(self._step.count, newcomers)
-
-    def leave(self, counted: Sequence[tuple[int, int]], placed: Sequence[int]) -> None:
-        """Count jobs out whose rows a lease has just moved to `running` (`grant.GRANT`).
-
-        `counted` has the lane and priority of each; `placed` are those with a place of their own.
-        """
-        if placed:
-            self._forget_places(placed)
-        count_left(self._step.count, counted)
 
     def _take_out(self, jobs: Sequence[PendingJob]) -> Sequence[tuple[int, int]]:
         self._step.execute(LEAVE_BY_NUMBERS, ([seq for seq, *_ in jobs],))

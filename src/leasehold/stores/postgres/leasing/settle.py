@@ -2,6 +2,8 @@
 leases what fits in the same write.
 
 Guard of a settlement: the job's row is in `running` with exactly this version.
+
+See `tables.exchanging`.
 """
 
 from __future__ import annotations
@@ -11,23 +13,9 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from leasehold.core.model.lease import Exchange, LeaseRequest, Settled, Settlement
-from leasehold.core.model.outcome import Complete, Fail, Outcome, within_limits
-from leasehold.core.model.stored import (
-    UNREADABLE,
-    problem_of,
-    retry_of,
-)
-from leasehold.core.model.unreadable import set_aside_reason
+from leasehold.core.model.outcome import Complete, within_limits
 from leasehold.core.rules import key_accounts
-from leasehold.core.rules.decision import Decision, decide, failed_for_good
 from leasehold.core.rules.ends import EndedLease
-from leasehold.core.rules.replies import (
-    check_request_id,
-    digest_of_exchange,
-    exchange_again,
-    keep_exchange,
-)
-from leasehold.env import from_micros
 from leasehold.errors import LeaseLostError
 from leasehold.stores.postgres.leasing import lease as leasing
 from leasehold.stores.postgres.leasing.completing import Completions
@@ -37,12 +25,17 @@ from leasehold.stores.postgres.reading.read import read_job
 from leasehold.stores.postgres.rules.schedules import shelf
 from leasehold.stores.postgres.server.arrays import RowPlaces
 from leasehold.stores.postgres.server.connection import about, unnested
-from leasehold.stores.postgres.submitting import dependencies
-from leasehold.stores.postgres.writing import remembered
+from leasehold.stores.postgres.submitting.dependencies import Links
 from leasehold.stores.postgres.writing.database import Database
 from leasehold.stores.postgres.writing.step import Statement, Step
-from leasehold.stores.tables import breakers
-from leasehold.stores.tables.registry import note_consumer
+from leasehold.stores.tables import replies
+from leasehold.stores.tables.exchanging import (
+    TableExchange,
+    are_of_different_jobs,
+    settle_unfinished,
+)
+from leasehold.stores.tables.granting import Granted
+from leasehold.stores.tables.leasing import Leased
 
 # The lock is the fence: what this does not return was not the caller's any more. With each lease
 # comes what decides about a job whose attempt did not complete it, and where its row is. Rows are
@@ -85,15 +78,10 @@ def ahead(settlements: Sequence[Settlement]) -> Statement:
     return about(SETTLE, [(each.job_id, each.version) for each in settlements])
 
 
-def are_of_different_jobs(settlements: Sequence[Settlement]) -> bool:
-    """Whether all of them can be judged at once."""
-    return len({settlement.job_id for settlement in settlements}) == len(settlements)
-
-
 def settle(step: Step, settlements: Sequence[Settlement]) -> list[Settled | LeaseLostError]:
     """Settle jobs that are still held; answer the rest with their fate."""
     if not are_of_different_jobs(settlements):
-        # One job twice, under an old lease and a new one: each is judged after the one before.
+        # Each is judged after the one before.
         return [answer for each in settlements for answer in settle(step, [each])]
     found: dict[str, tuple[Terms, EndedLease]] = {}
     rows = RowPlaces()
@@ -120,33 +108,12 @@ def settle(step: Step, settlements: Sequence[Settlement]) -> list[Settled | Leas
             step.succeeded.add(terms.lane)
             answers.append(ends.complete(job_id, held, terms.lane, outcome))
         else:
-            decision = _decide(step, held, terms, outcome)
-            answers.append(ends.add(job_id, held, terms.lane, decision))
-            if isinstance(outcome, Fail) and outcome.breaker is not None:
-                step.must_be_alone()
-                breakers.failed(step, terms.lane, outcome.breaker)
+            lane, allowance, retry, *_ = terms
+            answers.append(
+                settle_unfinished(step, ends, job_id, held, lane, allowance, retry, outcome)
+            )
     ends.write()
     return answers
-
-
-def _decide(step: Step, held: EndedLease, terms: Terms, outcome: Outcome) -> Decision:
-    policy = None
-    if isinstance(outcome, Fail) and terms.retry is not None:
-        try:
-            policy = retry_of(terms.retry)
-        except UNREADABLE as error:
-            # The time of its next try cannot be read: it is set aside, with the attempt's outcome.
-            reason = set_aside_reason(problem_of(error))
-            return failed_for_good(held.attempts, reason, outcome.error)
-    return decide(
-        outcome,
-        attempts=held.attempts,
-        allowance=terms.allowance,
-        policy=policy,
-        cancel_reason=held.cancel_reason,
-        now=from_micros(step.now),
-        random=step.random,
-    )
 
 
 def exchange(
@@ -163,7 +130,7 @@ def exchange(
     if request is not None and request.limit > 0:
         sent += leasing.ahead(request, _probable_lane(database, request) if is_light else None)
     return database.write(
-        lambda step: _exchange(database, step, settlements, completions, request),
+        lambda step: _exchange(database, settlements, completions, request, step)[0],
         go_on=request is None,
         side_by_side=partial(_side_by_side, queues) if is_light else None,
         ahead=sent if completions or are_of_different_jobs(settlements) else (),
@@ -198,54 +165,49 @@ def exchange_once(
     request: LeaseRequest | None,
 ) -> Exchange:
     """The same, or the answer to it when it was carried out before under this id."""
-    check_request_id(request_id)
-    digest = digest_of_exchange(settlements, request)
-
-    def operation(step: Step) -> Exchange:
-        before = remembered.find_reply(step.db, request_id, step.now)
-        if before is not None:
-            return exchange_again(before, digest, partial(read_job, step.db))
-        answer = _exchange(database, step, settlements, None, request)
-        remembered.keep_reply(step, request_id, keep_exchange(answer, digest))
-        return answer
-
-    return database.write(operation, go_on=request is None)
+    carry_out = partial(_exchange, database, settlements, None, request)
+    return replies.exchange_once(database, request_id, settlements, request, carry_out, read_job)[0]
 
 
 def _exchange(
     database: Database,
-    step: Step,
     settlements: Sequence[Settlement],
     completions: Completions | None,
     request: LeaseRequest | None,
-) -> Exchange:
+    step: Step,
+) -> tuple[Exchange, list[Granted]]:
     settled: Sequence[Settled | LeaseLostError] | None = None
     if completions is not None:
         settled = completions.settle(step)
     if settled is None:
         settled = settle(step, settlements) if settlements else []
-    generation, at = step.settings.generation, from_micros(step.now)
-    if request is not None and request.consumer is not None:
-        note_consumer(step, request)
-    if request is None or request.limit <= 0:
-        return Exchange([*settled], [], settings_generation=generation, at=at)
-    # First, since settlements and due jobs may make others available.
-    dependencies.resolve(step)
-    tick = step.found.next_tick
-    if tick is not None and tick <= step.now:
-        _, tick = shelf(database, step).fire_due()
-    granted, cut_short, lane = leasing.lease(
-        step, request, database.group_rounds, database.lives.number_of(request.worker)
-    )
-    if granted:
-        database.remembered.lanes_with_work[request.queues] = lane
-    leases = [lease for _, lease in granted]
-    tick_at = None if tick is None else from_micros(tick)
-    if len(leases) >= request.limit:
-        return Exchange([*settled], leases, None, tick_at, generation, at)
-    # Dependents of a job that came too late may be available when this write is over.
-    go_on = cut_short or dependencies.some_to_tell(step)
-    due = step.now if go_on else leasing.next_due(step, request.queues)
-    if due is None or (tick is not None and tick < due):
-        return Exchange([*settled], leases, tick_at, tick_at, generation, at)
-    return Exchange([*settled], leases, from_micros(due), tick_at, generation, at)
+    return ExchangeWrite(database, step).answer([*settled], request)
+
+
+class ExchangeWrite(TableExchange):
+    """An exchange in one write."""
+
+    __slots__ = ("_database",)
+    links = Links
+    _step: Step
+
+    def __init__(self, database: Database, step: Step) -> None:
+        super().__init__(step)
+        self._database = database
+
+    def _fire_due(self) -> int | None:
+        tick = self._step.found.next_tick
+        if tick is not None and tick <= self._step.now:
+            _, tick = shelf(self._database, self._step).fire_due()
+        return tick
+
+    def _lease(self, request: LeaseRequest) -> Leased:
+        database = self._database
+        life = database.lives.number_of(request.worker)
+        leased = leasing.lease(self._step, request, database.group_rounds, life)
+        if leased.granted:
+            database.remembered.lanes_with_work[request.queues] = leased.only_lane
+        return leased
+
+    def _next_due(self, queues: Sequence[str]) -> int | None:
+        return leasing.next_due(self._step, queues)

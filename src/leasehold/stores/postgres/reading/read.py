@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from leasehold.core.model.codes import STATUS_OF
 from leasehold.core.model.job import Job
@@ -14,10 +14,10 @@ from leasehold.stores.postgres.leasing.order import FOR_COUNTING, LaneReader
 from leasehold.stores.postgres.reading.figures import STATS
 from leasehold.stores.postgres.reading.where import compares_texts, conditions, counted_jobs
 from leasehold.stores.postgres.rules.known import read_rules
-from leasehold.stores.postgres.schema.job_row import job_without, jobs_of
-from leasehold.stores.postgres.server.connection import SqlConnection
+from leasehold.stores.postgres.schema.job_row import jobs_of
+from leasehold.stores.postgres.server.connection import POSTGRES, SqlConnection
 from leasehold.stores.tables.job_reading import TableJobs
-from leasehold.stores.tables.job_row import BY_STATUS, IDS, JOB
+from leasehold.stores.tables.job_row import BY_STATUS, IDS, JOB, job_without
 
 # The columns of a filter's conditions: see `where`.
 NUMBERS: Final = """
@@ -90,7 +90,7 @@ class Jobs(TableJobs):
     ) -> tuple[list[Job], int | None]:
         # Columns that are compared here have to be fetched, whether or not they are asked for.
         compared = compares_texts(where)
-        select = job_without(() if compared else without)
+        select = job_without(() if compared else without, POSTGRES.no_bytes)
         found = self._walk(where, select, limit + 1, before, bottom=bottom)
         jobs = [job for _, job in found[:limit]]
         if compared and without:
@@ -170,6 +170,8 @@ class Jobs(TableJobs):
     def _fitting(
         self, where: JobFilter, limit: int, seen: int | None, *, oldest_first: bool
     ) -> list[tuple[int, str]]:
-        select = JOB if compares_texts(where) else job_without(("payload", "result", "metadata"))
+        select = job_without(
+            () if compares_texts(where) else get_args(HeavyField), POSTGRES.no_bytes
+        )
         found = self._walk(where, select, limit, seen, oldest_first=oldest_first)
         return [(number, job.id) for number, job in found]

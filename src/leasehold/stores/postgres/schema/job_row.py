@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -15,10 +14,6 @@ from leasehold.core.model.stored import UNREADABLE, problem_of
 from leasehold.core.model.unreadable import ERROR_TYPE, set_aside_reason
 from leasehold.stores.postgres.server.connection import SqlConnection
 from leasehold.stores.tables.job_row import JobRow, snapshot
-from leasehold.stores.tables.job_row import job_without as without
-
-job_without = partial(without, no_bytes="''::bytea")
-"""JOB without some fields."""
 
 # The records of jobs, for all of them at once.
 _DEPENDS_ON: Final = "SELECT seq, id FROM dependency WHERE seq = ANY($1) ORDER BY seq, n"

@@ -216,7 +216,7 @@ def columns(rows: Iterable[Sequence[Any]]) -> list[list[Any]]:
     return [list(column) for column in zip(*rows, strict=True)]
 
 
-POSTGRES: Final = Dialect("= ANY({})", list)
+POSTGRES: Final = Dialect("= ANY({})", list, "''::bytea")
 
 
 def unnested(types: str) -> str:

@@ -108,10 +108,6 @@ class Links(TableLinks):
     ended_by = ENDED_BY
 
 
-resolve = Links.resolve
-some_to_tell = Links.some_to_tell
-
-
 # Not by way of a job that is gone: its dependents have nothing to do with each other. One step of
 # a recursion may name `linked` once only.
 _LINKED: Final = """

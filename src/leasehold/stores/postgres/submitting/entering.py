@@ -8,25 +8,16 @@ from functools import partial as bind
 from leasehold.core.model.job import Draft
 from leasehold.core.model.records import Submitted
 from leasehold.core.rules.dependencies import SortedOut
-from leasehold.core.rules.replies import (
-    check_request_id,
-    digest_of_submit,
-    keep_submit,
-    submit_again,
-)
 from leasehold.core.rules.rule_book import RuleBook
-from leasehold.errors import LeaseholdError, QueueFullError
+from leasehold.errors import LeaseholdError
 from leasehold.stores.postgres.submitting.gate import LaneNumbers
 from leasehold.stores.postgres.submitting.submit import submit as submit_in
-from leasehold.stores.postgres.writing import remembered
 from leasehold.stores.postgres.writing.application import within
 from leasehold.stores.postgres.writing.database import Database
 from leasehold.stores.postgres.writing.loans import Loans
 from leasehold.stores.postgres.writing.step import Step, numbers_for
-
-Stored = Sequence[Submitted | LeaseholdError] | QueueFullError
-Write = Callable[[Callable[[Step], Stored]], Stored]
-"""How an operation gets into a write."""
+from leasehold.stores.tables import replies
+from leasehold.stores.tables.replies import Stored, Write
 
 
 def _unchecked(_: Step) -> None:
@@ -98,26 +89,8 @@ def submit_once(
     database: Database, request_id: str, drafts: Sequence[Draft], *, partial: bool
 ) -> list[Submitted | LeaseholdError]:
     """The same, or the answer to it when it was carried out before under this id."""
-    check_request_id(request_id)
-    digest = digest_of_submit(drafts, partial=partial)
-    with database.read() as db:
-        before = remembered.find_reply(db, request_id, database.now(db))
-    if before is not None:
-        return SortedOut.of(drafts).woven(submit_again(before, digest))
-
-    def write(operation: Callable[[Step], Stored]) -> Stored:
-        def once(step: Step) -> Stored:
-            before = remembered.find_reply(step.db, request_id, step.now)
-            if before is not None:
-                return submit_again(before, digest)
-            answers = operation(step)
-            if not isinstance(answers, LeaseholdError):
-                remembered.keep_reply(step, request_id, keep_submit(answers, digest))
-            return answers
-
-        return database.write(once)
-
-    return _submit(write, database.lanes, drafts, partial=partial)
+    submit_by = bind(_submit, lanes=database.lanes, drafts=drafts, partial=partial)
+    return replies.submit_once(database, request_id, drafts, submit_by, partial=partial)
 
 
 def _submit(

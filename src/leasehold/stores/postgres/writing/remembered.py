@@ -2,26 +2,20 @@
 
 Generations, the base of versions and the open minute change rarely: the rules of queues and the
 settings that were read at a generation are still true while it is the same.
-
-Replies to requests that may be sent twice, written together with their effects.
 """
 
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from leasehold.core.model.seals import check_unsealed
-from leasehold.core.rules.replies import REPLIES_KEPT_SECONDS, REPLIES_MAX
 from leasehold.core.rules.rule_book import RuleBook
 from leasehold.core.rules.settings_in_force import SettingsInForce
 from leasehold.stores.postgres.rules.known import read_rules, read_settings
 from leasehold.stores.postgres.server.clock import SERVER_MICROS
 from leasehold.stores.postgres.server.connection import SqlConnection
 from leasehold.stores.tables.moving import READ_SEAL
-
-if TYPE_CHECKING:
-    from leasehold.stores.postgres.writing.step import Step
 
 LANES_TOLD: Final = 50
 """How many lanes with failures each write is told of by number."""
@@ -147,31 +141,3 @@ class Remembered:
             with self._mutex:
                 self._known = known
         return known
-
-
-_FIND: Final = "SELECT data FROM reply WHERE id = $1 AND at >= $2"
-_KEEP: Final = """
-    INSERT INTO reply (id, at, data) VALUES ($1, $2, $3)
-    ON CONFLICT (id) DO UPDATE SET at = excluded.at, data = excluded.data
-"""
-# Faster than they come, so that few are left of however many.
-_FORGET: Final = """
-    DELETE FROM reply WHERE n IN (SELECT n FROM reply ORDER BY n LIMIT 10)
-        AND (at < $1 OR n <= (SELECT max(n) FROM reply) - $2)
-"""
-
-
-def find_reply(db: SqlConnection, request_id: str, now: int) -> bytes | None:
-    """The memory of a request."""
-    row: Any = db.execute(_FIND, (request_id, _oldest(now))).fetchone()
-    return None if row is None else row[0]
-
-
-def keep_reply(step: Step, request_id: str, data: bytes) -> None:
-    """Remember a reply, and forget some that are too old."""
-    step.execute(_KEEP, (request_id, step.now, data))
-    step.execute(_FORGET, (_oldest(step.now), REPLIES_MAX))
-
-
-def _oldest(now: int) -> int:
-    return now - round(REPLIES_KEPT_SECONDS * 1e6)

@@ -76,6 +76,10 @@ class Step(TableStep):
     db: SqlConnection
     grants: Grants
     insert_events = INSERT_EVENTS
+    insert_reply = """
+        INSERT INTO reply (id, at, data) VALUES ($1, $2, $3)
+        ON CONFLICT (id) DO UPDATE SET at = excluded.at, data = excluded.data
+    """
 
     def __init__(
         self,

@@ -7,13 +7,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from leasehold.core.model.lease import Settled, Settlement
 from leasehold.core.model.stored import MOMENT_MAX
-from leasehold.core.rules import fence
-from leasehold.errors import LeaseLostError
 from leasehold.stores.sqlite.leasing.ready import ReadyRows
 from leasehold.stores.sqlite.schema.rows import ENDED_STATUS, SQLITE, whole
-from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.tables.attempts import TableEnds
 from leasehold.stores.tables.job_states import TableHistories, state_by
 
@@ -46,14 +42,8 @@ class Histories(TableHistories):
     insert_finished = INSERT_FINISHED
 
 
-def refuse(step: Step, job_id: str, version: int) -> LeaseLostError:
-    """Refuse a stale holder, and tell the job's history."""
-    return fence.refuse(Histories(step), job_id, version)
-
-
-def settle_stale(step: Step, settlement: Settlement) -> Settled | LeaseLostError:
-    """Refuse a settlement whose lease is over, or answer one that was accepted before."""
-    return fence.settle_stale(Histories(step), settlement)
+refuse = Histories.refuse
+settle_stale = Histories.settle_stale
 
 
 # Deleting the row is the fence: what this does not return was not the caller's any more.

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from leasehold.core.rules.measuring import count_entered, count_left
-from leasehold.core.rules.placing import RowKey
+from leasehold.core.rules.measuring import count_entered
 from leasehold.stores.sqlite.leasing.parking import KeyShelf
 from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.tables.ready import Newcomer, PendingJob, TableReady, keys_of
@@ -44,18 +43,6 @@ class ReadyRows(TableReady):
     def enter_new(self, newcomers: Sequence[Newcomer]) -> None:
         self._step.write_many(ENTER_NEW, newcomers)
         count_entered(self._step.count, newcomers)
-
-    def leave(
-        self, keys: Sequence[RowKey], counted: Sequence[tuple[int, int]], placed: Sequence[int]
-    ) -> None:
-        """Take jobs out whose rows were just read.
-
-        `counted` has the lane and priority of each; `placed` are those with a place of their own.
-        """
-        self._step.executemany(LEAVE, keys)
-        if placed:
-            self._forget_places(placed)
-        count_left(self._step.count, counted)
 
     def _take_out(self, jobs: Sequence[PendingJob]) -> Sequence[tuple[int, int]]:
         numbers = [(seq,) for seq, *_ in jobs]

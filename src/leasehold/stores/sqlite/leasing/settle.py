@@ -2,57 +2,40 @@
 
 Guard of every statement here: the job's row is in `running` with exactly this version.
 
-The exchange: settle what ended and lease what fits, in one write.
+The exchange: settle what ended and lease what fits, in one write; see `tables.exchanging`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from leasehold.core.model.lease import Exchange, LeaseRequest, Settled, Settlement
-from leasehold.core.model.outcome import Complete, Fail, Outcome, within_limits
-from leasehold.core.model.stored import (
-    UNREADABLE,
-    problem_of,
-    retry_of,
-)
-from leasehold.core.model.unreadable import set_aside_reason
+from leasehold.core.model.outcome import Complete, within_limits
 from leasehold.core.rules import key_accounts
-from leasehold.core.rules.decision import Decision, decide, failed_for_good
 from leasehold.core.rules.ends import EndedLease
-from leasehold.core.rules.replies import (
-    check_request_id,
-    digest_of_exchange,
-    exchange_again,
-    keep_exchange,
-)
-from leasehold.env import from_micros
 from leasehold.errors import LeaseLostError
 from leasehold.stores.sqlite.leasing import lease as leasing
 from leasehold.stores.sqlite.leasing.ends import END_LEASE, Ends, settle_stale
 from leasehold.stores.sqlite.leasing.parking import KeyShelf
 from leasehold.stores.sqlite.reading.read import read_job
 from leasehold.stores.sqlite.rules.schedules import shelf
-from leasehold.stores.sqlite.submitting import dependencies
-from leasehold.stores.sqlite.writing import remembered
+from leasehold.stores.sqlite.submitting.dependencies import Links
 from leasehold.stores.sqlite.writing.database import Database, KnownLease
 from leasehold.stores.sqlite.writing.step import Step
-from leasehold.stores.tables import breakers
-from leasehold.stores.tables.registry import note_consumer
+from leasehold.stores.tables import replies
+from leasehold.stores.tables.exchanging import (
+    TableExchange,
+    are_of_different_jobs,
+    settle_unfinished,
+)
+from leasehold.stores.tables.granting import Granted
+from leasehold.stores.tables.leasing import Leased
 
 FIND_SEQ: Final = "SELECT seq FROM job WHERE id = ?"
 JOB_LANE: Final = "SELECT lane FROM job WHERE seq = ?"
 JOB_TERMS: Final = "SELECT lane, allowance, retry FROM job WHERE seq = ?"
-
-
-class Terms(NamedTuple):
-    """What decides about a job whose attempt did not complete it."""
-
-    lane: int
-    allowance: int
-    retry: str | None
 
 
 def settle(
@@ -64,8 +47,8 @@ def settle(
 
     `known_leases` has the leases granted here, by job, which spares looking them up.
     """
-    if len({settlement.job_id for settlement in settlements}) < len(settlements):
-        # One job twice, under an old lease and a new one: each is judged after the one before.
+    if not are_of_different_jobs(settlements):
+        # Each is judged after the one before.
         return [answer for each in settlements for answer in settle(step, [each], known_leases)]
     keys: list[tuple[int, int]] = []
     lanes: dict[int, int] = {}
@@ -98,33 +81,12 @@ def settle(
             answers.append(complete(job_id, row, lane, outcome))
         else:
             held = EndedLease._make(row)
-            terms = Terms(*_row(step, JOB_TERMS, seq))
-            decision = _decide(step, held, terms, outcome)
-            answers.append(ends.add(job_id, held, terms.lane, decision))
-            if isinstance(outcome, Fail) and outcome.breaker is not None:
-                breakers.failed(step, terms.lane, outcome.breaker)
+            lane, allowance, retry = _row(step, JOB_TERMS, seq)
+            answers.append(
+                settle_unfinished(step, ends, job_id, held, lane, allowance, retry, outcome)
+            )
     ends.write()
     return answers
-
-
-def _decide(step: Step, held: EndedLease, terms: Terms, outcome: Outcome) -> Decision:
-    policy = None
-    if isinstance(outcome, Fail) and terms.retry is not None:
-        try:
-            policy = retry_of(terms.retry)
-        except UNREADABLE as error:
-            # The time of its next try cannot be read: it is set aside, with the attempt's outcome.
-            reason = set_aside_reason(problem_of(error))
-            return failed_for_good(held.attempts, reason, outcome.error)
-    return decide(
-        outcome,
-        attempts=held.attempts,
-        allowance=terms.allowance,
-        policy=policy,
-        cancel_reason=held.cancel_reason,
-        now=from_micros(step.now),
-        random=step.random,
-    )
 
 
 def _row(step: Step, statement: str, number: int) -> Any:
@@ -139,10 +101,10 @@ def exchange(
 ) -> Exchange:
     """Settle and lease; facts about the leases are remembered once they are committed."""
     # A lease does not pay for a long fan-out: the next exchange continues it.
-    answer, numbers = database.write(
-        lambda step: _exchange(database, step, settlements, request), go_on=request is None
+    answer, granted = database.write(
+        lambda step: _exchange(database, settlements, request, step), go_on=request is None
     )
-    _remember(database, settlements, answer, numbers)
+    _remember(database, settlements, granted)
     return answer
 
 
@@ -153,28 +115,17 @@ def exchange_once(
     request: LeaseRequest | None,
 ) -> Exchange:
     """The same, or the answer to it when it was carried out before under this id."""
-    check_request_id(request_id)
-    digest = digest_of_exchange(settlements, request)
-
-    def operation(step: Step) -> tuple[Exchange, list[tuple[int, int]] | None]:
-        before = remembered.find_reply(step.db, request_id, step.now)
-        if before is not None:
-            return exchange_again(before, digest, partial(read_job, step.db)), None
-        answer, numbers = _exchange(database, step, settlements, request)
-        remembered.keep_reply(step, request_id, keep_exchange(answer, digest))
-        return answer, numbers
-
-    answer, numbers = database.write(operation, go_on=request is None)
-    if numbers is not None:
-        _remember(database, settlements, answer, numbers)
+    carry_out = partial(_exchange, database, settlements, request)
+    answer, granted = replies.exchange_once(
+        database, request_id, settlements, request, carry_out, read_job
+    )
+    if granted is not None:
+        _remember(database, settlements, granted)
     return answer
 
 
 def _remember(
-    database: Database,
-    settlements: Sequence[Settlement],
-    answer: Exchange,
-    numbers: list[tuple[int, int]],
+    database: Database, settlements: Sequence[Settlement], granted: Sequence[Granted]
 ) -> None:
     # Only now that they are committed: numbers of a write that was rolled back are used again.
     known = database.known_leases
@@ -182,36 +133,37 @@ def _remember(
         known.pop(settlement.job_id, None)
     if len(known) > KNOWN_LEASES_MAX:
         known.clear()
-    for granted, (seq, lane) in zip(answer.leases, numbers, strict=True):
-        known[granted.job_id] = (granted.version, seq, lane)
+    for job, lease in granted:
+        known[lease.job_id] = (lease.version, job.seq, job.lane)
 
 
 def _exchange(
     database: Database,
-    step: Step,
     settlements: Sequence[Settlement],
     request: LeaseRequest | None,
-) -> tuple[Exchange, list[tuple[int, int]]]:
+    step: Step,
+) -> tuple[Exchange, list[Granted]]:
     settled = settle(step, settlements, database.known_leases) if settlements else []
-    generation, at = step.settings.generation, from_micros(step.now)
-    if request is not None and request.consumer is not None:
-        note_consumer(step, request)
-    if request is None or request.limit <= 0:
-        return Exchange(settled, [], settings_generation=generation, at=at), []
-    # First, since settlements and due jobs may make others available.
-    dependencies.resolve(step)
-    _, tick = shelf(database, step).fire_due()
-    granted, cut_short = leasing.lease(
-        step, request, database.group_rounds, database.lives.number_of(request.worker)
-    )
-    leases = [lease for _, lease in granted]
-    numbers = [(job.seq, job.lane) for job, _ in granted]
-    tick_at = None if tick is None else from_micros(tick)
-    if len(leases) >= request.limit:
-        return Exchange(settled, leases, None, tick_at, generation, at), numbers
-    # Dependents of a job that came too late may be available when this write is over.
-    go_on = cut_short or dependencies.some_to_tell(step)
-    due = step.now if go_on else leasing.next_due(step, request.queues)
-    if due is None or (tick is not None and tick < due):
-        return Exchange(settled, leases, tick_at, tick_at, generation, at), numbers
-    return Exchange(settled, leases, from_micros(due), tick_at, generation, at), numbers
+    return ExchangeWrite(database, step).answer(settled, request)
+
+
+class ExchangeWrite(TableExchange):
+    """An exchange in one write."""
+
+    __slots__ = ("_database",)
+    links = Links
+    _step: Step
+
+    def __init__(self, database: Database, step: Step) -> None:
+        super().__init__(step)
+        self._database = database
+
+    def _fire_due(self) -> int | None:
+        return shelf(self._database, self._step).fire_due()[1]
+
+    def _lease(self, request: LeaseRequest) -> Leased:
+        life = self._database.lives.number_of(request.worker)
+        return leasing.lease(self._step, request, self._database.group_rounds, life)
+
+    def _next_due(self, queues: Sequence[str]) -> int | None:
+        return leasing.next_due(self._step, queues)

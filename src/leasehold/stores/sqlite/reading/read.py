@@ -16,9 +16,10 @@ from leasehold.stores.sqlite.leasing.order import FOR_COUNTING, LaneReader
 from leasehold.stores.sqlite.reading.figures import STATS
 from leasehold.stores.sqlite.reading.where import conditions, counted_jobs
 from leasehold.stores.sqlite.rules.known import read_rules
-from leasehold.stores.sqlite.schema.job_row import job_carefully, job_of, job_without
+from leasehold.stores.sqlite.schema.job_row import job_carefully, job_of
+from leasehold.stores.sqlite.schema.rows import SQLITE
 from leasehold.stores.tables.job_reading import TableJobs
-from leasehold.stores.tables.job_row import BY_STATUS, IDS, JOB, NUMBERS
+from leasehold.stores.tables.job_row import BY_STATUS, IDS, JOB, NUMBERS, job_without
 
 # A range of the unique index. No id goes on with the last character of all: it is not printable.
 FIND_IDS: Final = (
@@ -81,7 +82,7 @@ class Jobs(TableJobs):
         page = f"WHERE {condition} ORDER BY job.seq DESC LIMIT ?"
         try:
             rows: list[Any] = db.execute(
-                f"{job_without(without)} {page}", (*values, limit + 1)
+                f"{job_without(without, SQLITE.no_bytes)} {page}", (*values, limit + 1)
             ).fetchall()
             jobs = [job_of(db, row) for row in rows[:limit]]
         except UNREADABLE:

@@ -8,15 +8,13 @@ from __future__ import annotations
 from typing import Any, Final
 
 import apsw
-import msgspec
 
-from leasehold.core.model.codes import DELETED_BY
-from leasehold.core.model.queue_config import QueueConfig, QueueRule, QueueState
-from leasehold.core.model.settings import DEFINITIONS, SettingValue, check_setting
-from leasehold.core.model.stored import UNREADABLE, moment, problem_of
+from leasehold.core.model.queue_config import QueueRule
+from leasehold.core.model.settings import SettingValue
+from leasehold.core.model.stored import moment
 from leasehold.core.rules.rule_book import RuleBook
 from leasehold.core.rules.settings_in_force import SettingsInForce
-from leasehold.errors import InvalidSettingError
+from leasehold.core.rules.stored_rules import rule_from, settings_from
 from leasehold.stores.sqlite.schema.rows import LenientReader, guarded, value_of
 from leasehold.stores.tables import tokens
 from leasehold.stores.tables.query import Kind, Query
@@ -35,8 +33,6 @@ SIGNATURES: Final = Query(
     },
     "FROM queue",
 )
-
-_decode = msgspec.json.Decoder(QueueConfig).decode
 
 
 class RuleCache:
@@ -75,12 +71,11 @@ def read_rules(db: apsw.Connection) -> RuleBook:
 def _rule_of(row: tuple[Any, ...]) -> tuple[str, QueueRule]:
     name, state, config = row
     queue = name.decode(errors="replace") if isinstance(name, bytes) else str(name)
-    try:
-        told, _, actor = value_of("state", Kind.TEXT, state).partition(DELETED_BY)
-        known = _decode(value_of("config", Kind.TEXT, config))
-        return queue, QueueRule(QueueState(told), known, actor or None)
-    except UNREADABLE as error:
-        return queue, QueueRule(QueueState.PAUSED, QueueConfig(), problem=problem_of(error))
+    return queue, rule_from(state, config, _text_of)
+
+
+def _text_of(name: str, cell: Any) -> str:
+    return str(value_of(name, Kind.TEXT, cell))
 
 
 GENERATION: Final = "SELECT settings_generation FROM store_state"
@@ -106,11 +101,7 @@ class KnownSettings:
 
 
 def read_settings(db: apsw.Connection) -> SettingsInForce:
-    """The settings as they are now, inside this write or read.
-
-    One that this version does not know was set by a newer one, and is left alone; one that it
-    cannot read counts as not set.
-    """
+    """The settings as they are now, inside this write or read."""
     row: Any = db.execute(GENERATION).fetchone()
     return SettingsInForce.of(row[0], _read(db)[0])
 
@@ -121,21 +112,8 @@ def unreadable_settings(db: apsw.Connection) -> list[str]:
 
 
 def _read(db: apsw.Connection) -> tuple[dict[str, SettingValue], list[str]]:
-    values: dict[str, SettingValue] = {}
-    problems: list[str] = []
     rows: Any = db.execute(READ_SETTINGS)
-    for name, value in rows:
-        try:
-            known = value_of("its name", Kind.TEXT, name)
-            if known in DEFINITIONS:
-                decoded = msgspec.json.decode(value_of("its value", Kind.TEXT, value))
-                values[known] = check_setting(known, decoded)
-        except (*UNREADABLE, InvalidSettingError) as error:
-            shown = name.decode(errors="replace") if isinstance(name, bytes) else name
-            problems.append(
-                f"the setting {shown!r} cannot be read, and counts as not set: {problem_of(error)}"
-            )
-    return values, problems
+    return settings_from(rows, _text_of)
 
 
 _DOCUMENT: Final = guarded("document", Kind.TEXT)
@@ -150,4 +128,4 @@ class TokenReader(tokens.TokenReader):
     read_key = f"SELECT {guarded('value', Kind.TEXT)} FROM meta WHERE key = 'signing_key'"  # noqa: S608  # our own names
 
     def text(self, what: str, value: Any) -> str:
-        return str(value_of(what, Kind.TEXT, value))
+        return _text_of(what, value)

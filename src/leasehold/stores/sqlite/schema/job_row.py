@@ -8,7 +8,6 @@ cannot. `problems` only says that.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, Final, TypeVar
 
 import apsw
@@ -28,7 +27,6 @@ from leasehold.stores.sqlite.schema.rows import (
     value_of,
 )
 from leasehold.stores.tables.job_row import COLUMNS, FROM, JobColumn, JobRow, snapshot
-from leasehold.stores.tables.job_row import job_without as without
 from leasehold.stores.tables.query import Kind
 
 T = TypeVar("T")
@@ -50,8 +48,6 @@ _BESIDES: Final = (
 )  # fmt: skip
 _ALL: Final = (*COLUMNS, *_BESIDES)
 
-job_without = partial(without, no_bytes="x''")
-"""JOB without some fields."""
 GUARDED: Final = (
     f"SELECT {', '.join(guarded(each.expression, each.kind) for each in _ALL)} "  # our own names
     + FROM.format("LEFT")

@@ -23,7 +23,9 @@ from leasehold.stores.tables.query import Kind, Query
 from leasehold.stores.tables.statements import Dialect, SqlConnection
 
 SQLITE: Final = Dialect(
-    "IN (SELECT value FROM json_each({}))", lambda values: msgspec.json.encode(values).decode()
+    "IN (SELECT value FROM json_each({}))",
+    lambda values: msgspec.json.encode(values).decode(),
+    "x''",
 )
 WHOLE_MAX: Final = 1 << 53
 """No number, version or count of ours comes near it."""

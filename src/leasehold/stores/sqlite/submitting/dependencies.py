@@ -107,10 +107,6 @@ class Links(TableLinks):
     ended_by = "UPDATE dependent SET ended_by = ?2 WHERE seq = ?1"
 
 
-resolve = Links.resolve
-some_to_tell = Links.some_to_tell
-
-
 # Not by way of a job that is gone: its dependents have nothing to do with each other.
 _LINKED: Final = f"""
     WITH RECURSIVE linked (seq) AS (

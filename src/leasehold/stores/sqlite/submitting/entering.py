@@ -3,31 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-
-import apsw
+from functools import partial as bind
 
 from leasehold.core.contract.transactions import OwnConnection
 from leasehold.core.model.job import Draft
 from leasehold.core.model.records import Submitted
 from leasehold.core.rules.dependencies import SortedOut
-from leasehold.core.rules.replies import (
-    check_request_id,
-    digest_of_submit,
-    keep_submit,
-    submit_again,
-)
-from leasehold.errors import LeaseholdError, QueueFullError
+from leasehold.errors import LeaseholdError
 from leasehold.stores.sqlite.submitting.gate import LaneNumbers
 from leasehold.stores.sqlite.submitting.submit import PlainSubmit
 from leasehold.stores.sqlite.submitting.submit import submit as submit_in
-from leasehold.stores.sqlite.writing import remembered
 from leasehold.stores.sqlite.writing.database import Database
 from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.sqlite.writing.transaction_verbs import within
-
-Stored = Sequence[Submitted | LeaseholdError] | QueueFullError
-Write = Callable[[Callable[[Step], Stored]], Stored]
-"""How an operation gets into a write: one of the store's own, or one of the application's."""
+from leasehold.stores.tables import replies
+from leasehold.stores.tables.replies import Stored, Write
 
 
 def submit(
@@ -56,30 +46,8 @@ def submit_once(
     database: Database, request_id: str, drafts: Sequence[Draft], *, partial: bool
 ) -> list[Submitted | LeaseholdError]:
     """The same, or the answer to it when it was carried out before under this id."""
-    check_request_id(request_id)
-    digest = digest_of_submit(drafts, partial=partial)
-
-    def answered(db: apsw.Connection) -> list[Submitted | LeaseholdError] | None:
-        before = remembered.find_reply(db, request_id, database.now(db))
-        return None if before is None else submit_again(before, digest)
-
-    answers = database.look(answered)
-    if answers is not None:
-        return SortedOut.of(drafts).woven(answers)
-
-    def write(operation: Callable[[Step], Stored]) -> Stored:
-        def once(step: Step) -> Stored:
-            before = remembered.find_reply(step.db, request_id, step.now)
-            if before is not None:
-                return submit_again(before, digest)
-            answers = operation(step)
-            if not isinstance(answers, LeaseholdError):
-                remembered.keep_reply(step, request_id, keep_submit(answers, digest))
-            return answers
-
-        return database.write(once)
-
-    return _submit(database, write, database.lanes, drafts, partial=partial)
+    submit_by = bind(_submit, database, lanes=database.lanes, drafts=drafts, partial=partial)
+    return replies.submit_once(database, request_id, drafts, submit_by, partial=partial)
 
 
 def submit_within(

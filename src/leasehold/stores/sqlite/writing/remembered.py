@@ -3,20 +3,17 @@
 The state of the store changes with every write in three numbers only. The rest (generations, the
 open minute, the basis of the clock) is compared as a whole with the last reading: while it is the
 same, so are the rules, the settings and the basis that were made of it.
-
-Replies to requests that may be sent twice, written together with their effects.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import apsw
 
 from leasehold.core.model.seals import check_unsealed
 from leasehold.core.model.stored import MOMENT_MAX
 from leasehold.core.rules.clock import ClockBasis
-from leasehold.core.rules.replies import REPLIES_KEPT_SECONDS, REPLIES_MAX
 from leasehold.core.rules.rule_book import RuleBook
 from leasehold.env import Env
 from leasehold.stores.sqlite.rules.known import KnownSettings, RuleCache
@@ -24,9 +21,6 @@ from leasehold.stores.sqlite.schema.rows import WHOLE_MAX
 from leasehold.stores.sqlite.writing import own_state
 from leasehold.stores.sqlite.writing.clock import BASIS
 from leasehold.stores.tables.moving import READ_SEAL
-
-if TYPE_CHECKING:
-    from leasehold.stores.sqlite.writing.step import Step
 
 # A value that is no number is above all numbers: a place that cannot be read is left out.
 READ_STATE: Final = f"""
@@ -88,28 +82,3 @@ class Remembered:
         self.basis = ClockBasis(*basis)
         self.worker_numbers = {}
         self._steady = steady
-
-
-_FIND: Final = "SELECT data FROM reply WHERE id = ? AND at >= ?"
-_KEEP: Final = "INSERT OR REPLACE INTO reply (id, at, data) VALUES (?, ?, ?)"
-# Faster than they come, so that few are left of however many.
-_FORGET: Final = """
-    DELETE FROM reply WHERE n IN (SELECT n FROM reply ORDER BY n LIMIT 10)
-        AND (at < ?1 OR n <= (SELECT max(n) FROM reply) - ?2)
-"""
-
-
-def find_reply(db: apsw.Connection, request_id: str, now: int) -> bytes | None:
-    """The memory of a request."""
-    row: Any = db.execute(_FIND, (request_id, _oldest(now))).fetchone()
-    return None if row is None else row[0]
-
-
-def keep_reply(step: Step, request_id: str, data: bytes) -> None:
-    """Remember a reply, and forget some that are too old."""
-    step.execute(_KEEP, (request_id, step.now, data))
-    step.execute(_FORGET, (_oldest(step.now), REPLIES_MAX))
-
-
-def _oldest(now: int) -> int:
-    return now - round(REPLIES_KEPT_SECONDS * 1e6)

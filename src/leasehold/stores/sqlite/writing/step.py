@@ -57,6 +57,7 @@ class Step(TableStep):
     odd_time: StoreTime | None = None
     """The readings to be remembered from now on, if the clocks disagree."""
     insert_events = INSERT_EVENT
+    insert_reply = "INSERT OR REPLACE INTO reply (id, at, data) VALUES ($1, $2, $3)"
     _rules_changed = False
     _settings_changed = False
     # By the last number that was given out: above a damaged one there may be no other.

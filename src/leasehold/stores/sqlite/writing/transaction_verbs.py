@@ -23,7 +23,7 @@ from leasehold.interrupts import shielded
 from leasehold.stores.sqlite.disk.failures import translated
 from leasehold.stores.sqlite.leasing import renew, settle
 from leasehold.stores.sqlite.leasing.ends import refuse
-from leasehold.stores.sqlite.submitting.dependencies import resolve
+from leasehold.stores.sqlite.submitting.dependencies import Links
 from leasehold.stores.sqlite.writing.application import ApplicationConnection
 from leasehold.stores.sqlite.writing.database import Database
 from leasehold.stores.sqlite.writing.step import Step
@@ -93,7 +93,7 @@ def within(database: Database, connection: OwnConnection, operation: Callable[[S
         # What stands before it in the transaction is not its own to roll back.
         step.is_first = False
         answer = operation(step)
-        resolve(step)
+        Links.resolve(step)
         step.flush()
         if step.moved or step.newly_shown:
             tell_who_may_go_on(step)

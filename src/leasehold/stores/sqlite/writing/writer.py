@@ -42,7 +42,7 @@ from leasehold.stores.sqlite.disk.files import StoreFiles
 from leasehold.stores.sqlite.disk.holder import doing
 from leasehold.stores.sqlite.disk.log_sync import LogSync
 from leasehold.stores.sqlite.leasing.taking_back import take_back_restored
-from leasehold.stores.sqlite.submitting.dependencies import resolve
+from leasehold.stores.sqlite.submitting.dependencies import Links
 from leasehold.stores.sqlite.writing.clock import StoreClock
 from leasehold.stores.sqlite.writing.remembered import Remembered
 from leasehold.stores.sqlite.writing.step import Grouped, Step
@@ -225,7 +225,7 @@ class Writer:
         # The operations that follow are undone without it.
         step.is_first = False
         take_back_restored(step)
-        resolve(step)
+        Links.resolve(step)
         step.flush()
         step.execute(TAKEN_BACK)
         hints.take(step.hints)
@@ -277,7 +277,7 @@ class Writer:
             db.execute("SAVEPOINT operation")
         try:
             ticket.answer = ticket.operation(step)
-            resolve(step)
+            Links.resolve(step)
             step.flush()
             if step.moved or step.newly_shown:
                 tell_who_may_go_on(step)

@@ -1,0 +1,48 @@
+"""How long a lease is: the most specific value wins, within what the settings allow (LEA-2)."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import NamedTuple
+
+from leasehold.core.model.lease import LeaseRequest
+from leasehold.core.rules.settings_in_force import SettingsInForce
+from leasehold.env import from_micros
+
+
+class LeaseTerm(NamedTuple):
+    """How long a lease is, and until when."""
+
+    seconds: float
+    micros: int
+    expires_at: datetime
+
+
+class LeaseLengths(dict[tuple[str, float | None], LeaseTerm]):
+    """The lengths of the leases that a request gets now, by the task and the value of the job.
+
+    Each is worked out once; to look it up is all that is done for a job.
+    """
+
+    __slots__ = ("_now", "_request", "_settings")
+
+    def __init__(self, request: LeaseRequest, settings: SettingsInForce, now: int) -> None:
+        super().__init__()
+        self._request = request
+        self._settings = settings
+        self._now = now
+
+    def __missing__(self, job: tuple[str, float | None]) -> LeaseTerm:
+        task, own_seconds = job
+        request, settings = self._request, self._settings
+        asked = (
+            request.lease_seconds_override
+            or own_seconds
+            or (request.lease_seconds_by_task or {}).get(task)
+            or request.lease_seconds
+            or settings.lease_seconds
+        )
+        seconds = min(asked, settings.extension_seconds_max)
+        micros = round(seconds * 1e6)
+        length = self[job] = LeaseTerm(seconds, micros, from_micros(self._now + micros))
+        return length

@@ -1,0 +1,135 @@
+"""The state of queues that the gate of a submit reads and keeps; `core.rules.gate` decides.
+
+Guard: depth and buckets are read, and written down, in the write that stores the jobs, so no other
+process comes in between.
+
+Lanes: one per queue and task, known by number.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final
+
+from leasehold.core.model.budget import FORGOTTEN_AT_ONCE
+from leasehold.core.model.drain import Drain
+from leasehold.core.model.queue_config import QueueRule
+from leasehold.core.rules.gate import QueueFill
+from leasehold.stores.tables.statements import SqlConnection
+from leasehold.stores.tables.step import TableStep
+
+# Only the UNIQUE (queue, task) index and the queue's few lanes are read, never its jobs.
+FILLED: Final = """
+    SELECT CAST(coalesce(sum(pending), 0) AS bigint),
+           CAST(coalesce(sum(total_completed + total_dead + total_cancelled), 0) AS bigint)
+    FROM lane WHERE queue = $1
+"""
+DRAIN: Final = "SELECT older_at, older_ended, newer_at, newer_ended FROM queue WHERE name = $1"
+KEEP_DRAIN: Final = """
+    UPDATE queue SET older_at = $1, older_ended = $2, newer_at = $3, newer_ended = $4
+    WHERE name = $5
+"""
+FULL_AT: Final = "SELECT full_at FROM bucket WHERE queue = $1 AND name = $2"
+FORGET_FULL_BUCKETS: Final = f"""
+    DELETE FROM bucket WHERE (queue, name) IN (
+        SELECT queue, name FROM bucket WHERE full_at <= $1 ORDER BY full_at
+        LIMIT {FORGOTTEN_AT_ONCE})
+"""  # noqa: S608  # our own number
+
+LaneName = tuple[str, str]
+"""Queue and task."""
+
+
+class TableStartBook(ABC):
+    """See `leasehold.core.rules.starting.StartBook`."""
+
+    __slots__ = ("_db", "now")
+
+    def __init__(self, db: Any, now: int) -> None:
+        self._db: SqlConnection = db
+        self.now = now
+
+    @abstractmethod
+    def _keep(self, buckets: Sequence[tuple[str, str, int]]) -> None:
+        """Write rows of `bucket`, in the place of those that are there."""
+
+    def full_at(self, queue: str, bucket: str) -> int:
+        row = self._db.execute(FULL_AT, (queue, bucket)).fetchone()
+        # A bucket that cannot be read is as good as none: it is full.
+        return row[0] if row is not None and type(row[0]) is int else 0
+
+    def keep_buckets(self, queue: str, buckets: Mapping[str, int]) -> None:
+        self._db.execute(FORGET_FULL_BUCKETS, (self.now * 1000,))
+        self._keep([(queue, name, full_at) for name, full_at in buckets.items()])
+
+
+class TableGate:
+    """See `leasehold.core.rules.gate.GateBook`."""
+
+    __slots__ = ("now", "step")
+
+    def __init__(self, step: Any) -> None:
+        self.step: TableStep = step
+        self.now: int = step.now
+
+    def full_at(self, queue: str, bucket: str) -> int:
+        return self.step.buckets.full_at(queue, bucket)
+
+    def keep_buckets(self, queue: str, buckets: Mapping[str, int]) -> None:
+        self.step.buckets.keep_buckets(queue, buckets)
+
+    def rule_of(self, queue: str) -> QueueRule | None:
+        return self.step.rules.get(queue)
+
+    def fill_of(self, queue: str) -> QueueFill:
+        # This write may have made jobs pending before, and the lanes must say so.
+        self.step.write_counters()
+        pending, ended = self._row(FILLED, queue)
+        drain = self._row(DRAIN, queue)
+        # None before the first look; and a damaged sample is measured anew.
+        is_known = all(type(each) is int for each in drain)
+        return QueueFill(pending, ended, Drain(*drain) if is_known else None)
+
+    def keep_drain(self, queue: str, drain: Drain) -> None:
+        self.step.execute(
+            KEEP_DRAIN,
+            (drain.older_at, drain.older_ended, drain.newer_at, drain.newer_ended, queue),
+        )
+
+    def _row(self, statement: str, queue: str) -> Any:
+        return self.step.execute(statement, (queue,)).fetchone()
+
+
+class TableLaneNumbers(ABC):
+    """Remembers lane numbers, which never change once they are committed."""
+
+    def __init__(self) -> None:
+        self._known: dict[LaneName, int] = {}
+
+    @abstractmethod
+    def _find(self, step: Any, names: Collection[LaneName]) -> dict[LaneName, int]:
+        """The numbers of those of these lanes that are there."""
+
+    @abstractmethod
+    def _make(self, step: Any, names: Collection[LaneName]) -> dict[LaneName, int]:
+        """Make these lanes."""
+
+    def forget(self) -> None:
+        """Committed rows may be lost."""
+        self._known = {}
+
+    def numbers(self, step: TableStep, names: set[LaneName]) -> Mapping[LaneName, int]:
+        """The numbers of lanes; missing ones are made."""
+        known = self._known
+        if names <= known.keys():
+            return known
+        found = self._find(step, names)
+        # One made in this very write is not remembered yet: it may still be rolled back.
+        known.update({name: id_ for name, id_ in found.items() if name not in step.new_lanes})
+        missing = [name for name in names if name not in found]
+        if missing:
+            step.must_be_alone()
+            found |= self._make(step, missing)
+            step.new_lanes.update(missing)
+        return found

@@ -1,0 +1,105 @@
+"""A holder's messages while it works: renewals, progress, log lines. All of it fenced."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, ClassVar, Final
+
+from leasehold.core.model.joblog import LogLine, bounded
+from leasehold.core.model.lease import Renewal, Renewed, RunningLease, decide_renewal
+from leasehold.core.model.limits import LOG_LINES_MAX
+from leasehold.env import to_micros
+from leasehold.errors import LeaseExpiredError, LeaseLostError
+from leasehold.stores.tables.job_states import TableHistories
+from leasehold.stores.tables.step import TableStep
+
+BEAT: Final = "UPDATE worker SET heartbeat_at = $1 WHERE id = $2"
+LAST_LINE: Final = "SELECT coalesce(max(n), 0) FROM log WHERE seq = $1"
+DROP_LINES: Final = "DELETE FROM log WHERE seq = $1 AND n <= $2"
+
+LeaseName = tuple[str, int]
+"""The id of a job, and the version of its lease."""
+HeldLease = tuple[int, int, RunningLease]
+"""Number and lane of a running job, and its lease."""
+
+
+class TableMessages(ABC):
+    """The messages of holders, each in a write."""
+
+    histories: ClassVar[type[TableHistories]]
+    extend: ClassVar[str]
+    """For `many`: number, version, until when, and now. Guard: still this version."""
+    keep_progress: ClassVar[str]
+    add_lines: ClassVar[str]
+    """For `many`: the rows of `log`."""
+
+    @classmethod
+    @abstractmethod
+    def held(cls, step: Any, leases: Collection[LeaseName]) -> Mapping[LeaseName, HeldLease]:
+        """Those of these leases that run."""
+
+    @classmethod
+    def renew(
+        cls, step: TableStep, worker: str, renewals: Sequence[Renewal]
+    ) -> list[Renewed | LeaseLostError]:
+        """Renew leases that are held and not expired, and the worker's own sign of life."""
+        held = cls.held(step, [(renewal.job_id, renewal.version) for renewal in renewals])
+        answers: list[Renewed | LeaseLostError] = []
+        extended: list[tuple[int, int, int, int]] = []
+        for renewal in renewals:
+            found = held.get((renewal.job_id, renewal.version))
+            if found is None:
+                answers.append(cls.histories.refuse(step, renewal.job_id, renewal.version))
+                continue
+            seq, lane, lease = found
+            decided = decide_renewal(
+                renewal,
+                lease,
+                now=step.now,
+                extension_seconds_max=step.settings.extension_seconds_max,
+            )
+            if isinstance(decided, LeaseExpiredError):
+                answers.append(decided)
+                continue
+            until, answer = decided
+            extended.append((seq, renewal.version, until, step.now))
+            step.count(lane, "total_renewed")
+            answers.append(answer)
+        step.many(cls.extend, extended)
+        # After the leases, as in an exchange that notes who leases.
+        step.execute(BEAT, (step.now, worker))
+        return answers
+
+    @classmethod
+    def report_progress(
+        cls, step: TableStep, job_id: str, version: int, progress: bytes
+    ) -> LeaseLostError | None:
+        """Keep the latest progress; answers a stale holder with its error."""
+        held = cls.held(step, [(job_id, version)]).get((job_id, version))
+        if held is None:
+            return cls.histories.refuse(step, job_id, version)
+        step.execute(cls.keep_progress, (held[0], progress.decode()))
+        return None
+
+    @classmethod
+    def append_log(
+        cls, step: TableStep, job_id: str, version: int, lines: Sequence[LogLine], dropped: int
+    ) -> LeaseLostError | None:
+        """Keep the latest lines; answers a stale holder with its error."""
+        held = cls.held(step, [(job_id, version)]).get((job_id, version))
+        if held is None:
+            return cls.histories.refuse(step, job_id, version)
+        seq = held[0]
+        # The number of a dropped line is used up: the rest tells how many there were.
+        n = step.execute(LAST_LINE, (seq,)).fetchone()[0] + dropped
+        numbered = list(enumerate(lines, start=n + 1))[-LOG_LINES_MAX:]
+        step.many(
+            cls.add_lines,
+            [
+                (seq, number, to_micros(line.at), step.storable(bounded(line.text)))
+                for number, line in numbered
+            ],
+        )
+        step.execute(DROP_LINES, (seq, n + len(lines) - LOG_LINES_MAX))
+        return None
