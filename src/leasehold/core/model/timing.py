@@ -30,6 +30,7 @@ import msgspec
 from leasehold.core.model.durations import Seconds, plain_seconds
 from leasehold.core.model.limits import SECONDS_MAX
 from leasehold.core.model.phrases import listed
+from leasehold.core.model.text import plain_text
 from leasehold.env import from_micros, to_micros
 from leasehold.errors import InvalidScheduleError
 
@@ -104,6 +105,9 @@ class Cron(msgspec.Struct, frozen=True, tag="cron", forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         _find_zone(self.zone)
         _check_expression(self.expression)
+        # Stored as they are: encoders refuse subclasses of text.
+        msgspec.structs.force_setattr(self, "expression", plain_text(self.expression))
+        msgspec.structs.force_setattr(self, "zone", plain_text(self.zone))
 
     def next_after(self, moment: datetime) -> datetime | None:
         """The first tick after this moment; None when none comes for 50 years."""

@@ -17,6 +17,7 @@ from leasehold.core.model.job import Job, priority_of
 from leasehold.core.model.refusals import check_page
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import TERMINAL, WAITING, Status
+from leasehold.core.model.text import plain_text
 from leasehold.core.rules import people
 from leasehold.core.rules.people import OrderDesk
 from leasehold.errors import InvalidJobError, LeaseholdError
@@ -31,6 +32,10 @@ class CancelAll(msgspec.Struct, frozen=True, tag="cancel"):
     """Stop jobs that wait or run."""
 
     reason: str = ""
+
+    def __post_init__(self) -> None:
+        # Stored as it is: encoders refuse subclasses of text.
+        msgspec.structs.force_setattr(self, "reason", plain_text(self.reason))
 
 
 class ReplayAll(msgspec.Struct, frozen=True, tag="replay"):
