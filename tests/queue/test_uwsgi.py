@@ -157,3 +157,23 @@ def test_a_connection_left_open_in_the_master_is_refused_with_a_remedy(tmp_path:
     assert "a connection of the application to it (queue.connect()) was open" in str(answer)
     assert "close your connections before uWSGI forks" in str(answer)
     assert "--lazy-apps" in str(answer)
+
+
+WITHOUT_HOOKS = """
+import ctypes
+
+class Bare(ctypes.CDLL):
+    def __getattr__(self, name):
+        if "atfork" in name:
+            raise AttributeError(name)
+        return super().__getattr__(name)
+
+ctypes.CDLL = Bare
+"""
+
+
+def test_where_the_c_library_has_no_hooks_the_application_loads_and_is_refused_its_store(
+    tmp_path: Path,
+) -> None:
+    with serving(tmp_path, before=WITHOUT_HOOKS) as (path, _):
+        assert "lazy-apps" in ask(path, 1)["error"]
