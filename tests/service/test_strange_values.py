@@ -165,9 +165,7 @@ def test_arguments_and_results_have_one_bound_of_nesting_on_every_store(
         assert "the result is nested more than 64 levels deep" in error.message
         assert takes.submit(nested(64)).result(timeout=WAIT) == "done"
         assert takes.submit(value=nested(64)).result(timeout=WAIT) == "done"
-        with pytest.raises(
-            PayloadError, match=r"an argument .* more than 64 levels deep"
-        ):
+        with pytest.raises(PayloadError, match=r"an argument .* more than 64 levels deep"):
             takes.submit(nested(65))
 
 
