@@ -126,8 +126,10 @@ def _follow_uwsgi() -> None:
     library = ctypes.CDLL(None)
     if hasattr(library, "__register_atfork"):  # glibc has the function itself in no shared library.
         is_refused = library["__register_atfork"](before, after, None, None)
-    else:
+    elif hasattr(library, "pthread_atfork"):
         is_refused = library.pthread_atfork(before, after, None)
+    else:
+        is_refused = True  # What a child inherits is then refused in it, by its pid.
     if is_refused:
         return
     _hooks.kept += [before, after]

@@ -62,6 +62,18 @@ _set_handler: Callable[[int, Any], object] = _signal.signal
 _get_ident = _thread.get_ident
 
 
+def _is_pythons(handler: object) -> bool:
+    """Whether a handler is Python's own, and in place.
+
+    uWSGI puts one in C in the place of the handler that Python begins with, and Python knows
+    nothing of it: holding the signal back and letting it go would bring Python's back, and uWSGI
+    would not hear that it is to stop.
+    """
+    if handler is _signal.default_int_handler and "uwsgi" in sys.modules:
+        return False
+    return callable(handler)
+
+
 class Interrupted(BaseException):
     """Raised by a wait inside the shield: a signal was noted, and its handler is to be called."""
 
@@ -125,7 +137,7 @@ class Shield:
     def _look_at(self, handlers: tuple[object, ...]) -> None:
         """Find out which of them are Python's, or our own, left in place by an interrupt."""
         pairs = tuple(zip(SIGNALS, handlers, strict=True))
-        self._held_back = tuple(signum for signum, handler in pairs if callable(handler))
+        self._held_back = tuple(signum for signum, handler in pairs if _is_pythons(handler))
         self._seen = handlers
 
     def is_closed(self) -> bool:

@@ -44,6 +44,15 @@ def test_create_show_update(shell: Shell) -> None:
     assert config_of(shell, "mail")["retry"] == {"type": "constant", "seconds": 30.0}
 
 
+def test_rules_that_are_times_are_given_as_times(shell: Shell) -> None:
+    times = ("--aging-factor", "30m", "--deadline-horizon", "2h", "--rebalance-interval", "90")
+    shell.ok("queue", "create", "mail", *times)
+    config = config_of(shell, "mail")
+    assert config["aging_factor"] == 1800
+    assert config["deadline_horizon"] == 7200
+    assert config["rebalance_interval"] == 90
+
+
 def test_bad_rules_are_refused_and_change_nothing(shell: Shell) -> None:
     shell.ok("queue", "create", "mail", "--max-depth", "10")
     before = config_of(shell, "mail")

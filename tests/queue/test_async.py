@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
@@ -76,6 +76,35 @@ def test_a_queue_that_is_cancelled_while_it_starts_is_closed(url: str) -> None:
     asyncio.run(main())
     left = [each.name for each in threading.enumerate() if each not in there]
     assert [name for name in left if "leasehold" in name] == []
+
+
+def test_a_queue_that_was_shut_down_is_opened_again_by_the_next_block(url: str) -> None:
+    """As a web application's lifespan does it, once for each test client."""
+    queue = AsyncTaskQueue(url, num_workers=1)
+    twice = queue.task(name="double")(double)
+
+    async def lifespan() -> None:
+        async with queue:
+            assert await (await twice.submit(4)).result(WAIT) == 8
+            assert await queue.dead_letters.count() == 0
+            assert [each async for each in queue.schedules] == []
+            assert await queue.settings.get("poll_interval") == 5
+            assert await queue.archive.search() == []
+            assert [each async for each in queue.operations] == []
+        calls: list[Callable[[], Awaitable[object]]] = [
+            queue.get_queue_stats,
+            queue.search,
+            queue.prune,
+            queue.dead_letters.count,
+            lambda: queue.pause_queue("default"),
+            lambda: twice.submit(4),
+        ]
+        for call in calls:
+            with pytest.raises(QueueClosedError, match=r"queue.start\(\) opens it again"):
+                await call()
+
+    asyncio.run(lifespan())
+    asyncio.run(lifespan())
 
 
 def test_a_queue_that_is_interrupted_while_it_starts_is_closed(

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -70,7 +70,8 @@ def serving(
         yield os.path.relpath(folder / "web.sock"), server
     finally:
         # Its processes too, whatever each is doing.
-        os.killpg(server.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # It was stopped.
+            os.killpg(server.pid, signal.SIGKILL)
         server.wait(WAIT)
     reader.join(WAIT)
     server.stderr.close()
@@ -157,3 +158,37 @@ def test_a_connection_left_open_in_the_master_is_refused_with_a_remedy(tmp_path:
     assert "a connection of the application to it (queue.connect()) was open" in str(answer)
     assert "close your connections before uWSGI forks" in str(answer)
     assert "--lazy-apps" in str(answer)
+
+
+WITHOUT_HOOKS = """
+import ctypes
+
+class Bare(ctypes.CDLL):
+    def __getattr__(self, name):
+        if "atfork" in name:
+            raise AttributeError(name)
+        return super().__getattr__(name)
+
+ctypes.CDLL = Bare
+"""
+
+
+def test_where_the_c_library_has_no_hooks_the_application_loads_and_is_refused_its_store(
+    tmp_path: Path,
+) -> None:
+    with serving(tmp_path, before=WITHOUT_HOOKS) as (path, _):
+        assert "lazy-apps" in ask(path, 1)["error"]
+
+
+@pytest.mark.parametrize("options", [(), ("--threads", "4")])
+def test_it_stops_by_its_own_signals(tmp_path: Path, options: tuple[str, ...]) -> None:
+    """uWSGI handles them in C: Python must not put its own handlers in their place."""
+    more = "\nimport sys\nsys.stderr = open('told.txt', 'a', buffering=1)\n"
+    # A worker that does not hear that it is to stop is waited for until then.
+    mercy = ("--worker-reload-mercy", "600")
+    with serving(tmp_path, *options, *mercy, more=more) as (path, server):
+        for number in range(REQUESTS):
+            assert ask(path, number)["result"][0] == number
+        server.send_signal(signal.SIGINT)
+        server.wait(WAIT)
+    assert "KeyboardInterrupt" not in (tmp_path / "told.txt").read_text()

@@ -140,6 +140,18 @@ def test_jobs_that_fail_alike_show_their_traceback_once(
     assert failures[1].message.endswith("(the traceback is the one above)")
 
 
+def test_a_job_of_an_unknown_task_is_handed_back_with_one_line(
+    make_queue: MakeQueue, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue = make_queue(num_workers=0)
+    queue.submit("unknown", job_id="one")
+    with caplog.at_level(logging.INFO):
+        queue.run_worker(until_empty=True, slots=1)
+    lines = [line for line in caplog.messages if "job one" in line]
+    assert len(lines) == 1, lines
+    assert lines[0].startswith("job one is handed back for 1 s: no task named 'unknown'")
+
+
 def test_a_worker_serves_the_queues_of_its_tasks(make_queue: MakeQueue) -> None:
     queue = make_queue(num_workers=0)
 

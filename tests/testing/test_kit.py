@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from leasehold import (
+    AsyncTaskQueue,
     JobFailedError,
     ResultTimeoutError,
     Retry,
@@ -157,6 +158,43 @@ def test_inline_can_be_awaited(clock: ManualClock) -> None:
         return value
 
     assert asyncio.run(main()) == "x"
+
+
+async def wave(name: str) -> str:
+    await asyncio.sleep(0)
+    return f"{name} waves"
+
+
+def test_jobs_are_run_where_an_event_loop_runs(queue: TaskQueue, clock: ManualClock) -> None:
+    """As in a test that is a coroutine itself: an event loop runs in its thread."""
+    waves = queue.task(name="wave")(wave)
+    inline = InlineQueue(clock)
+
+    async def main() -> None:
+        job = await waves.asubmit("Ada")
+        assert drain(queue) == Drained(completed=1)
+        assert await job.aresult() == "Ada waves"
+        assert inline.submit(wave, "Eve").result() == "Eve waves"
+
+    asyncio.run(main())
+
+
+def test_an_awaitable_queue_is_tested_like_any_other() -> None:
+    queue = AsyncTaskQueue("memory://", num_workers=0)
+    waves = queue.task(name="wave")(wave)
+
+    async def main() -> None:
+        async with queue:
+            job = await waves.submit("Ada")
+            assert [found.id for found in assert_submitted(queue, waves, args=("Ada",))] == [job.id]
+            refute_submitted(queue, waves, kwargs={"name": "Eve"})
+            with pytest.raises(AssertionError, match=r"All 1 of that task:\s+.*Ada"):
+                assert_submitted(queue, waves, args=("Eve",))
+            assert drain(queue) == Drained(completed=1)
+            assert await job.result() == "Ada waves"
+            assert len(submitted(queue, waves)) == 1
+
+    asyncio.run(main())
 
 
 def test_assert_submitted_finds_the_call_however_it_was_written(queue: TaskQueue) -> None:

@@ -197,25 +197,26 @@ _PART = '''
 class {face}(Awaited):
     """`queue.{name}` with everything to be awaited; see `{part}`."""
 
-    def __init__(self, {name}: {part}, bridge: Callable[[], Bridge]) -> None:
-        super().__init__(bridge)
-        self._{name} = {name}
+    def __init__(self, queue: TaskQueue) -> None:
+        super().__init__(queue.bridge)
+        self._queue = queue
 '''
 _ITERATED = """
     def __aiter__(self) -> AsyncIterator[{item}]:
-        return aiter(self._each(lambda: iter(self._{name})))
+        return aiter(self._each(lambda: iter(self._queue.{name})))
 """
 _COUNTED = '''
     async def count(self) -> int:
         """How many there are: `len(...)` of the blocking one."""
-        return await self._call(lambda: len(self._{name}))
+        return await self._call(lambda: len(self._queue.{name}))
 '''
 
 
 def _part(file: str, part: str, *more: str, item: str = "") -> Face:
     name = {"DeadLetters": "dead_letters"}.get(part, part.lower())
     opening = "".join((_PART, *more)).format(face=f"Async{part}", part=part, name=name, item=item)
-    return Face(f"Async{part}", opening, f"self._{name}", ((file, part),))
+    # A queue that was shut down and opened again has another part of that name.
+    return Face(f"Async{part}", opening, f"self._queue.{name}", ((file, part),))
 
 
 PARTS: Final = (
@@ -345,9 +346,7 @@ def _init(facade: Module) -> str:
     [definition] = definitions(facade, "TaskQueue", names=("__init__",))
     plain = "\n".join(f"self.{name} = queue.{name}" for name in NOT_AWAITED)
     parts = "\n".join(
-        f"self.{name} = {face.name}(queue.{name}, queue.bridge)"
-        for face in PARTS
-        for name in [face.inside.removeprefix("self._")]
+        f"self.{face.inside.removeprefix('self._queue.')} = {face.name}(queue)" for face in PARTS
     )
     body = _INIT_BODY.format(call=definition.call, plain=plain, parts=parts, quotes='"""')
     return method(definition, body, doc=None, returns="None")

@@ -69,7 +69,7 @@ def text() -> str:
         "# ruff: noqa: ASYNC109 - a timeout means the same here as in the calls that block.\n"
         '"""The calls of a TaskQueue, made by `make faces` from its parts: do not edit."""'
     )
-    return module_text(opening, classes, PATH, sources)
+    return module_text(opening, classes, PATH, [*sources, module("leasehold/core/model/text.py")])
 
 
 def _method(part: str, definition: Definition) -> str:
@@ -77,7 +77,8 @@ def _method(part: str, definition: Definition) -> str:
         overload(header, returns, is_async=definition.is_async)
         for header, returns in definition.overloads
     ]
-    call = f"self.{part}.{definition.name}({definition.call})"
+    # Encoders and databases refuse subclasses of text, such as Markup or numpy.str_.
+    call = f"self.{part}.{definition.name}({definition.plain_call})"
     call = f"await {call}" if definition.is_async else call
     body = call if definition.returns == "None" else f"return {call}"
     if definition.name in UNMATCHED:

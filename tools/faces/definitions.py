@@ -10,6 +10,8 @@ from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 SOURCE: Final = ROOT / "src"
+TEXTS: Final = frozenset({"str", "str | None"})
+"""The annotations of parameters that are texts, which callers may give as a subclass of str."""
 
 
 @dataclass(frozen=True)
@@ -22,6 +24,8 @@ class Definition:
     returns: str
     call: str
     """What hands its parameters on: `job, reason`."""
+    plain_call: str
+    """The same, with texts of the built-in type: `job, plain_text(reason)`."""
     doc: str | None
     is_async: bool = False
     is_property: bool = False
@@ -81,7 +85,8 @@ def definitions(
                 name=node.name,
                 header=header,
                 returns=returns,
-                call=_call(node.args),
+                call=_call(node.args, plain=False),
+                plain_call=_call(node.args, plain=True),
                 doc=ast.get_docstring(node, clean=False),
                 is_async=isinstance(node, ast.AsyncFunctionDef),
                 is_property=bool(marks & {"property", "cached_property"}),
@@ -114,12 +119,22 @@ def _header(source: str, node: ast.FunctionDef | ast.AsyncFunctionDef) -> tuple[
     return before.strip().removeprefix("async "), returns.strip()
 
 
-def _call(args: ast.arguments) -> str:
-    parts = [arg.arg for arg in (*args.posonlyargs, *args.args)][1:]
+def _call(args: ast.arguments, *, plain: bool) -> str:
+    value = _plain if plain else _as_given
+    parts = [value(arg) for arg in (*args.posonlyargs, *args.args)[1:]]
     parts += [f"*{args.vararg.arg}"] if args.vararg else []
-    parts += [f"{arg.arg}={arg.arg}" for arg in args.kwonlyargs]
+    parts += [f"{arg.arg}={value(arg)}" for arg in args.kwonlyargs]
     parts += [f"**{args.kwarg.arg}"] if args.kwarg else []
     return ", ".join(parts)
+
+
+def _as_given(arg: ast.arg) -> str:
+    return arg.arg
+
+
+def _plain(arg: ast.arg) -> str:
+    is_text = arg.annotation is not None and ast.unparse(arg.annotation) in TEXTS
+    return f"plain_text({arg.arg})" if is_text else arg.arg
 
 
 def _read_imports(owner: Module, body: list[ast.stmt], *, typing_only: bool) -> None:

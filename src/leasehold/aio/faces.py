@@ -54,22 +54,19 @@ from leasehold.core.rules.operations import Advance, Operation, Plan
 from leasehold.core.rules.timeline import ResolutionName, Timeline
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import LeaseholdError, LeaseLostError, StoreError
-from leasehold.queue.archive import Archive
 from leasehold.queue.awaiting import Bridge, wait_for_leases
 from leasehold.queue.consumer import WAIT_SECONDS
-from leasehold.queue.deadletters import DeadLetters
 from leasehold.queue.facade import TaskQueue
 from leasehold.queue.filters import FilterFields
 from leasehold.queue.handle import JobHandle
 from leasehold.queue.life import SHUTDOWN_SECONDS
-from leasehold.queue.operations import SAMPLES, Operations
+from leasehold.queue.operations import SAMPLES
 from leasehold.queue.options import JobOptions, JobRef, NewJob, RetryLike
 from leasehold.queue.orders import Answer
 from leasehold.queue.queues import IfExists, QueueOptions
 from leasehold.queue.room import Block
-from leasehold.queue.schedules import Schedules
 from leasehold.queue.scheduling import ScheduleOptions
-from leasehold.queue.settings import SettingInfo, Settings
+from leasehold.queue.settings import SettingInfo
 from leasehold.queue.submitting import AsyncFunction, Function
 from leasehold.queue.task import BaseTask, TaskLike
 from leasehold.queue.tasks import Decorator, Errors
@@ -238,32 +235,32 @@ class AsyncWorkflowRun(Awaited, Mapping[str, AsyncJobHandle[Any]]):
 class AsyncSchedules(Awaited):
     """`queue.schedules` with everything to be awaited; see `Schedules`."""
 
-    def __init__(self, schedules: Schedules, bridge: Callable[[], Bridge]) -> None:
-        super().__init__(bridge)
-        self._schedules = schedules
+    def __init__(self, queue: TaskQueue) -> None:
+        super().__init__(queue.bridge)
+        self._queue = queue
 
     def __aiter__(self) -> AsyncIterator[Schedule]:
-        return aiter(self._each(lambda: iter(self._schedules)))
+        return aiter(self._each(lambda: iter(self._queue.schedules)))
 
     async def count(self) -> int:
         """How many there are: `len(...)` of the blocking one."""
-        return await self._call(lambda: len(self._schedules))
+        return await self._call(lambda: len(self._queue.schedules))
 
     async def list(self) -> list[Schedule]:
         """Every schedule, by name."""
-        return await self._call(self._schedules.list)
+        return await self._call(self._queue.schedules.list)
 
     async def get(self, name: str) -> Schedule:
         """A snapshot; raises ScheduleNotFoundError for an unknown name, as all of these do."""
-        return await self._call(lambda: self._schedules.get(name))
+        return await self._call(lambda: self._queue.schedules.get(name))
 
     async def pause(self, name: str) -> Schedule:
         """Pause it until `resume`: ticks that pass meanwhile are skipped."""
-        return await self._call(lambda: self._schedules.pause(name))
+        return await self._call(lambda: self._queue.schedules.pause(name))
 
     async def resume(self, name: str) -> Schedule:
         """Let it go on, with its next tick."""
-        return await self._call(lambda: self._schedules.resume(name))
+        return await self._call(lambda: self._queue.schedules.resume(name))
 
     async def run(self, name: str, *, job_id: str | None = None) -> AsyncJobHandle[Any]:
         """Submit its job now, out of turn, also while it is paused. Its ticks stay as they are.
@@ -271,67 +268,67 @@ class AsyncSchedules(Awaited):
         See `Schedules.run`.
         """
         return AsyncJobHandle(
-            await self._call(lambda: self._schedules.run(name, job_id=job_id)), self._bridge
+            await self._call(lambda: self._queue.schedules.run(name, job_id=job_id)), self._bridge
         )
 
     async def remove(self, name: str) -> Schedule:
         """Forget it; the jobs it has submitted stay. Answers with its last snapshot."""
-        return await self._call(lambda: self._schedules.remove(name))
+        return await self._call(lambda: self._queue.schedules.remove(name))
 
 
 class AsyncSettings(Awaited):
     """`queue.settings` with everything to be awaited; see `Settings`."""
 
-    def __init__(self, settings: Settings, bridge: Callable[[], Bridge]) -> None:
-        super().__init__(bridge)
-        self._settings = settings
+    def __init__(self, queue: TaskQueue) -> None:
+        super().__init__(queue.bridge)
+        self._queue = queue
 
     def __aiter__(self) -> AsyncIterator[SettingInfo]:
-        return aiter(self._each(lambda: iter(self._settings)))
+        return aiter(self._each(lambda: iter(self._queue.settings)))
 
     async def get(self, name: str) -> SettingValue:
         """The value that counts in this process; raises InvalidSettingError for an unknown name."""
-        return await self._call(lambda: self._settings.get(name))
+        return await self._call(lambda: self._queue.settings.get(name))
 
     async def info(self, name: str) -> SettingInfo:
         """A setting with its value, where that comes from, its default, bounds and meaning."""
-        return await self._call(lambda: self._settings.info(name))
+        return await self._call(lambda: self._queue.settings.info(name))
 
     async def list(self) -> list[SettingInfo]:
         """Every setting there is."""
-        return await self._call(self._settings.list)
+        return await self._call(self._queue.settings.list)
 
     async def set(self, name: str, value: SettingValue | timedelta | str) -> SettingInfo:
         """Set it for all processes. A timedelta or a text ("90s", "5m", "none") will do.
 
         See `Settings.set`.
         """
-        return await self._call(lambda: self._settings.set(name, value))
+        return await self._call(lambda: self._queue.settings.set(name, value))
 
     async def unset(self, name: str) -> SettingInfo:
         """Let the default count again."""
-        return await self._call(lambda: self._settings.unset(name))
+        return await self._call(lambda: self._queue.settings.unset(name))
 
 
 class AsyncDeadLetters(Awaited):
     """`queue.dead_letters` with everything to be awaited; see `DeadLetters`."""
 
-    def __init__(self, dead_letters: DeadLetters, bridge: Callable[[], Bridge]) -> None:
-        super().__init__(bridge)
-        self._dead_letters = dead_letters
+    def __init__(self, queue: TaskQueue) -> None:
+        super().__init__(queue.bridge)
+        self._queue = queue
 
     def __aiter__(self) -> AsyncIterator[Job]:
-        return aiter(self._each(lambda: iter(self._dead_letters)))
+        return aiter(self._each(lambda: iter(self._queue.dead_letters)))
 
     async def count(self) -> int:
         """How many there are: `len(...)` of the blocking one."""
-        return await self._call(lambda: len(self._dead_letters))
+        return await self._call(lambda: len(self._queue.dead_letters))
 
     def list(
         self, where: JobFilter | None = None, /, **fields: Unpack[FilterFields]
     ) -> AsyncItems[Job]:
         """The dead letters that fit, the last submitted first."""
-        return self._each(lambda: self._dead_letters.list(where, **fields))
+        return self._each(lambda: self._queue.dead_letters.list(where, **fields))
 
     async def replay(
         self,
@@ -346,7 +343,7 @@ class AsyncDeadLetters(Awaited):
         See `DeadLetters.replay`.
         """
         return await self._call_long(
-            lambda: self._dead_letters.replay(where, reset_attempts=reset_attempts, **fields)
+            lambda: self._queue.dead_letters.replay(where, reset_attempts=reset_attempts, **fields)
         )
 
     async def discard(self, *jobs: JobRef) -> int:
@@ -354,22 +351,22 @@ class AsyncDeadLetters(Awaited):
 
         See `DeadLetters.discard`.
         """
-        return await self._call_long(lambda: self._dead_letters.discard(*jobs))
+        return await self._call_long(lambda: self._queue.dead_letters.discard(*jobs))
 
     async def purge(self, where: JobFilter | None = None, /, **fields: Unpack[FilterFields]) -> int:
         """Delete every dead letter that fits, all of them without a filter; answers how many."""
-        return await self._call_long(lambda: self._dead_letters.purge(where, **fields))
+        return await self._call_long(lambda: self._queue.dead_letters.purge(where, **fields))
 
 
 class AsyncOperations(Awaited):
     """`queue.operations` with everything to be awaited; see `Operations`."""
 
-    def __init__(self, operations: Operations, bridge: Callable[[], Bridge]) -> None:
-        super().__init__(bridge)
-        self._operations = operations
+    def __init__(self, queue: TaskQueue) -> None:
+        super().__init__(queue.bridge)
+        self._queue = queue
 
     def __aiter__(self) -> AsyncIterator[Operation]:
-        return aiter(self._each(lambda: iter(self._operations)))
+        return aiter(self._each(lambda: iter(self._queue.operations)))
 
     async def plan(
         self, order: Order, where: JobFilter | None = None, /, **fields: Unpack[FilterFields]
@@ -378,25 +375,25 @@ class AsyncOperations(Awaited):
 
         See `Operations.plan`.
         """
-        return await self._call_long(lambda: self._operations.plan(order, where, **fields))
+        return await self._call_long(lambda: self._queue.operations.plan(order, where, **fields))
 
     async def samples(self, plan: Plan, limit: int = SAMPLES) -> list[Job]:
         """Some of the jobs of a plan, the last submitted first, without payload and result."""
-        return await self._call(lambda: self._operations.samples(plan, limit))
+        return await self._call(lambda: self._queue.operations.samples(plan, limit))
 
     async def begin(self, plan: Plan) -> Operation:
         """Begin an operation; no job is changed until it is carried out.
 
         See `Operations.begin`.
         """
-        return await self._call(lambda: self._operations.begin(plan))
+        return await self._call(lambda: self._queue.operations.begin(plan))
 
     async def undo(self, operation_id: str) -> Operation:
         """Begin to take an operation back; carry out the operation that this answers with.
 
         See `Operations.undo`.
         """
-        return await self._call(lambda: self._operations.undo(operation_id))
+        return await self._call(lambda: self._queue.operations.undo(operation_id))
 
     async def carry_out(
         self, operation: Operation, *, on_progress: Callable[[Advance], None] | None = None
@@ -406,28 +403,28 @@ class AsyncOperations(Awaited):
         See `Operations.carry_out`.
         """
         return await self._call_long(
-            lambda: self._operations.carry_out(operation, on_progress=on_progress)
+            lambda: self._queue.operations.carry_out(operation, on_progress=on_progress)
         )
 
     async def stop(self, operation_id: str) -> Operation:
         """Stop an operation where it is; its changes stay, and can be undone."""
-        return await self._call(lambda: self._operations.stop(operation_id))
+        return await self._call(lambda: self._queue.operations.stop(operation_id))
 
     async def get(self, operation_id: str) -> Operation:
         """An operation as it is now; raises OperationNotFoundError for an unknown id."""
-        return await self._call(lambda: self._operations.get(operation_id))
+        return await self._call(lambda: self._queue.operations.get(operation_id))
 
 
 class AsyncArchive(Awaited):
     """`queue.archive` with everything to be awaited; see `Archive`."""
 
-    def __init__(self, archive: Archive, bridge: Callable[[], Bridge]) -> None:
-        super().__init__(bridge)
-        self._archive = archive
+    def __init__(self, queue: TaskQueue) -> None:
+        super().__init__(queue.bridge)
+        self._queue = queue
 
     async def get(self, job: JobRef) -> ArchivedJob:
         """The summary of a pruned job; raises JobNotFoundError if there is none."""
-        return await self._call(lambda: self._archive.get(job))
+        return await self._call(lambda: self._queue.archive.get(job))
 
     def search(
         self,
@@ -446,7 +443,7 @@ class AsyncArchive(Awaited):
         See `Archive.search`.
         """
         return self._each(
-            lambda: self._archive.search(
+            lambda: self._queue.archive.search(
                 where,
                 first_day=first_day,
                 last_day=last_day,
@@ -527,11 +524,11 @@ class AsyncQueueCalls(Awaited):
         self.load_tasks = queue.load_tasks
         self.start = queue.start
         self.keep_alive = queue.keep_alive
-        self.schedules = AsyncSchedules(queue.schedules, queue.bridge)
-        self.settings = AsyncSettings(queue.settings, queue.bridge)
-        self.dead_letters = AsyncDeadLetters(queue.dead_letters, queue.bridge)
-        self.operations = AsyncOperations(queue.operations, queue.bridge)
-        self.archive = AsyncArchive(queue.archive, queue.bridge)
+        self.schedules = AsyncSchedules(queue)
+        self.settings = AsyncSettings(queue)
+        self.dead_letters = AsyncDeadLetters(queue)
+        self.operations = AsyncOperations(queue)
+        self.archive = AsyncArchive(queue)
 
     @overload
     def task(

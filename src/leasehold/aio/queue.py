@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from datetime import date
 from types import TracebackType
@@ -23,10 +24,14 @@ class AsyncTaskQueue(AsyncQueueCalls):
     """A TaskQueue whose calls are awaited. It takes the same arguments; see `TaskQueue`."""
 
     async def __aenter__(self) -> Self:
+        # Not over the bridge, which a queue that was shut down does not have.
+        starting = asyncio.ensure_future(asyncio.to_thread(self.queue.start))
         try:
-            await self._call(self.queue.start)
+            await asyncio.shield(starting)
         except BaseException:
-            # Cancelled here, by Ctrl-C say, the block is never entered: nothing else closes it.
+            # Cancelled here, by Ctrl-C say, the block is never entered: nothing else closes it. A
+            # start that went on beside the shutdown would open it again.
+            await asyncio.gather(starting, return_exceptions=True)
             await self.shutdown()
             raise
         return self

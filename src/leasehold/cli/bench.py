@@ -36,9 +36,27 @@ COLUMNS: Final = (
     show_default=True,
     help="The number of jobs.",
 )
-@click.option("--batch", type=click.IntRange(1, 10_000), default=1000, show_default=True)
-@click.option("--slots", type=click.IntRange(1, 64), default=8, show_default=True)
-@click.option("--durability", type=click.Choice(("full", "normal")), default="full")
+@click.option(
+    "--batch",
+    type=click.IntRange(1, 10_000),
+    default=1000,
+    show_default=True,
+    help="How many jobs one call submits, where it submits many.",
+)
+@click.option(
+    "--slots",
+    type=click.IntRange(1, 64),
+    default=8,
+    show_default=True,
+    help="How many jobs the worker runs at once.",
+)
+@click.option(
+    "--durability",
+    type=click.Choice(("full", "normal")),
+    default="full",
+    show_default=True,
+    help="Whether every commit is synced to the disk.",
+)
 @click.option(
     "--folder",
     type=click.Path(exists=True, file_okay=False, writable=True),

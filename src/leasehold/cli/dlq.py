@@ -86,7 +86,7 @@ def list_letters(session: Session, *, where: JobFilter, limit: int) -> None:
 def show(session: Session, job_id: str) -> None:
     """Show a dead letter: the job, its error with traceback, every attempt.
 
-    JOB is a job's id, or an unambiguous end of it.
+    JOB is a job's id, an unambiguous end of it, or @last.
 
     \b
     Example: queuectl dlq show job1

@@ -95,7 +95,7 @@ def enqueue(
     lines in batches of 1000 and exits with 8 if some were bad.
 
     \b
-    Example:
+    Examples:
       queuectl enqueue --command "sleep 2" --priority high --max-retries 3 --timeout 10
       queuectl enqueue -- convert in.png out.jpg
       queuectl enqueue '{"id": "job1", "command": "echo hi"}'

@@ -32,12 +32,12 @@ COLUMNS: Final = (
 def history(session: Session, job: str, *, limit: int, cursor: str | None) -> None:
     """Show the events of a job, oldest first.
 
-    JOB is a job's id, or an unambiguous end of it. A cursor is the number (NO) of an event: later
-    events are shown.
+    JOB is a job's id, an unambiguous end of it, or @last. A cursor is the number (NO) of an
+    event: later events are shown.
 
     \b
-    Examples: queuectl history 0192ab
-              queuectl history 0192ab --cursor 12
+    Examples: queuectl history 38c56dff
+              queuectl history 38c56dff --cursor 12
     """
     ask = partial(session.queue.history_page, job_id_of(session, job))
     events = entries(session, ask, "events", limit=limit, cursor=cursor)

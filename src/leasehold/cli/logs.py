@@ -63,13 +63,13 @@ def logs(
 
     For a command job it shows the output of the latest attempt; lines of standard error begin with
     `err| ` if both are shown. For a task it shows the last 1000 lines that the task printed or
-    logged. Control characters are escaped; lines of more than 16 KiB are cut. JOB is a job's id, or
-    an unambiguous end of it.
+    logged. Control characters are escaped; lines of more than 16 KiB are cut. JOB is a job's id, an
+    unambiguous end of it, or @last.
 
     \b
-    Examples: queuectl logs 0199c0de --follow
-              queuectl logs 0199c0de --timestamps
-              queuectl logs 0199c0de --stderr --attempt 1
+    Examples: queuectl logs e59eb8d6 --follow
+              queuectl logs e59eb8d6 --timestamps
+              queuectl logs e59eb8d6 --stderr --attempt 1
     """
     if follow and attempt is not None:
         raise click.UsageError("--follow goes with the job: not together with --attempt")

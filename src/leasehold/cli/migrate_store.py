@@ -57,7 +57,7 @@ def migrate_store(
     everything was copied and verified.
 
     Large payloads and results are copied from SOURCE's default place (the folder beside a SQLite
-    file, the PostgreSQL database) to TARGET's. Those in a place that you name (blobs=...) stay
+    file, the PostgreSQL database) to TARGET's. Those in a place that you name (--blobs) stay
     there: keep naming it.
 
     If this is killed, run it again: it continues.

@@ -44,7 +44,7 @@ def list_operations(session: Session) -> None:
     """List the operations, the latest first.
 
     Every order to jobs that fit a filter is one, whoever gave it: here, on the dashboard, or by a
-    program. Interrupted is one that makes no progress: `operations continue` goes on with it.
+    program. An interrupted one makes no progress: `operations continue` resumes it.
 
     \b
     Example: queuectl operations list
@@ -82,10 +82,10 @@ def stop(session: Session, operation_id: str) -> None:
 @click.argument("operation_id", metavar="OPERATION")
 @destructive
 def undo(session: Session, operation_id: str, yes: bool, dry_run: bool) -> None:
-    """Take an operation back, for all jobs that nobody has leased or changed since.
+    """Undo an operation, for all jobs that nobody has leased or changed since.
 
     Replayed jobs are dead or cancelled again, cancelled ones wait again if they were pending or
-    blocked, priorities are what they were. What was deleted is gone. It is an operation of its own.
+    blocked, priorities are what they were. Deleted jobs stay deleted. The undo is an operation too.
 
     \b
     Example: queuectl operations undo 4eb9b818 --yes
@@ -100,7 +100,7 @@ def undo(session: Session, operation_id: str, yes: bool, dry_run: bool) -> None:
 @command("continue", of=operations)
 @click.argument("operation_id", metavar="OPERATION")
 def continue_operation(session: Session, operation_id: str) -> None:
-    """Go on with an operation whose process is gone.
+    """Resume an operation whose process has ended.
 
     \b
     Example: queuectl operations continue 4eb9b818

@@ -27,8 +27,8 @@ def retry(session: Session, *, chosen: Chosen, reset_attempts: bool, graph: bool
     you add --status cancelled.
 
     \b
-    Examples: queuectl retry 0192ab
-              queuectl retry --graph 0192ab
+    Examples: queuectl retry 38c56dff
+              queuectl retry --graph 38c56dff
               queuectl retry --task mail:send --error timeout --reset-attempts --yes
     """
     if graph:

@@ -15,6 +15,7 @@ import msgspec
 from leasehold.cli.options import DURATION
 from leasehold.core.model.queue_config import QueueConfig
 from leasehold.documents.described import described
+from leasehold.queue.queues import DURATIONS
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -96,7 +97,8 @@ def _type_of(name: str, kinds: list[Any], hint: Any) -> click.ParamType[Any]:
     if kind is int:
         return click.INT
     if kind is float or set(kinds) == {int, float}:
-        return DURATION if name.endswith("_seconds") else click.FLOAT
+        is_time = name.endswith("_seconds") or name in DURATIONS
+        return DURATION if is_time else click.FLOAT
     if kind is str:
         return click.STRING
     if get_origin(kind) is Literal:

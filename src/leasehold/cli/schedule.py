@@ -47,7 +47,7 @@ def schedule() -> None:
 
 @command("list", of=schedule)
 def list_schedules(session: Session) -> None:
-    """List schedules, with their next run; `schedule show` has more of them.
+    """List schedules, with their next run; `schedule show` has the details.
 
     A schedule is overdue if its tick has passed and no worker has fired it. It is orphaned if the
     code that declared it no longer does: see `schedule prune`.
@@ -92,10 +92,14 @@ def _job_options(function: F) -> F:
         (
             click.option("--task", help="The name of the task: reports.tasks:nightly."),
             click.option("--args", "args", type=JSON, help="Its arguments, as a JSON list."),
-            click.option("--kwargs", "kwargs", type=JSON, help="Its keywords, as a JSON object."),
+            click.option(
+                "--kwargs", "kwargs", type=JSON, help="Its named arguments, as a JSON object."
+            ),
             click.option("--command", "shell", help="A command for the shell, in place of a task."),
             click.option("--queue", "-q", help="The queue of its jobs."),
-            click.option("--priority", "-p", type=PRIORITY, help="0 to 100, or low ... critical."),
+            click.option(
+                "--priority", "-p", type=PRIORITY, help="0 to 100, low, medium, high, critical."
+            ),
             click.option("--max-retries", type=click.IntRange(0), help="Retries of each job."),
             click.option("--timeout", type=DURATION, help="How long each attempt may take."),
             click.option("--meta", type=TAG, multiple=True, help="A tag; may be repeated."),
@@ -218,7 +222,7 @@ def run(session: Session, name: str, job_id: str | None) -> None:
 @command(of=schedule)
 @_name
 def pause(session: Session, name: str) -> None:
-    """Let a schedule rest until it is resumed; what passes meanwhile is not run.
+    """Pause a schedule until it is resumed; ticks that pass meanwhile do not run.
 
     \b
     Example: queuectl schedule pause nightly
@@ -229,7 +233,7 @@ def pause(session: Session, name: str) -> None:
 @command(of=schedule)
 @_name
 def resume(session: Session, name: str) -> None:
-    """Let a paused schedule go on with its next tick.
+    """Resume a paused schedule at its next tick.
 
     \b
     Example: queuectl schedule resume nightly

@@ -66,7 +66,7 @@ def serve(
     """Serve the store over HTTP, and gRPC with --grpc, until Ctrl-C or SIGTERM.
 
     Programs use the API below /api/v1, people the dashboard at the address that is printed.
-    Whoever calls needs a token (`token create`); only health and readiness are open. With
+    Every caller needs a token (`token create`); only health and readiness are open. With
     --insecure, which is for this machine alone, no token is needed, and command jobs are refused.
 
     \b

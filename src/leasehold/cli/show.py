@@ -53,11 +53,11 @@ def show(session: Session, job: str) -> None:
 
     It prints the job's fields, attempts, history, dependencies and dependents, log, the end of its
     output, and its latest error with the traceback; for a pruned job, its summary in the archive.
-    JOB is a job's id, or an unambiguous end of it.
+    JOB is a job's id, an unambiguous end of it, or @last.
 
     \b
-    Examples: queuectl show 0192ab
-              queuectl show 0192ab -o json | jq .attempts
+    Examples: queuectl show 38c56dff
+              queuectl show 38c56dff -o json | jq .attempts
     """
     queue = session.queue
     try:

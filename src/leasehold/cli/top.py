@@ -28,12 +28,12 @@ INTERVAL_MIN: Final = 0.1
     "--interval",
     "-i",
     type=DURATION,
-    default=1.0,
+    default="1s",
     show_default=True,
     help="The time between updates.",
 )
 @click.option(
-    "--window", type=DURATION, default=LATELY_SECONDS, show_default="5m",
+    "--window", type=DURATION, default=f"{LATELY_SECONDS // 60:g}m", show_default=True,
     help="The period of all figures, up to 48h.",
 )  # fmt: skip
 @click.option("--once", is_flag=True, help="Print once, and exit.")

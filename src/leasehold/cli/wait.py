@@ -44,10 +44,10 @@ def wait(session: Session, /, *, jobs: tuple[str, ...], timeout: float | None) -
     """Wait until jobs have ended.
 
     It exits with 0 if all are completed, 7 if one is dead or cancelled, 124 after --timeout. -o
-    json prints their results. JOB is a job's id, or an unambiguous end of it.
+    json prints their results. JOB is a job's id, an unambiguous end of it, or @last.
 
     \b
-    Example: queuectl wait 0199c0de --timeout 5m
+    Example: queuectl wait e59eb8d6 --timeout 5m
     """
     job_ids = [job_id_of(session, each) for each in jobs]
     ended = wait_for_ends(session, job_ids, timeout)

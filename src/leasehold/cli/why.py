@@ -21,10 +21,10 @@ from leasehold.documents.records import document_of
 def why(session: Session, job: str) -> None:
     """Say why a job does not run.
 
-    It prints the first reason. JOB is a job's id, or an unambiguous end of it.
+    It prints the first reason. JOB is a job's id, an unambiguous end of it, or @last.
 
     \b
-    Example: queuectl why 0192ab
+    Example: queuectl why 38c56dff
     """
     job_id = job_id_of(session, job)
     reason = session.queue.why(job_id)

@@ -82,7 +82,7 @@ def worker() -> None:
 @click.option(
     "--allow-commands", is_flag=True, help="Also run command jobs, which may be any program."
 )
-@click.option("--grace", type=DURATION, default=GRACE_SECONDS, show_default=True,
+@click.option("--grace", type=DURATION, default=f"{GRACE_SECONDS:g}s", show_default=True,
               help="How long running jobs may take to finish when it stops.")  # fmt: skip
 @click.option("--lease-seconds", type=LeaseLength(),
               help="The lease of jobs without their own; auto: by measured run times.",
@@ -133,7 +133,7 @@ def start(
     Commands run only with --allow-commands: anybody who can submit jobs can then run programs here.
 
     \b
-    Example:
+    Examples:
       queuectl worker start --count 2 --queues mail,default --import tasks
       queuectl worker start --background --allow-commands
     """
@@ -198,7 +198,7 @@ def _start_in_background(session: Session, plan: CrewPlan, log_path: str | None)
 @command(of=worker)
 @click.argument("ids", nargs=-1, metavar="[ID]...")
 @click.option("--all", "everything", is_flag=True, help="All of this store, as without ID.")
-@click.option("--timeout", type=DURATION, default=60.0, show_default=True,
+@click.option("--timeout", type=DURATION, default="60s", show_default=True,
               help="How long to wait for running jobs.")  # fmt: skip
 @click.option("--force", is_flag=True, help="Then kill the rest; their jobs run again.")
 def stop(
@@ -216,7 +216,7 @@ def stop(
     of the id.
 
     \b
-    Example:
+    Examples:
       queuectl worker stop
       queuectl worker stop 4711 --timeout 10s --force
     """
@@ -248,7 +248,7 @@ def stop(
 
 @command(of=worker)
 @click.argument("ids", nargs=-1, metavar="[ID]...")
-@click.option("--timeout", type=DURATION, default=60.0, show_default=True,
+@click.option("--timeout", type=DURATION, default="60s", show_default=True,
               help="How long to wait for running jobs.")  # fmt: skip
 def restart(session: Session, /, *, ids: tuple[str, ...], timeout: float) -> None:
     """Restart the workers of this machine with the current code.
@@ -338,7 +338,7 @@ def status(session: Session) -> None:
     removed.
 
     \b
-    Example:
+    Examples:
       queuectl worker status
       queuectl worker status -o json
     """

@@ -52,7 +52,10 @@ def check_size(data: bytes, what: str, bytes_max: int = PAYLOAD_BYTES_MAX) -> No
         )
 
 
-def check_nesting(data: bytes, what: str) -> None:
-    """Refuse JSON that is nested so deeply that some reader could not go as deep."""
-    if is_json_too_deep(data):
+def check_nesting(data: bytes, what: str, around: int = 0) -> None:
+    """Refuse JSON that is nested so deeply that some reader could not go as deep.
+
+    `around` levels are our own, and not counted.
+    """
+    if is_json_too_deep(data, around):
         raise PayloadError(f"{what} is nested more than {DEPTH_MAX} levels deep")

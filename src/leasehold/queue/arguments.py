@@ -14,12 +14,14 @@ from leasehold.core.model.durations import given_seconds
 from leasehold.core.model.job import DEFAULT_QUEUE
 from leasehold.core.model.limits import SECONDS_MAX
 from leasehold.core.model.records import ALL_QUEUES
+from leasehold.core.model.text import plain_text
 from leasehold.env import Env
 
 
 def names(given_names: str | Iterable[str]) -> tuple[str, ...]:
     """One name, or several."""
-    return (given_names,) if isinstance(given_names, str) else tuple(given_names)
+    several = (given_names,) if isinstance(given_names, str) else given_names
+    return tuple(plain_text(name) for name in several)
 
 
 OUTPUT_FOLDER: Final = "leasehold-output"

@@ -39,6 +39,7 @@ from leasehold.core.model.retry import Backoff
 from leasehold.core.model.schedule import Schedule
 from leasehold.core.model.search import Count, HeavyField, JobFilter, Page
 from leasehold.core.model.status import Status
+from leasehold.core.model.text import plain_text
 from leasehold.core.model.timing import Timing
 from leasehold.core.rules.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, QueueMetrics
 from leasehold.core.rules.timeline import ResolutionName, Timeline
@@ -159,7 +160,7 @@ class QueueCalls:
         That is how a worker finds tasks that have names of their own. Raises
         TaskNotImportableError, with the reason, if the module cannot be imported.
         """
-        return self._tasks.load_tasks(module)
+        return self._tasks.load_tasks(plain_text(module))
 
     @overload
     def submit(
@@ -332,7 +333,12 @@ class QueueCalls:
         with `allow_commands=True` runs it. `options` are those of `submit`.
         """
         return self._submitting.submit_command(
-            command, cwd=cwd, env=env, stdin=stdin, connection=connection, **options
+            command,
+            cwd=plain_text(cwd),
+            env=env,
+            stdin=plain_text(stdin),
+            connection=connection,
+            **options,
         )
 
     def check_job(self, job: NewJob) -> None:
@@ -382,7 +388,7 @@ class QueueCalls:
 
     def own_id(self, queue: str, name: str) -> str:
         """The id of a job that is named by us."""
-        return self._submitting.own_id(queue, name)
+        return self._submitting.own_id(plain_text(queue), plain_text(name))
 
     def schedule(
         self,
@@ -409,7 +415,7 @@ class QueueCalls:
         >>> [known.name for known in queue.schedules]
         ['nightly']
         """
-        return self._scheduling.schedule(name, task, timing, args, kwargs, **options)
+        return self._scheduling.schedule(plain_text(name), task, timing, args, kwargs, **options)
 
     def schedule_command(
         self,
@@ -430,7 +436,13 @@ class QueueCalls:
         'command'
         """
         return self._scheduling.schedule_command(
-            name, command, timing, cwd=cwd, env=env, stdin=stdin, **options
+            plain_text(name),
+            command,
+            timing,
+            cwd=plain_text(cwd),
+            env=env,
+            stdin=plain_text(stdin),
+            **options,
         )
 
     def every(
@@ -449,7 +461,7 @@ class QueueCalls:
         otherwise, and is in the store as soon as the function is defined; options as in `schedule`.
         """
         return self._scheduling.every(
-            seconds, starting=starting, name=name, args=args, kwargs=kwargs, **options
+            seconds, starting=starting, name=plain_text(name), args=args, kwargs=kwargs, **options
         )
 
     def cron(
@@ -464,7 +476,12 @@ class QueueCalls:
     ) -> Decorator:
         """Make a function a task that runs by a cron expression; see `every` and `Cron`."""
         return self._scheduling.cron(
-            expression, zone=zone, name=name, args=args, kwargs=kwargs, **options
+            plain_text(expression),
+            zone=plain_text(zone),
+            name=plain_text(name),
+            args=args,
+            kwargs=kwargs,
+            **options,
         )
 
     def prune_schedules(self) -> list[Schedule]:
@@ -510,7 +527,7 @@ class QueueCalls:
 
         Answers how many there were. With `linked=False` only the jobs themselves.
         """
-        return self._workflows.cancel_graph(*jobs, reason=reason, linked=linked)
+        return self._workflows.cancel_graph(*jobs, reason=plain_text(reason), linked=linked)
 
     def replay_graph(self, *jobs: JobRef, reset_attempts: bool = False) -> int:
         """Replay what failed, and everything that was cancelled or dead because of it.
@@ -642,7 +659,7 @@ class QueueCalls:
         With `total` it says how many jobs fit on all pages together, as `count` does.
         """
         return self._looking.search_page(
-            where, limit=limit, cursor=cursor, without=without, total=total, **fields
+            where, limit=limit, cursor=plain_text(cursor), without=without, total=total, **fields
         )
 
     def count(self, where: JobFilter | None = None, /, **fields: Unpack[FilterFields]) -> Count:
@@ -661,7 +678,7 @@ class QueueCalls:
 
     def find_ids(self, prefix: str, limit: int = 10) -> list[str]:
         """Ids of jobs with this beginning, in order: to complete an id that was typed in part."""
-        return self._looking.find_ids(prefix, limit)
+        return self._looking.find_ids(plain_text(prefix), limit)
 
     def attempts(self, job: JobRef) -> list[Attempt]:
         """The job's attempts, oldest first, the running one included."""
@@ -684,7 +701,7 @@ class QueueCalls:
         >>> [event.event.value for event in page.events], page.next_cursor
         (['created'], '1')
         """
-        return self._looking.history_page(job, limit=limit, cursor=cursor)
+        return self._looking.history_page(job, limit=limit, cursor=plain_text(cursor))
 
     def log(self, job: JobRef) -> list[str]:
         """The lines that the job's task logged by `current_job().log(...)`: the last 1000."""
@@ -696,14 +713,14 @@ class QueueCalls:
 
     def log_page(self, job: JobRef, *, limit: int = 100, cursor: str | None = None) -> LogPage:
         """A part of them, and the cursor with which to ask for the next."""
-        return self._looking.log_page(job, limit=limit, cursor=cursor)
+        return self._looking.log_page(job, limit=limit, cursor=plain_text(cursor))
 
     def get_queue_stats(self, queue: str | None = None) -> dict[str, int]:
         """A count per status, and the lifetime totals as `total_...`, of one queue or of all.
 
         Raises QueueNotFoundError for an unknown queue.
         """
-        return self._looking.get_queue_stats(queue)
+        return self._looking.get_queue_stats(plain_text(queue))
 
     def queues(self) -> list[str]:
         """The names of all queues that were created or ever held a job."""
@@ -729,7 +746,9 @@ class QueueCalls:
 
         `since` (inclusive) and `before` (exclusive) narrow them to a time.
         """
-        return self._looking.audit_page(since=since, before=before, limit=limit, cursor=cursor)
+        return self._looking.audit_page(
+            since=since, before=before, limit=limit, cursor=plain_text(cursor)
+        )
 
     def changes(self, cursor: str | None = None, *, limit: int = 1000) -> Changes:
         """The changes after a cursor, in order; without one, only the cursor to begin with.
@@ -744,7 +763,7 @@ class QueueCalls:
         >>> [(each.name, each.status.value) for each in queue.changes(start).changes]
         [('letter', 'pending')]
         """
-        return self._looking.changes(cursor, limit=limit)
+        return self._looking.changes(plain_text(cursor), limit=limit)
 
     def output_paths(self, job: JobRef, attempt: int | None = None) -> tuple[str, str] | None:
         """The files with a command's stdout and stderr, of its latest attempt or an earlier one.
@@ -759,7 +778,7 @@ class QueueCalls:
 
         Raises InvalidTransitionError if it has ended already.
         """
-        return self._orders.cancel(job, reason)
+        return self._orders.cancel(job, plain_text(reason))
 
     def cancel_many(
         self,
@@ -774,7 +793,9 @@ class QueueCalls:
 
         Without a filter it raises InvalidJobError, unless you say `everything=True`.
         """
-        return self._orders.cancel_many(where, reason=reason, everything=everything, **fields)
+        return self._orders.cancel_many(
+            where, reason=plain_text(reason), everything=everything, **fields
+        )
 
     def reprioritize(self, job: JobRef, priority: PriorityLike) -> Job:
         """Change a waiting job's priority; it keeps its place in time."""
@@ -792,7 +813,7 @@ class QueueCalls:
 
     def cancel_each(self, jobs: Iterable[JobRef], reason: str = "") -> list[Answer]:
         """`cancel` several jobs, in bounded writes; one answer each, in order."""
-        return self._orders.cancel_each(jobs, reason)
+        return self._orders.cancel_each(jobs, plain_text(reason))
 
     def replay_each(self, jobs: Iterable[JobRef], *, reset_attempts: bool = False) -> list[Answer]:
         """`replay` several jobs, in bounded writes; one answer each, in order."""
@@ -826,7 +847,7 @@ class QueueCalls:
         minutes and holds no job.
         """
         return self._consuming.lease(
-            queue, worker, tasks, wait, lease_seconds=lease_seconds, parent=parent
+            queue, plain_text(worker), tasks, wait, lease_seconds=lease_seconds, parent=parent
         )
 
     def lease_many(
@@ -842,7 +863,13 @@ class QueueCalls:
     ) -> list[Lease]:
         """Take up to `limit` of the best available jobs, waiting for the first of them."""
         return self._consuming.lease_many(
-            limit, queue, worker, tasks, wait, lease_seconds=lease_seconds, parent=parent
+            limit,
+            queue,
+            plain_text(worker),
+            tasks,
+            wait,
+            lease_seconds=lease_seconds,
+            parent=parent,
         )
 
     def arguments(self, lease: Lease) -> tuple[Sequence[Any], dict[str, Any]]:
@@ -895,11 +922,11 @@ class QueueCalls:
 
         Jobs that wait for a slot of their key are not among them.
         """
-        return self._consuming.peek(queue, limit)
+        return self._consuming.peek(plain_text(queue), limit)
 
     def requeue(self, job: Lease | JobRef, *, delay: Seconds = 0.0, reason: str = "") -> None:
         """Hand a leased job back, with no attempt spent; or replay a dead or cancelled one."""
-        self._consuming.requeue(job, delay=delay, reason=reason)
+        self._consuming.requeue(job, delay=delay, reason=plain_text(reason))
 
     def lease_request(
         self,
@@ -911,7 +938,9 @@ class QueueCalls:
         parent: JobRef | None = None,
     ) -> LeaseRequest:
         """The request that a lease call sends to the store."""
-        return self._consuming.lease_request(limit, queue, worker, tasks, lease_seconds, parent)
+        return self._consuming.lease_request(
+            limit, queue, plain_text(worker), tasks, lease_seconds, parent
+        )
 
     def try_lease(self, request: LeaseRequest) -> Exchange:
         """Lease what is available now, without waiting."""
@@ -934,26 +963,26 @@ class QueueCalls:
         retry_penalty, deadline_weight, deadline_horizon, rebalance_interval, fifo_mode,
         max_priority and retention.
         """
-        return self._queues.create_queue(name, if_exists=if_exists, **options)
+        return self._queues.create_queue(plain_text(name), if_exists=if_exists, **options)
 
     def update_queue(self, name: str, **changes: Unpack[QueueOptions]) -> QueueInfo:
         """Change the named rules of a queue; None removes a rule.
 
         Running workers, of all processes, follow at once.
         """
-        return self._queues.update_queue(name, **changes)
+        return self._queues.update_queue(plain_text(name), **changes)
 
     def queue_config(self, name: str) -> QueueConfig:
         """A queue's rules; raises QueueNotFoundError for an unknown queue."""
-        return self._queues.queue_config(name)
+        return self._queues.queue_config(plain_text(name))
 
     def queue_info(self, name: str) -> QueueInfo:
         """A queue's rules and state, and how many of its jobs are pending and running."""
-        return self._queues.queue_info(name)
+        return self._queues.queue_info(plain_text(name))
 
     def key_info(self, name: str, limit_key: str) -> KeyInfo:
         """How many jobs of a limit key run in a queue, and when the next of them may start."""
-        return self._queues.key_info(name, limit_key)
+        return self._queues.key_info(plain_text(name), plain_text(limit_key))
 
     def list_queues(self) -> list[QueueInfo]:
         """Every queue that was created or ever held a job: rules, state and counts, by name."""
@@ -961,15 +990,15 @@ class QueueCalls:
 
     def pause_queue(self, name: str) -> QueueInfo:
         """Let nothing of a queue be leased. It accepts jobs, and what runs goes on."""
-        return self._queues.pause_queue(name)
+        return self._queues.pause_queue(plain_text(name))
 
     def resume_queue(self, name: str) -> QueueInfo:
         """Let a paused queue be leased, and a draining one accept jobs, again."""
-        return self._queues.resume_queue(name)
+        return self._queues.resume_queue(plain_text(name))
 
     def drain_queue(self, name: str) -> QueueInfo:
         """Let a queue accept no more jobs; the jobs in it still run."""
-        return self._queues.drain_queue(name)
+        return self._queues.drain_queue(plain_text(name))
 
     def purge_queue(
         self, name: str, where: JobFilter | None = None, /, **fields: Unpack[FilterFields]
@@ -979,7 +1008,7 @@ class QueueCalls:
         What runs, and what has ended, stays. Jobs that depend on a deleted one are told as if it
         had been cancelled: by their `on_dependency_failure` they are cancelled, fail, or go on.
         """
-        return self._queues.purge_queue(name, where, **fields)
+        return self._queues.purge_queue(plain_text(name), where, **fields)
 
     def delete_queue(self, name: str, *, force: bool = False) -> int:
         """Forget a queue's rules and state. Raises QueueNotEmptyError while jobs wait or run in it.
@@ -987,7 +1016,7 @@ class QueueCalls:
         With `force`, those that wait become dead letters, with the reason, and those that run may
         finish. Answers how many became dead letters.
         """
-        return self._queues.delete_queue(name, force=force)
+        return self._queues.delete_queue(plain_text(name), force=force)
 
     def why(self, job: JobRef) -> Reason:
         """Why a job is not running: the first thing that stands in its way.
@@ -1004,7 +1033,7 @@ class QueueCalls:
         Raises InvalidWindowError for more than 48 hours, and QueueNotFoundError for a queue that
         does not exist. No job is scanned for it.
         """
-        return self._metrics.metrics(queue, window_seconds)
+        return self._metrics.metrics(plain_text(queue), window_seconds)
 
     def metrics_by_queue(self, window_seconds: Seconds = WINDOW_SECONDS) -> list[QueueMetrics]:
         """The same for every queue, by name: one call, however many there are."""
@@ -1012,11 +1041,11 @@ class QueueCalls:
 
     def series(self, queue: str | None = None, minutes: int = 60) -> list[MinutePoint]:
         """The figures of each of the latest minutes, oldest first; the last is not over yet."""
-        return self._metrics.series(queue, minutes)
+        return self._metrics.series(plain_text(queue), minutes)
 
     def daily(self, queue: str | None = None, days: int = 30) -> list[DayPoint]:
         """The figures of each of the latest days (UTC), oldest first; the last is today."""
-        return self._metrics.daily(queue, days)
+        return self._metrics.daily(plain_text(queue), days)
 
     def timeline(
         self,
@@ -1034,7 +1063,7 @@ class QueueCalls:
         InvalidWindowError for a name that is no metric and for more than 2,880 points.
         """
         return self._metrics.timeline(
-            metrics, queue, since=since, until=until, resolution=resolution
+            metrics, plain_text(queue), since=since, until=until, resolution=resolution
         )
 
     def failures(
@@ -1045,7 +1074,7 @@ class QueueCalls:
         Errors that differ only in numbers, ids and addresses are the same failure. What failed
         outlives the jobs; the 1,000 most telling failures of a store are kept.
         """
-        return self._metrics.failures(queue, task=task, limit=limit)
+        return self._metrics.failures(plain_text(queue), task=plain_text(task), limit=limit)
 
     def worker_totals(self, *, limit: int = 100) -> list[WorkerTotals]:
         """The totals of each worker, alive or gone, the one that leased most first.
@@ -1114,7 +1143,7 @@ class QueueCalls:
         heartbeat if all its slots are taken. Raises WorkerNotFoundError if no such worker is
         registered, UnsupportedError for a consumer, which leases in a loop of its own.
         """
-        return self._upkeep.stop_worker(worker)
+        return self._upkeep.stop_worker(plain_text(worker))
 
     def mark_deploy(self, version: str, text: str = "") -> Pin:
         """Say that a version was deployed now: the dashboard marks it, and what fails since then.
@@ -1128,7 +1157,7 @@ class QueueCalls:
         >>> [mark.name for mark in queue.deploys()]
         ['v1.2']
         """
-        return self._upkeep.mark_deploy(version, text)
+        return self._upkeep.mark_deploy(plain_text(version), plain_text(text))
 
     def deploys(self) -> list[Pin]:
         """The deploy marks, the oldest first; the latest 200 are kept."""
@@ -1136,7 +1165,7 @@ class QueueCalls:
 
     def forget_deploy(self, version: str) -> bool:
         """Take a deploy mark away; False if there is none of that version."""
-        return self._upkeep.forget_deploy(version)
+        return self._upkeep.forget_deploy(plain_text(version))
 
     def stuck(
         self, silent_seconds: Seconds | None = 120.0, running_seconds: Seconds | None = None
@@ -1197,4 +1226,4 @@ class QueueCalls:
 
     def codec_for(self, task: str) -> CallCodec:
         """The task's own codec, or one that knows no type hints if its code is not here."""
-        return self._codecs.codec_for(task)
+        return self._codecs.codec_for(plain_text(task))

@@ -33,6 +33,7 @@ from leasehold.core.model.settings import SettingValue
 from leasehold.env import Env
 from leasehold.errors import LeaseholdError, LeaseLostError, UnknownTaskError
 from leasehold.interrupts import import_whole
+from leasehold.queue.arguments import names
 from leasehold.queue.codecs import Codecs
 from leasehold.queue.large import inline
 from leasehold.queue.lifecycle import Lifecycle
@@ -275,10 +276,9 @@ class Consuming:
     ) -> LeaseRequest:
         """The request that a lease call sends to the store."""
         self._check_open()
-        queues = self._queues if queue is None else (queue,) if isinstance(queue, str) else queue
         return LeaseRequest(
             worker=worker or name_of_this_process(),
-            queues=tuple(queues),
+            queues=self._queues if queue is None else names(queue),
             limit=limit,
             lease_seconds=self._lease_seconds,
             lease_seconds_override=_length("lease_seconds", lease_seconds),

@@ -22,6 +22,7 @@ from leasehold.core.model.outcome import JobError
 from leasehold.core.model.records import ALL_QUEUES
 from leasehold.core.model.retention import RetentionPolicy
 from leasehold.core.model.settings import retention_values
+from leasehold.core.model.text import plain_text
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import LeaseLostError, StoreError, TransactionError
 from leasehold.queue.archive import Archive
@@ -163,7 +164,7 @@ class TaskQueue(QueueLife):
         self._blob_place: BlobPlace = blobs
         self._policy = retention
         self._env = env
-        self._actor = actor
+        self._actor = plain_text(actor)
         self._hooks = Hooks(
             on_submit, on_start, on_success, on_failure, on_dead, on_lease_lost, on_progress
         )
@@ -196,7 +197,7 @@ class TaskQueue(QueueLife):
         self._tasks = Tasks(
             self.registry,
             self._codecs,
-            default_fields={"queue": default, **given(client=client)},
+            default_fields={"queue": default, **given(client=plain_text(client))},
             pickle_key=pickle_key,
             runs_here=num_workers > 0,
         )

@@ -204,8 +204,10 @@ class QueueLife(QueueCalls, ABC):
             if self._embedded_in == os.getpid():
                 tell_of_leftovers(self.store, self._workers.queues_served(None))
         self._consuming.close()
-        if self._bridge_made is not None:
-            self._bridge_made.close()
+        # Awaitable calls that come from now on are told that the queue was shut down.
+        bridge, self._bridge_made = self._bridge_made, None
+        if bridge is not None:
+            bridge.close()
         self.ready.close()
         self._waiters.close()
         if self._given_store is None:
@@ -272,14 +274,15 @@ class QueueLife(QueueCalls, ABC):
 
     def bridge(self) -> Bridge:
         """The bridge that carries awaitable calls; made for the first of them."""
-        if self._bridge_made is None:
+        bridge = self._bridge_made  # A shutdown on another thread takes it away.
+        if bridge is None:
             import_whole("leasehold.queue.awaiting")
             from leasehold.queue.awaiting import Bridge
 
             with self._lock:
                 self._check_open()
-                self._bridge_made = self._bridge_made or Bridge(self.store)
-        return self._bridge_made
+                bridge = self._bridge_made = self._bridge_made or Bridge(self.store)
+        return bridge
 
 
 _queues_here: Final[weakref.WeakSet[QueueLife]] = weakref.WeakSet()

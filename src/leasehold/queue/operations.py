@@ -10,6 +10,7 @@ from leasehold.blobs.blobs import Blobs
 from leasehold.core.contract.store import Store
 from leasehold.core.model.job import Job
 from leasehold.core.model.search import JobFilter
+from leasehold.core.model.text import plain_text
 from leasehold.core.rules.filter_orders import Order, narrowed
 from leasehold.core.rules.operations import (
     Advance,
@@ -83,7 +84,7 @@ class Operations:
         blocked, priorities are what they were: all that nobody leased or changed since. Raises
         InvalidTransitionError for what runs, was undone already, or has deleted its jobs.
         """
-        draft = OperationDraft(id=self._env.new_id(), undoes=operation_id)
+        draft = OperationDraft(id=self._env.new_id(), undoes=plain_text(operation_id))
         return self._store.begin_operation(draft, actor=self._actor)
 
     def carry_out(
@@ -104,8 +105,8 @@ class Operations:
 
     def stop(self, operation_id: str) -> Operation:
         """Stop an operation where it is; its changes stay, and can be undone."""
-        return self._store.stop_operation(operation_id, actor=self._actor)
+        return self._store.stop_operation(plain_text(operation_id), actor=self._actor)
 
     def get(self, operation_id: str) -> Operation:
         """An operation as it is now; raises OperationNotFoundError for an unknown id."""
-        return known_as(operation_id, self._store.operation(operation_id))
+        return known_as(operation_id, self._store.operation(plain_text(operation_id)))

@@ -16,6 +16,7 @@ from leasehold.core.model.queue_retention import QueueRetention
 from leasehold.core.model.reason import Reason, reason_for
 from leasehold.core.model.refusals import no_queue
 from leasehold.core.model.search import JobFilter
+from leasehold.core.model.text import plain
 from leasehold.errors import (
     ForbiddenError,
     InvalidJobError,
@@ -207,8 +208,9 @@ def plain_rules(options: Mapping[str, Any]) -> dict[str, Any]:
     """Options in the words of a QueueConfig: a retry may also be given as a list or a number, a
     retention as a mapping, and a time as text.
     """
-    given = {
-        name: read_seconds(value) if name in DURATIONS else value for name, value in options.items()
+    given: dict[str, Any] = {
+        name: plain(read_seconds(value) if name in DURATIONS else value)
+        for name, value in options.items()
     }
     if isinstance(given.get("retention"), Mapping):
         given["retention"] = _retention(given["retention"])
@@ -225,4 +227,5 @@ def _retention(seconds: Mapping[str, Any]) -> QueueRetention:
     if unknown:
         names = listed(QueueRetention.__struct_fields__)
         raise InvalidQueueError(f"a queue's retention has no {min(unknown)!r}; there are {names}")
-    return QueueRetention(**seconds)
+    kept: dict[str, Any] = {name: plain(value) for name, value in seconds.items()}
+    return QueueRetention(**kept)

@@ -13,6 +13,7 @@ from leasehold.core.contract.store import Store
 from leasehold.core.model.durations import Seconds
 from leasehold.core.model.job import DependencyPolicy, MetadataValue, PriorityLike
 from leasehold.core.model.schedule import Misfire, Overlap, Schedule, ScheduleDraft
+from leasehold.core.model.text import plain
 from leasehold.core.model.timing import Cron, Every, Timing
 from leasehold.errors import ForbiddenError, InvalidScheduleError, LeaseholdError
 from leasehold.queue.commands import command_job
@@ -237,7 +238,9 @@ class Scheduling:
         self, name: str, timing: Timing, job: NewJob, options: ScheduleOptions
     ) -> Schedule:
         for_each_job: dict[str, Any] = dict(options)
-        own = {key: for_each_job.pop(key) for key in _OF_THE_SCHEDULE if key in for_each_job}
+        own: dict[str, Any] = {
+            key: plain(for_each_job.pop(key)) for key in _OF_THE_SCHEDULE if key in for_each_job
+        }
         module = own.pop("declared_in", None)
         # An interactive session has no code that could declare it again.
         if module is not None and (module := importable_name(module)) != "__main__":

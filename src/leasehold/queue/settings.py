@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from enum import StrEnum
+from typing import Any
 
 import msgspec
 
@@ -17,6 +18,7 @@ from leasehold.core.model.settings import (
     parse_setting,
     setting_definition,
 )
+from leasehold.core.model.text import plain, plain_text
 
 
 class SettingSource(StrEnum):
@@ -91,7 +93,7 @@ class Settings:
 
     def info(self, name: str) -> SettingInfo:
         """A setting with its value, where that comes from, its default, bounds and meaning."""
-        return self._info(setting_definition(name), self._store.settings())
+        return self._info(setting_definition(plain_text(name)), self._store.settings())
 
     def list(self) -> list[SettingInfo]:
         """Every setting there is."""
@@ -106,12 +108,14 @@ class Settings:
         """
         if isinstance(value, timedelta):
             value = value.total_seconds()
-        plain = parse_setting(name, value) if isinstance(value, str) else value
-        stored = self._store.set_setting(name, plain, actor=self._actor)
+        name = plain_text(name)
+        meant: Any = parse_setting(name, value) if isinstance(value, str) else plain(value)
+        stored = self._store.set_setting(name, meant, actor=self._actor)
         return self._info(setting_definition(name), stored)
 
     def unset(self, name: str) -> SettingInfo:
         """Let the default count again."""
+        name = plain_text(name)
         stored = self._store.unset_setting(name, actor=self._actor)
         return self._info(setting_definition(name), stored)
 

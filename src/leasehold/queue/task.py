@@ -7,6 +7,7 @@ from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, cast
 
 from leasehold.core.contract.transactions import OwnConnection
+from leasehold.core.model.text import plain_text
 from leasehold.errors import InvalidJobError
 from leasehold.queue.elsewhere import no_attribute_of_task
 from leasehold.queue.handle import JobHandle
@@ -155,7 +156,7 @@ TaskLike = BaseTask[..., Any] | Callable[..., Any] | str
 def name_of(task: TaskLike) -> str:
     """A task's name, from the task, its function or the name itself."""
     if isinstance(task, str):
-        return task
+        return plain_text(task)
     return task.name if isinstance(task, BaseTask) else name_for(task)
 
 

@@ -11,6 +11,7 @@ from leasehold.core.model.breaker import Breaker
 from leasehold.core.model.durations import Seconds
 from leasehold.core.model.job import MetadataValue, PriorityLike
 from leasehold.core.model.retry import PERMANENT, RETRYABLE, Backoff
+from leasehold.core.model.text import plain_text
 from leasehold.errors import InvalidJobError, TaskNotImportableError
 from leasehold.queue.codecs import Codecs
 from leasehold.queue.misnamed import NameCheck
@@ -129,7 +130,7 @@ class Tasks:
 
         def make(function: Callable[..., Any]) -> BaseTask[..., Any]:
             never, again = _error_lists(permanent, retryable)
-            task_name = name or name_for(function)
+            task_name = plain_text(name) or name_for(function)
             definition = TaskDefinition(
                 task_name,
                 function,
@@ -182,7 +183,7 @@ class Tasks:
         if isinstance(func, BaseTask) and task_name is None:
             return func
         if isinstance(func, str):
-            return self._task_by_name(task_name or func)
+            return self._task_by_name(plain_text(task_name or func))
         if not callable(func):
             raise InvalidJobError(f"a function, a task or a task's name was expected, not {func!r}")
         function = func.definition.func if isinstance(func, BaseTask) else func
@@ -196,7 +197,7 @@ class Tasks:
 
     def _adopt(self, function: Callable[..., Any], task_name: str | None) -> BaseTask[..., Any]:
         # First of all, so that a lambda is told that it is one.
-        name = task_name or name_for(function)
+        name = plain_text(task_name) or name_for(function)
         if task_name is None and is_of_main(function) and not self.runs_here:
             raise TaskNotImportableError(
                 f"{function.__qualname__} is defined in the script that was started, and this "

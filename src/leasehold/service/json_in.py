@@ -40,9 +40,13 @@ def decode_json(body: bytes) -> Any:
     return value
 
 
-def check_json(data: bytes) -> None:
-    """Raise InvalidRequestError unless it is JSON that anybody can read."""
-    _check_depth(data)
+def check_json(data: bytes, around: int = 0) -> None:
+    """Raise InvalidRequestError unless it is JSON that anybody can read.
+
+    `around` levels of it are our own, and not counted.
+    """
+    if is_json_too_deep(data, around):
+        raise InvalidRequestError(f"it is nested deeper than {DEPTH_MAX} levels")
     try:
         msgspec.json.decode(data)
     except msgspec.DecodeError as error:

@@ -20,6 +20,7 @@ from leasehold.core.model.error_documents import error_document, error_from
 from leasehold.core.model.job import Draft
 from leasehold.core.model.lease import Settlement
 from leasehold.core.model.limits import PAYLOAD_BYTES_MAX
+from leasehold.core.model.nesting import LEVELS_OF_CALL
 from leasehold.core.model.outcome import Complete, Fail, JobError
 from leasehold.core.model.retention import DAILY
 from leasehold.core.model.schedule import ScheduleDraft, not_found
@@ -127,7 +128,7 @@ def _is_daily(arguments: Arguments) -> bool:
 def _check_payload(store: Store, draft: Draft, schedule: ScheduleDraft | None) -> None:
     """Refuse values that the next reader could not read: they would be in everybody's lists."""
     if draft.codec == "json":
-        _check_readable(draft.id, "payload", draft.payload)
+        _check_readable(draft.id, "payload", draft.payload, LEVELS_OF_CALL)
     elif draft.codec == BLOB_CODEC:
         known = None if schedule is None else store.get_schedule(schedule.name)
         # A schedule's values may have come from the store that this one was moved from.
@@ -161,11 +162,11 @@ def _readable(store: Store, settlement: Settlement) -> Settlement:
     return settlement
 
 
-def _check_readable(job_id: str, what: str, data: bytes) -> None:
+def _check_readable(job_id: str, what: str, data: bytes, around: int = 0) -> None:
     if len(data) > PAYLOAD_BYTES_MAX:
         return  # That is for the store to refuse.
     try:
-        check_json(data)
+        check_json(data, around)
     except InvalidRequestError as error:
         raise InvalidJobError(f"the {what} of job {job_id}: {error}") from None
 

@@ -18,14 +18,18 @@ is submitted. Both go by a clock that stands still until you turn it:
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from functools import partial
 from typing import Any, Final, Unpack
 
 import msgspec
 
+from leasehold.aio import AsyncTaskQueue
 from leasehold.core.contract.store import Store
 from leasehold.core.model.durations import Seconds
 from leasehold.core.model.job import Job
@@ -82,12 +86,14 @@ class Drained(msgspec.Struct, frozen=True, kw_only=True):
         return self.completed + self.failed + self.dead + self.cancelled + self.snoozed
 
 
-def drain(queue: TaskQueue, *, jobs_max: int = JOBS_MAX) -> Drained:
+def drain(queue: TaskQueue | AsyncTaskQueue, *, jobs_max: int = JOBS_MAX) -> Drained:
     """Run every due job, and all jobs that these submit, in this thread, to the end.
 
     What fails, fails as with a worker: the error is in the answer and in the job. Timeouts are not
-    enforced: nothing can stop code in its own thread.
+    enforced: nothing can stop code in its own thread. Called on an event loop, it runs the jobs in
+    another thread, with a loop of their own, and the loop of the caller stands still meanwhile.
     """
+    queue = _blocking(queue)
     leases = LeaseManager(queue.store, "drain")
     ended: Counter[Event] = Counter()
     errors: list[JobError] = []
@@ -200,7 +206,7 @@ class _StillResults(Results):
 
 
 def submitted(
-    queue: TaskQueue,
+    queue: TaskQueue | AsyncTaskQueue,
     task: TaskLike,
     /,
     *,
@@ -213,6 +219,7 @@ def submitted(
     With `args` or `kwargs`, only those with that very call, however each argument was passed. The
     other filters are those of `queue.search`.
     """
+    queue = _blocking(queue)
     fields["task"] = name_of(task)
     jobs = list(queue.search(**fields))[::-1]
     if args is None and kwargs is None:
@@ -222,7 +229,7 @@ def submitted(
 
 
 def assert_submitted(
-    queue: TaskQueue,
+    queue: TaskQueue | AsyncTaskQueue,
     task: TaskLike,
     /,
     *,
@@ -238,12 +245,12 @@ def assert_submitted(
     wanted = "at least one" if count is None else str(count)
     raise AssertionError(
         f"{wanted} such job of {name_of(task)} should have been submitted, not {len(jobs)}. "
-        + _overview(queue, task)
+        + _overview(_blocking(queue), task)
     )
 
 
 def refute_submitted(
-    queue: TaskQueue,
+    queue: TaskQueue | AsyncTaskQueue,
     task: TaskLike,
     /,
     *,
@@ -253,6 +260,10 @@ def refute_submitted(
 ) -> None:
     """Assert that no such job was submitted."""
     assert_submitted(queue, task, count=0, args=args, kwargs=kwargs, **fields)
+
+
+def _blocking(queue: TaskQueue | AsyncTaskQueue) -> TaskQueue:
+    return queue.queue if isinstance(queue, AsyncTaskQueue) else queue
 
 
 class _Reports:
@@ -284,8 +295,18 @@ def _run(queue: TaskQueue, leases: LeaseManager, lease: Lease) -> tuple[Outcome,
         backing=PlainBacking(queue.store),
     )
     # `attempt` runs it in a copy of the context variables, so that nothing of it stays behind.
-    outcome = task.judge(attempt(lease, task, context))
+    outcome = task.judge(_beside_a_loop(partial(attempt, lease, task, context)))
     return outcome, context.settled
+
+
+def _beside_a_loop(run: Callable[[], Outcome]) -> Outcome:
+    """Run it here; if an event loop runs here, elsewhere: no other loop can run in this thread."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return run()
+    with ThreadPoolExecutor(1, thread_name_prefix="leasehold-drain") as thread:
+        return thread.submit(copy_context().run, run).result()
 
 
 def _call_of(queue: TaskQueue, job: Job) -> Any:

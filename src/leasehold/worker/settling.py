@@ -9,7 +9,7 @@ from typing import Final
 
 from leasehold.core.model.lease import Lease, Settled, Settlement
 from leasehold.core.model.limits import PAYLOAD_BYTES_MAX
-from leasehold.core.model.outcome import Complete, Fail, JobError, Outcome
+from leasehold.core.model.outcome import Complete, Fail, JobError, Outcome, Release
 from leasehold.core.model.retry import why_not_retried
 from leasehold.core.model.status import Event
 from leasehold.errors import (
@@ -105,9 +105,14 @@ class Settling:
             elif answer.event is Event.CANCELLED:
                 self.cancelled += 1
                 self._ended(lease, "cancelled")
+            elif answer.event is Event.SNOOZED:
+                self.handed_back += 1
+                self._ended(lease, "snoozed")
             else:
                 self.handed_back += 1
-                self._ended(lease, "snoozed" if answer.event is Event.SNOOZED else "handed back")
+                # With a delay the code for it is not here, which was told, with the reason.
+                if not (type(outcome) is Release and outcome.delay_seconds):
+                    self._ended(lease, "handed back")
 
     def completed_itself(self, lease: Lease, answer: Settled) -> None:
         """The attempt was settled in its task's own transaction."""

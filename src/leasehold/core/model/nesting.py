@@ -6,6 +6,8 @@ import re
 from typing import Any, Final
 
 DEPTH_MAX: Final = 64
+LEVELS_OF_CALL: Final = 2
+"""A call is an object with a list, or an object, of arguments in it: levels of our own."""
 _ESCAPED: Final = re.compile(rb"\\.", re.DOTALL)
 _QUOTED: Final = re.compile(rb'"[^"]*"')
 _NOT_STRUCTURE: Final = bytes(set(range(256)) - set(b'"[]{}'))
@@ -31,20 +33,20 @@ def is_too_deep(value: Any) -> bool:
     return True
 
 
-def is_json_too_deep(data: bytes) -> bool:
+def is_json_too_deep(data: bytes, around: int = 0) -> bool:
     """The same of JSON text, before anything is built of it; brackets inside of texts do not count.
 
-    Text that is no JSON may be called either.
+    Text that is no JSON may be called either. `around` levels are our own, and not counted.
 
     >>> is_json_too_deep(b"[" * 65 + b"]" * 65), is_json_too_deep(b'{"a": "[[["}')
     (True, False)
     """
-    if data.count(b"[") + data.count(b"{") <= DEPTH_MAX:
+    if data.count(b"[") + data.count(b"{") <= DEPTH_MAX + around:
         return False
     rest = _ESCAPED.sub(b"", data) if b"\\" in data else data
     rest = _QUOTED.sub(b"", rest.translate(None, _NOT_STRUCTURE)).translate(_ONE_KIND)
     # Each round takes away what holds nothing: as many rounds as it is deep.
-    for _ in range(DEPTH_MAX):
+    for _ in range(DEPTH_MAX + around):
         if b"[]" not in rest:
             return False
         rest = rest.replace(b"[]", b"")

@@ -113,13 +113,13 @@ class QueueConfig(
     client_rate_per_second: float | None = None
     """The same for each client separately; jobs without a client share one."""
     key_concurrency: int | None = None
-    """How many jobs of one `limit_key` may run at once; jobs without a key are not limited."""
+    """How many jobs of one limit key may run at once; jobs without a key are not limited."""
     key_rate_per_second: float | None = None
-    """How many jobs of one `limit_key` may be submitted per second; without a key, any number."""
+    """How many jobs of one limit key may be submitted per second; without a key, any number."""
     starts_per_second: float | None = None
     """How many jobs may start per second, over all workers: evenly spaced, never more."""
     key_starts_per_second: float | None = None
-    """The same for the jobs of each `limit_key`; jobs without a key are not limited."""
+    """The same for the jobs of each limit key; jobs without a key are not limited."""
     lease_seconds: float | None = None
     """The lease of jobs without their own."""
     max_retries: int | None = None
@@ -127,7 +127,7 @@ class QueueConfig(
     retry: RetryPolicy | None = None
     """The delays before retries of jobs without their own."""
     aging_factor: float | None = 3600.0
-    """How many seconds a job waits for one more point of priority; None: waiting does not count."""
+    """How long a job waits for one more point of priority; none: waiting does not count."""
     max_aging_bonus: float = 50.0
     """How many points a job can gain by waiting."""
     retry_penalty: float = 2.0
@@ -135,9 +135,9 @@ class QueueConfig(
     deadline_weight: float = 30.0
     """How many points a job gains by its deadline, when it has come."""
     deadline_horizon: float = 3600.0
-    """How many seconds before its deadline a job begins to gain points."""
+    """How long before its deadline a job begins to gain points."""
     rebalance_interval: float = 60.0
-    """How many seconds the order may lag behind the formula."""
+    """How long the order may lag behind the formula."""
     fifo_mode: bool = False
     """Order strictly by priority, then by submission, without these points."""
     max_priority: int | None = None

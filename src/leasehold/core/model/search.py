@@ -15,6 +15,9 @@ from leasehold.core.model.status import Status
 from leasehold.core.model.text import mentions
 from leasehold.errors import InvalidJobError
 
+SEARCH_TEXT_LENGTH_MAX: Final = 4096
+"""Longer ones take seconds to look for, in every payload, and nobody means them."""
+
 
 class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Jobs for which everything given here holds. An empty filter means all jobs."""
@@ -49,6 +52,12 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
         for priority in (self.priority_min, self.priority_max):
             if priority is not None and not -(2**63) <= priority < 2**63:
                 raise InvalidJobError(f"no job has a priority like {priority}: 0 to 100 are there")
+        for part in (self.text, self.error_text):
+            if isinstance(part, str) and len(part) > SEARCH_TEXT_LENGTH_MAX:
+                raise InvalidJobError(
+                    f"a text to search for has at most {SEARCH_TEXT_LENGTH_MAX:,} characters, not "
+                    f"{len(part):,}: give a part of it"
+                )
 
     def _fits_end(self, at: datetime | None) -> bool:
         first, last = self.finished_from, self.finished_before

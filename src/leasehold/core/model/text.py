@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import reprlib
+from typing import overload
 
 import msgspec
 
@@ -43,9 +44,15 @@ def plain(value: object) -> object:
     return float.__float__(value) if isinstance(value, float) else value
 
 
-def plain_text(value: str) -> str:
-    """The same of what is text."""
-    return value if type(value) is str else str.__str__(value)
+@overload
+def plain_text(value: str) -> str: ...
+@overload
+def plain_text(value: None) -> None: ...
+@overload
+def plain_text(value: str | None) -> str | None: ...
+def plain_text(value: str | None) -> str | None:
+    """The same of what should be text."""
+    return value if type(value) is str or not isinstance(value, str) else str.__str__(value)
 
 
 def make_plain(struct: msgspec.Struct) -> None:
