@@ -16,7 +16,7 @@ from leasehold.connect import connect
 from leasehold.core.contract.wire import VERBS, encode
 from leasehold.env import SYSTEM
 from leasehold.service.grpc import server as grpc_server
-from leasehold.service.server import SILENT_CONNECTIONS_MAX, BoundedProtocol
+from leasehold.service.http_protocol import SILENT_CONNECTIONS_MAX, BoundedProtocol
 from leasehold.stores.remote import address
 from leasehold.stores.remote.carrying import FailedError
 from leasehold.stores.remote.channels import Channels, GrpcLine

@@ -49,6 +49,7 @@ class GrpcServer:
                 ("grpc.max_receive_message_length", CALL_BYTES_MAX + ENVELOPE_BYTES_MAX),
                 ("grpc.max_send_message_length", -1),
                 ("grpc.max_metadata_size", HEADER_BYTES_MAX),
+                ("grpc.max_allowed_incoming_connections", CONNECTIONS_MAX),
                 ("grpc.server_handshake_timeout_ms", HANDSHAKE_SECONDS_MAX * 1000),
             ],
             maximum_concurrent_rpcs=CONNECTIONS_MAX,
