@@ -15,7 +15,7 @@ import pytest
 
 from leasehold.connect import connect
 from leasehold.errors import StoreLostError
-from leasehold.service import http_request, server
+from leasehold.service import http_protocol, http_request
 from leasehold.service.api import OPERATIONS
 from service.conftest import Service, serving
 from service.test_jobs_over_http import JOBS, lease, proof, submit
@@ -139,7 +139,8 @@ def test_dns_rebinding_and_other_sites_are_refused(memory_service: Service) -> N
         for host in ("evil.example", f"evil.example:{port}", "127.0.0.1.evil.example", ""):
             answer = client.request(method, JOBS, headers={"Host": host})
             assert answer.status_code in (400, 403), host
-        for origin in ("https://evil.example", "null", f"http://127.0.0.1:{port + 1}"):
+        foreign = ("https://evil.example", "null", f"http://127.0.0.1:{port + 1}", "http://[::1")
+        for origin in foreign:
             answer = client.request(method, JOBS, headers={"Origin": origin})
             assert (answer.status_code, answer.json()["code"]) == (403, "foreign_origin")
     same = client.get(JOBS, headers={"Origin": f"http://127.0.0.1:{port}"})
@@ -252,7 +253,7 @@ def test_a_slow_body_ends(memory_service: Service, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_slow_head_ends(memory_service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "HEADER_SECONDS_MAX", 0.05)
+    monkeypatch.setattr(http_protocol, "HEADER_SECONDS_MAX", 0.05)
     with socket.create_connection(("127.0.0.1", memory_service.port), timeout=30) as line:
         line.sendall(b"GET /healthz HTTP/1.1\r\nHost: loc")
         assert line.recv(100) == b""
@@ -261,7 +262,7 @@ def test_a_slow_head_ends(memory_service: Service, monkeypatch: pytest.MonkeyPat
 def test_silent_connections_make_room_for_others(
     memory_service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "SILENT_CONNECTIONS_MAX", 5)
+    monkeypatch.setattr(http_protocol, "SILENT_CONNECTIONS_MAX", 5)
     address = ("127.0.0.1", memory_service.port)
     lines = [socket.create_connection(address, timeout=30) for _ in range(10)]
     try:

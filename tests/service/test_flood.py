@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import socket
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from threading import Event, Thread
 
 import pytest
@@ -16,7 +16,7 @@ from leasehold.connect import connect
 from leasehold.core.contract.wire import VERBS, encode
 from leasehold.env import SYSTEM
 from leasehold.service.grpc import server as grpc_server
-from leasehold.service.server import SILENT_CONNECTIONS_MAX, BoundedProtocol
+from leasehold.service.http_protocol import SILENT_CONNECTIONS_MAX, BoundedProtocol
 from leasehold.stores.remote import address
 from leasehold.stores.remote.carrying import FailedError
 from leasehold.stores.remote.channels import Channels, GrpcLine
@@ -40,7 +40,7 @@ def wait_on(line: GrpcLine, wait: bytes, ended: Event) -> None:
 
 
 def test_calls_beyond_the_limit_are_refused_over_grpc(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grpc_server, "CONNECTIONS_MAX", 4)
+    monkeypatch.setattr(grpc_server, "CALLS_MAX", 4)
     store = connect("memory://")
     with serving(store, insecure=True, grpc_port=0) as service:
         channels = Channels(address.parse(service.grpc_url), SYSTEM)
@@ -73,4 +73,21 @@ def test_calls_beyond_the_limit_are_refused_over_grpc(monkeypatch: pytest.Monkey
         channels.close()
         for each in silent:
             each.close()
+    store.close()
+
+
+def test_connections_beyond_the_limit_are_closed_over_grpc(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grpc_server, "CONNECTIONS_MAX", 2)
+    greeting = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
+    store = connect("memory://")
+    with serving(store, insecure=True, grpc_port=0) as service, ExitStack() as lines:
+        place = ("127.0.0.1", int(service.grpc_url.rpartition(":")[2]))
+        answers = []
+        for _ in range(3):
+            line = lines.enter_context(socket.create_connection(place, timeout=WAIT))
+            with suppress(ConnectionError):
+                line.sendall(greeting)
+                answers.append(line.recv(9))
+        assert len([answer for answer in answers if answer]) == 2
+        assert service.anonymous().get("/readyz").status_code == 200
     store.close()

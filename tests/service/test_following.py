@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import asyncio
 
+import grpc
+import pytest
+
+from leasehold.connect import connect
 from leasehold.core.model.changes import Changes
 from leasehold.core.model.job import Draft
-from leasehold.errors import UnauthenticatedError
+from leasehold.errors import StoreUnavailableError, UnauthenticatedError
 from leasehold.service.api import Api
 from leasehold.service.caller import ANYBODY, Caller
 from leasehold.service.following import LOOKS_BETWEEN_CHECKS, first_look, looks
 from leasehold.stores.memory import MemoryStore
+from service.conftest import serving
 
 WAIT_SECONDS = 60
 FOLLOWERS = 20
@@ -83,3 +88,34 @@ def test_a_service_that_ends_keeps_no_follower_waiting() -> None:
                 api.stopping.set()
 
     asyncio.run(scene())
+
+
+@pytest.mark.parametrize("face", ["http", "grpc"])
+def test_a_stream_ends_in_order_while_the_store_is_away(
+    face: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def away(_: str) -> Changes:
+        raise StoreUnavailableError("it is away")
+
+    store = connect("memory://")
+    with serving(store, grpc_port=0) as service:
+        secret = service.token("observer")
+        if face == "http":
+            client = service.client(secret=secret)
+            with client.stream("GET", "/api/v1/events") as answer:
+                lines = answer.iter_lines()
+                assert next(lines).startswith("id: ")
+                monkeypatch.setattr(store, "changes", away)
+                assert not any(line.startswith("id: ") for line in lines)
+            assert client.get("/api/v1/events").status_code == 503
+        else:
+            with grpc.insecure_channel(service.grpc_url.removeprefix("grpc://")) as channel:
+                follow = channel.unary_stream("/leasehold.v1.Leasehold/Events")
+                call = follow(b"", metadata=(("authorization", f"Bearer {secret}"),))
+                next(call)
+                monkeypatch.setattr(store, "changes", away)
+                with pytest.raises(grpc.RpcError) as raised:
+                    next(call)
+                assert raised.value.code() is grpc.StatusCode.UNAVAILABLE
+    store.close()
+    assert "Traceback" not in caplog.text

@@ -120,6 +120,14 @@ def test_the_walk_of_a_job(service: Service, client: Client) -> None:
     assert late["settled"][0]["error"]["code"] == "lease_lost"
 
 
+def test_a_partial_batch_names_the_jobs_that_make_no_sense(client: Client) -> None:
+    jobs = [{"task": "a", "priority": 9999}, {"task": "b", "queue": "batch"}, {"queue": "no task"}]
+    assert client.refused("submit_batch", jobs=jobs) is Code.INVALID_ARGUMENT
+    answer = client("submit_batch", jobs=jobs, partial=True)
+    assert [each["index"] for each in answer["successful"]] == [1]
+    assert [each["index"] for each in answer["failed"]] == [0, 2]
+
+
 @pytest.mark.parametrize("name", ["list_queues", "settings", "metrics", "workers", "list_tokens"])
 def test_both_faces_say_the_same(service: Service, client: Client, name: str) -> None:
     [operation] = [each for each in OPERATIONS if each.name == name]

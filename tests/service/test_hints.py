@@ -5,16 +5,20 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Collection, Iterator
+from typing import Any
 
 import pytest
 
 from leasehold.connect import connect
 from leasehold.core.contract.store import Store
-from leasehold.core.contract.wire import HintsSince
+from leasehold.core.contract.wire import HintsSince, Verb, _verb
 from leasehold.core.model.job import Draft
 from leasehold.core.model.records import WorkListener
 from leasehold.env import SYSTEM
+from leasehold.service import store_calls
+from leasehold.service.caller import Caller
 from leasehold.service.hints import IDS_MAX, KEPT_MAX, HintLine
+from leasehold.service.store_calls import arguments_of
 from service.conftest import WAIT, serving
 
 
@@ -148,4 +152,24 @@ def test_listeners_of_both_kinds_hear_their_hints_from_afar(store: Store, scheme
         assert work.ready.wait(WAIT)
         far.cancel(["a"], reason="no", actor="me")
         assert everything.ended.wait(WAIT)
+        far.close()
+
+
+@pytest.mark.parametrize("scheme", ["http", "grpc"])
+def test_a_server_that_is_older_than_its_client_gives_hints_all_the_same(
+    store: Store, scheme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    older = _verb("hints", {"cursor": (str | None, None), "wait_seconds": (float, 0.0)}, HintsSince)
+
+    def as_before(_: Verb, caller: Caller, body: bytes) -> dict[str, Any]:
+        return {**arguments_of(older, caller, body), "ends": True}
+
+    monkeypatch.setattr(store_calls, "arguments_of", as_before)
+    with serving(store, grpc_port=0) as service:
+        url = service.url if scheme == "http" else service.grpc_url
+        far = connect(url.replace("://", f"://{service.token()}@"))
+        work = WorkEars()
+        far.subscribe(work)
+        store.submit([Draft(id="a", task="t")])
+        assert work.ready.wait(WAIT)
         far.close()

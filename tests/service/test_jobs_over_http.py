@@ -115,6 +115,26 @@ def test_a_batch_is_all_or_nothing_or_partial(service: Service) -> None:
     assert (failed["index"], failed["error"]["code"]) == (1, "duplicate_job")
 
 
+def test_a_job_that_makes_no_sense_is_named_and_hinders_no_other(service: Service) -> None:
+    client = service.client("producer")
+    jobs = [
+        {"task": "a", "priority": 9999},
+        {"task": "b", "delay_seconds": "1h"},
+        {"queue": "neither a task nor a command"},
+        "no object",
+        {"task": "c", "colour": "red"},
+    ]
+    assert client.post(f"{JOBS}/batch", json={"jobs": jobs}).status_code == 422
+    taken = client.post(f"{JOBS}/batch", json={"jobs": jobs, "partial": True}).json()
+    assert [each["index"] for each in taken["successful"]] == [1]
+    assert [each["index"] for each in taken["failed"]] == [0, 2, 3, 4]
+    assert {each["error"]["code"] for each in taken["failed"]} == {"invalid_job"}
+    assert "$.priority" in taken["failed"][0]["error"]["message"]
+    assert [each["task"] for each in client.get(JOBS).json()["jobs"]] == ["b"]
+    for wrong in ({"partial": True}, {"jobs": jobs, "partial": True, "colour": "red"}):
+        assert client.post(f"{JOBS}/batch", json=wrong).status_code == 422
+
+
 def test_repeated_requests_are_answered_as_the_first_time(service: Service) -> None:
     client = service.client("producer", "consumer")
     batch = {"jobs": [{"task": "a"}, {"task": "a"}], "request_id": "r1"}

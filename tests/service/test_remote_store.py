@@ -29,7 +29,8 @@ from leasehold.service.api import Api
 from leasehold.service.caller import Caller
 from leasehold.service.grpc.server import GrpcAddress, GrpcServer
 from leasehold.service.http import http_app
-from leasehold.service.server import BoundedProtocol, bind
+from leasehold.service.http_protocol import BoundedProtocol
+from leasehold.service.server import bind
 from leasehold.stores.memory import MemoryStore
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.testing.conformance import MakeStore, StoreConformance

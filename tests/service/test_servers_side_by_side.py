@@ -146,6 +146,41 @@ def test_a_token_made_at_one_is_good_at_the_other_until_it_is_revoked(
     far.close()
 
 
+def browser(server: ServerProcess) -> httpx.Client:
+    return httpx.Client(
+        base_url=f"http://127.0.0.1:{server.port}/dashboard/",
+        headers={"Sec-Fetch-Site": "same-origin"},
+        timeout=WAIT,
+        trust_env=False,
+    )
+
+
+def may_enter(page: httpx.Client) -> bool:
+    """Whether a page is shown, and not the way to the login."""
+    return page.get("jobs").status_code == 200
+
+
+def test_a_session_is_one_at_every_server(servers: list[ServerProcess]) -> None:
+    """The cookie of one is good at the other, until a log-out or the end of its token."""
+    one, other = servers
+    made = one.post("/tokens", name="person", roles=["observer"])["secret"]
+    with browser(one) as here, browser(one) as again, browser(other) as there:
+        for each in (here, again):
+            assert each.post("login", data={"token": made}).status_code == 303
+        copy = httpx.Cookies(here.cookies)
+        there.cookies = copy
+        assert may_enter(there)
+        there.post("logout")
+        assert not may_enter(here)
+        assert may_enter(again)
+        one.end(signal.SIGTERM)
+        one.start()  # A session does not end with the process that began it.
+        again.base_url = there.base_url
+        assert may_enter(again)
+        assert one.client.delete("/tokens/person").is_success
+        assert not may_enter(again)
+
+
 @pytest.mark.parametrize("scheme", ["http", "grpc"])
 def test_workers_and_producers_go_on_at_the_server_that_is_left(
     servers: list[ServerProcess], secret: str, scheme: str

@@ -6,6 +6,7 @@ back with `Last-Event-ID` misses nothing, or is told by `gap` to look at everyth
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Callable
 from typing import Final
 
@@ -15,11 +16,14 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from leasehold.core.model.changes import Changes
+from leasehold.errors import StoreError
 from leasehold.service.api import Api
 from leasehold.service.caller import Caller
 from leasehold.service.following import LOOK_SECONDS, TOO_MANY, first_look, has_room, looks
 from leasehold.service.http_answers import plain_problem
 from leasehold.service.http_request import bearer_of
+
+logger = logging.getLogger("leasehold.service")
 
 QUIET_SECONDS_MAX: Final = 15.0
 """After so long without an event a comment keeps the connection open."""
@@ -47,15 +51,19 @@ async def _stream(
     api: Api, authenticate: Callable[[], Caller], first: Changes
 ) -> AsyncIterator[bytes]:
     quiet_seconds = 0.0
-    async for news in looks(api, authenticate, first):
-        if news is first or news.changes or news.gap:
-            quiet_seconds = 0.0
-            yield _event("gap" if news.gap else "changes", news)
-        else:
-            quiet_seconds += LOOK_SECONDS
-            if quiet_seconds >= QUIET_SECONDS_MAX:
+    try:
+        async for news in looks(api, authenticate, first):
+            if news is first or news.changes or news.gap:
                 quiet_seconds = 0.0
-                yield b": nothing new\n\n"
+                yield _event("gap" if news.gap else "changes", news)
+            else:
+                quiet_seconds += LOOK_SECONDS
+                if quiet_seconds >= QUIET_SECONDS_MAX:
+                    quiet_seconds = 0.0
+                    yield b": nothing new\n\n"
+    except StoreError as error:
+        # It is too late for a status: whoever comes back, from where they were, is told.
+        logger.warning("a stream of events was ended: %s", error)
 
 
 def _event(kind: str, news: Changes) -> bytes:

@@ -64,8 +64,7 @@ class Guard:
             return "unknown_host", "this service does not go by that Host: see --allow-host"
         origins = [value for name, value in scope["headers"] if name == b"origin"]
         for origin in origins:
-            parts = urlsplit(origin.decode("latin-1"))
-            if parts.netloc.lower() != hosts[0].decode("latin-1").lower():
+            if _place_of(origin.decode("latin-1")) != hosts[0].decode("latin-1").lower():
                 return "foreign_origin", "requests from pages of other sites are refused"
         return None
 
@@ -80,6 +79,14 @@ def _name_of(header: str) -> str | None:
     except ValueError:
         return None
     return name.lower() if name else None
+
+
+def _place_of(origin: str) -> str | None:
+    """The host and port in an Origin header; None if there are none."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return None
 
 
 def is_loopback(host: str) -> bool:

@@ -12,8 +12,8 @@ from starlette.datastructures import QueryParams
 from starlette.requests import ClientDisconnect, Request
 
 from leasehold.errors import InvalidRequestError, RequestTooLargeError
+from leasehold.service.converting import request_from
 from leasehold.service.durations import with_seconds
-from leasehold.service.explaining import refusal
 from leasehold.service.json_in import decode_json
 from leasehold.service.limits import BODY_BYTES_MAX, BODY_SECONDS_MAX, SMALL_BODY_BYTES
 from leasehold.service.operation import ApiOperation
@@ -98,15 +98,10 @@ def request_of(
     is_strict = operation.method not in ("GET", "DELETE")
     try:
         return msgspec.convert(given, operation.request, strict=is_strict)
-    except msgspec.ValidationError as error:
+    except msgspec.ValidationError:
         # Durations as text are rare: who sends numbers pays nothing for them.
         read = with_seconds(given, types.type_info(operation.request))
-        if read == given:
-            raise refusal(error, operation.request) from None
-    try:
-        return msgspec.convert(read, operation.request, strict=is_strict)
-    except msgspec.ValidationError as error:
-        raise refusal(error, operation.request) from None
+    return request_from(operation, read, strict=is_strict)
 
 
 def _from_query(operation: ApiOperation, query: QueryParams) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from leasehold.core.model.records import Submitted
 from leasehold.core.model.status import Status
 from leasehold.core.model.tokens import LOOKING
 from leasehold.documents.jobs import attempt_document, job_document
-from leasehold.errors import LeaseholdError, ResultTimeoutError
+from leasehold.errors import InvalidJobError, LeaseholdError, ResultTimeoutError
 from leasehold.observe.tracing import submitting
 from leasehold.queue.awaiting import wait_for_end
 from leasehold.queue.large import has_large, submit_large
@@ -69,6 +69,12 @@ class SubmitBatch(Request):
     partial: bool = False
     request_id: Name | None = None
     """A request that is sent again under the same id is answered as the first time."""
+
+
+class SortedBatch(SubmitBatch, kw_only=True):
+    """A partial batch in which some jobs make no sense: for each of those, why."""
+
+    sorted_jobs: list[NewJob | LeaseholdError]
 
 
 class Accepted(Answer):
@@ -192,12 +198,22 @@ class Producers(ApiPart):
         Either all jobs are stored or none, unless `partial` is true: then the answer lists the
         refused jobs and the reasons.
         """
-        drafts = [
-            job.draft(caller, self.env, caller.request_id(request.request_id, 1 + index))
-            for index, job in enumerate(request.jobs)
-        ]
+        jobs = request.sorted_jobs if isinstance(request, SortedBatch) else request.jobs
+        drafts: list[Draft] = []
+        faults: dict[int, LeaseholdError] = {}
+        for index, job in enumerate(jobs):
+            try:
+                if isinstance(job, LeaseholdError):
+                    raise job
+                made_id = caller.request_id(request.request_id, 1 + index)
+                drafts.append(job.draft(caller, self.env, made_id))
+            except InvalidJobError as fault:
+                if not request.partial:
+                    raise
+                faults[index] = fault
         request_id = caller.request_id(request.request_id)
-        answers = self._store(caller, drafts, request_id, partial=request.partial)
+        stored = iter(self._store(caller, drafts, request_id, partial=request.partial))
+        answers = [faults.get(index) or next(stored) for index in range(len(jobs))]
         return SubmitBatchAnswer(
             successful=[
                 Accepted(

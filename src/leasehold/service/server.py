@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import uvicorn
 from starlette.routing import BaseRoute
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from leasehold.blobs.blobs import Blobs
 from leasehold.blobs.place import BlobPlace
@@ -20,83 +19,19 @@ from leasehold.core.contract.worker_leases import REMOTE_LEASE_SECONDS
 from leasehold.env import SYSTEM, Env
 from leasehold.service.api import Api
 from leasehold.service.http import http_app
-from leasehold.service.http_answers import plain_problem
-from leasehold.service.limits import CONNECTIONS_MAX, HEADER_BYTES_MAX, STOP_SECONDS
+from leasehold.service.http_protocol import HEADER_SECONDS_MAX, BoundedProtocol
+from leasehold.service.limits import STOP_SECONDS, allow_open_files
 from leasehold.worker.pruner import Pruner
 from leasehold.worker.sweep import RecoverySweep
 
 if TYPE_CHECKING:
     from leasehold.service.grpc.server import GrpcAddress, GrpcServer
 
-HEADER_SECONDS_MAX: Final = 10.0
-"""How long a request's head may take to come in."""
-SILENT_CONNECTIONS_MAX: Final = 256
-"""Connections that have not sent a request's head: beyond, the longest silent ones are closed."""
 KEEP_ALIVE_SECONDS: Final = 75
+UNREAD_SECONDS_MAX: Final = 30
+"""How long a client may leave an answer unread."""
 SWEEP_SECONDS: Final = REMOTE_LEASE_SECONDS / 3
 """The death of a worker far away is never proved: its expired leases are the first sign of it."""
-
-
-class BoundedProtocol(HttpToolsProtocol):
-    """HTTP with bounds on how long, and how large, a request's head may be."""
-
-    silent: dict[BoundedProtocol, None] = {}  # noqa: RUF012  # of the process, the oldest first
-
-    _deadline: asyncio.TimerHandle | None = None
-    _head_bytes = 0
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self._await_head()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.end_wait_for_head()
-        super().connection_lost(exc)
-
-    def on_message_begin(self) -> None:
-        super().on_message_begin()
-        self._head_bytes = 0
-        if self._deadline is None:
-            self._await_head()
-
-    def on_url(self, url: bytes) -> None:
-        super().on_url(url)
-        self._count(len(url))
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        super().on_header(name, value)
-        self._count(len(name) + len(value))
-
-    def on_headers_complete(self) -> None:
-        self.end_wait_for_head()
-        if not self.transport.is_closing():
-            super().on_headers_complete()
-
-    def _await_head(self) -> None:
-        self._deadline = self.loop.call_later(HEADER_SECONDS_MAX, self.transport.close)
-        self.silent[self] = None
-        if len(self.silent) > SILENT_CONNECTIONS_MAX:
-            oldest = next(iter(self.silent))
-            oldest.end_wait_for_head()
-            oldest.transport.close()
-
-    def end_wait_for_head(self) -> None:
-        self.silent.pop(self, None)
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
-
-    def send_400_response(self, msg: str) -> None:
-        """Refuse bytes that are no HTTP request, in the form of every other problem."""
-        answer = plain_problem(400, "bad_request", msg, {"Connection": "close"})
-        head = b"".join(b"%b: %b\r\n" % header for header in answer.raw_headers)
-        self.transport.write(b"HTTP/1.1 400 Bad Request\r\n%b\r\n%b" % (head, bytes(answer.body)))
-        self.transport.close()
-
-    def _count(self, size: int) -> None:
-        self._head_bytes += size
-        if self._head_bytes > HEADER_BYTES_MAX and not self.transport.is_closing():
-            self.send_400_response("The request's head is too large.")
 
 
 class Server(uvicorn.Server):
@@ -129,6 +64,15 @@ class Server(uvicorn.Server):
             await asyncio.gather(super().shutdown(sockets), self._grpc_server.stop())
 
 
+class _Loop(asyncio.SelectorEventLoop):
+    """An event loop on which a TLS handshake takes no longer than a request's head."""
+
+    async def create_server(self, *args: Any, **kwargs: Any) -> asyncio.Server:
+        if kwargs.get("ssl") is not None:
+            kwargs["ssl_handshake_timeout"] = HEADER_SECONDS_MAX
+        return await super().create_server(*args, **kwargs)
+
+
 def make_server(
     api: Api,
     listener: socket.socket,
@@ -149,7 +93,6 @@ def make_server(
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        limit_concurrency=CONNECTIONS_MAX,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=STOP_SECONDS,
         **(tls or {}),
@@ -211,8 +154,9 @@ def serve(
         finally:
             api.close()
 
-    with upkeep(store, env, blobs):
-        asyncio.run(run())
+    allow_open_files()
+    with upkeep(store, env, blobs), asyncio.Runner(loop_factory=_Loop) as runner:
+        runner.run(run())
 
 
 def _grpc_server(api: Api, address: GrpcAddress) -> GrpcServer:
@@ -228,6 +172,10 @@ def bind(host: str, port: int) -> socket.socket:
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):  # Its connections have it, too.
+            listener.setsockopt(
+                socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000 * UNREAD_SECONDS_MAX
+            )
         listener.bind((host.strip("[]"), port))
     except OSError:
         listener.close()

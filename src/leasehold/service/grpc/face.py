@@ -21,7 +21,7 @@ from leasehold.error_codes import CodedError
 from leasehold.observe.tracing import arriving
 from leasehold.service.api import OPERATIONS, Api
 from leasehold.service.caller import Caller
-from leasehold.service.explaining import refusal
+from leasehold.service.converting import request_from
 from leasehold.service.following import TOO_MANY, first_look, has_room, looks
 from leasehold.service.grpc.call import IncomingCall
 from leasehold.service.grpc.errors import Refusal, refusal_of
@@ -153,11 +153,7 @@ def _allowed(operation: ApiOperation, body: bytes, caller: Caller) -> Any:
 
 def _asked(operation: ApiOperation, body: bytes) -> Any:
     name = operation.request.__name__
-    given = value_of(name, parsed(name, body))
-    try:
-        return msgspec.convert(given, operation.request)
-    except msgspec.ValidationError as error:
-        raise refusal(error, operation.request) from None
+    return request_from(operation, value_of(name, parsed(name, body)))
 
 
 def _encoded(operation: ApiOperation, answer: Any) -> bytes:

@@ -23,6 +23,8 @@ from leasehold.service.limits import CALL_BYTES_MAX, CONNECTIONS_MAX, HEADER_BYT
 ENVELOPE_BYTES_MAX: Final = 64 * 1024
 """The bytes of a message around its contents."""
 HANDSHAKE_SECONDS_MAX: Final = 10
+CALLS_MAX: Final = 4096
+"""Calls at once, over all connections."""
 
 
 class GrpcAddress(NamedTuple):
@@ -49,9 +51,10 @@ class GrpcServer:
                 ("grpc.max_receive_message_length", CALL_BYTES_MAX + ENVELOPE_BYTES_MAX),
                 ("grpc.max_send_message_length", -1),
                 ("grpc.max_metadata_size", HEADER_BYTES_MAX),
+                ("grpc.max_allowed_incoming_connections", CONNECTIONS_MAX),
                 ("grpc.server_handshake_timeout_ms", HANDSHAKE_SECONDS_MAX * 1000),
             ],
-            maximum_concurrent_rpcs=CONNECTIONS_MAX,
+            maximum_concurrent_rpcs=CALLS_MAX,
         )
         self._face = GrpcFace(api)
         self._server.add_generic_rpc_handlers(self._face.handlers())

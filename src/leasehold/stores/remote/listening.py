@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from leasehold.core.contract.wire import VERBS, HintsSince, encode
+from leasehold.core.contract.wire import VERBS, HintsSince, encode, nonsense
 from leasehold.core.model.records import Listener
 from leasehold.env import Env
 from leasehold.error_codes import CodedError
@@ -33,6 +33,8 @@ class Listening:
         self._transport = transport
         self._env = env
         self._ends = ends
+        self._is_refused = False
+        """Whether the server is older than `ends`, and tells of everything."""
         self._begin()
 
     def _begin(self) -> None:
@@ -124,12 +126,20 @@ class Listening:
 
     def _ask(self, line: PollConnection, cursor: str | None, wait_seconds: float) -> HintsSince:
         server = self._transport.server
-        body = encode({"cursor": cursor, "wait_seconds": wait_seconds, "ends": self._ends})
+        asked: dict[str, object] = {"cursor": cursor, "wait_seconds": wait_seconds}
+        if not (self._ends or self._is_refused):
+            asked["ends"] = False
         try:
-            answer = line.call(server, "hints", body)
+            answer = line.call(server, "hints", encode(asked))
         except FailedError:
+            self._is_refused = False  # The next server may be a newer one.
             self._transport.turn_from(server)
             raise
+        except nonsense("hints"):
+            if "ends" not in asked:
+                raise
+            self._is_refused = True
+            return self._ask(line, cursor, wait_seconds)
         hints: HintsSince = VERBS["hints"].answer.decode(answer)
         return hints
 
