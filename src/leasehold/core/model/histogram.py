@@ -138,8 +138,12 @@ def measured(seconds: Iterable[float]) -> Measurements:
 def sum_of(several: Iterable[Measurements]) -> Measurements:
     """All of them as one."""
     micros, buckets = 0, Histogram()
+    known = buckets.get
     for each in several:
         micros += each.micros
+        if not buckets:
+            buckets.update(each.buckets)
+            continue
         for bucket, jobs in each.buckets.items():
-            buckets[bucket] = buckets.get(bucket, 0) + jobs
+            buckets[bucket] = known(bucket, 0) + jobs
     return Measurements(micros, buckets)
