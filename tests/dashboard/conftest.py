@@ -8,11 +8,16 @@ from typing import Any
 
 import httpx
 import pytest
+from playwright.sync_api import Browser
 
+from dashboard.shop import PREFIX, Shop, behind_proxy, works
+from leasehold import Every, NewJob, Workflow
 from leasehold.connect import connect
 from leasehold.dashboard import dashboard_routes
+from leasehold.dashboard.session import Sessions
 from leasehold.queue.facade import TaskQueue
 from service.conftest import Service, serving
+from support.browser import browser
 
 
 class People:
@@ -22,6 +27,7 @@ class People:
         self.service = service
         self.queue = queue
         self.store = service.store
+        self.cookie = Sessions(service.api).cookie_name
 
     def somebody(self, *roles: str, **options: object) -> httpx.Client:
         """Who logged in with a new token."""
@@ -58,3 +64,25 @@ def people() -> Iterator[People]:
     with serving(store, beside=dashboard_routes) as service:
         yield People(service, TaskQueue(store, num_workers=0))
     store.close()
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[tuple[Browser, Service, TaskQueue]]:
+    """One browser and one server for all of these tests."""
+    store = connect("memory://")
+    queue = TaskQueue(store, num_workers=0)
+    queue.task(name="shop:works")(works)
+    with browser() as chromium, serving(store, beside=dashboard_routes, wrap=behind_proxy) as one:
+        queue.create_queue("mail", max_depth=10)
+        queue.schedule("ping", "net:ping", Every(3600), queue="mail")
+        flow = Workflow("flow-1")
+        flow.add("first", NewJob("etl:fetch", queue="flow"))
+        flow.add("second", NewJob("etl:load", queue="flow"), after="first")
+        queue.submit_workflow(flow)
+        yield chromium, one, queue
+    store.close()
+
+
+@pytest.fixture(params=["", PREFIX], ids=["root", "sub-path"])
+def shop(request: pytest.FixtureRequest, served: tuple[Browser, Service, TaskQueue]) -> Shop:
+    return Shop(*served, request.param)

@@ -11,7 +11,7 @@ from leasehold.core.model.tokens import TokenDraft, digest_of
 from leasehold.dashboard import dashboard, dashboard_routes
 from leasehold.dashboard.orders import ORDERS
 from leasehold.dashboard.routes import PAGES
-from leasehold.dashboard.session import COOKIE, SESSION_SECONDS, UNUSED_SECONDS, Sessions
+from leasehold.dashboard.session import SESSION_SECONDS, UNUSED_SECONDS, Sessions
 from leasehold.env import Env, ManualClock
 from leasehold.service.api import Api
 from leasehold.stores.memory import MemoryStore
@@ -68,7 +68,7 @@ def test_a_revoked_token_ends_its_sessions_at_once(people: People) -> None:
 )
 def test_a_forged_cookie_is_good_for_nothing(people: People, change: str) -> None:
     client = people.somebody("operator")
-    digest, session, over_at, good_until, signature = client.cookies[COOKIE].split(".")
+    digest, session, over_at, good_until, signature = client.cookies[people.cookie].split(".")
     forged = {
         "digest": ("0" * 64, session, over_at, good_until, signature),
         "session": (digest, "0", over_at, good_until, signature),
@@ -79,14 +79,26 @@ def test_a_forged_cookie_is_good_for_nothing(people: People, change: str) -> Non
         "nothing of it": ("x",),
     }
     nobody = people.nobody()
-    nobody.cookies.set(COOKIE, ".".join(forged[change]))
+    nobody.cookies.set(people.cookie, ".".join(forged[change]))
     assert nobody.get("queues").status_code == 303
 
 
 def test_every_process_knows_the_sessions_of_the_others(people: People) -> None:
     client = people.somebody("operator")
     other = dashboard(people.store)
-    assert asked(other, "/queues", {COOKIE: client.cookies[COOKIE]}).status_code == 200
+    assert asked(other, "/queues", dict(client.cookies)).status_code == 200
+
+
+def test_a_store_has_cookies_of_its_own(people: People) -> None:
+    """A browser sends the cookies of a host to all of its ports."""
+    client = people.somebody("operator")
+    other = MemoryStore()
+    other.create_token(TokenDraft(name="ops", roles=("operator",)), digest_of("ops"), actor="me")
+    theirs = Sessions(Api(other))
+    cookies = {**client.cookies, theirs.cookie_name: theirs.begin("ops")}
+    assert asked(dashboard(other), "/queues", cookies).status_code == 200
+    assert asked(dashboard(people.store), "/queues", cookies).status_code == 200
+    assert asked(dashboard(other), "/queues", dict(client.cookies)).status_code == 303
 
 
 def test_a_session_that_nobody_uses_ends_long_before_one_that_is_used() -> None:
@@ -95,12 +107,13 @@ def test_a_session_that_nobody_uses_ends_long_before_one_that_is_used() -> None:
     store.create_token(TokenDraft(name="ops", roles=("operator",)), digest_of("ops"), actor="me")
     api = Api(store, env=Env(clock))
     app = Starlette(routes=dashboard_routes(api))
-    copied = Sessions(api).begin("ops")
+    sessions = Sessions(api)
+    copied = sessions.begin("ops")
 
     def renewed(cookie: str) -> str | None:
-        answer = asked(app, "/dashboard/queues", {COOKIE: cookie})
+        answer = asked(app, "/dashboard/queues", {sessions.cookie_name: cookie})
         assert answer.status_code == 200
-        return answer.cookies.get(COOKIE)
+        return answer.cookies.get(sessions.cookie_name)
 
     assert renewed(copied) is None, "it is good for long"
     used = copied
@@ -108,9 +121,10 @@ def test_a_session_that_nobody_uses_ends_long_before_one_that_is_used() -> None:
         clock.advance(UNUSED_SECONDS - 1)
         used = renewed(used) or used
         assert used != copied
-    assert asked(app, "/dashboard/queues", {COOKIE: copied}).status_code == 303
+    assert asked(app, "/dashboard/queues", {sessions.cookie_name: copied}).status_code == 303
     clock.advance(60)
-    assert asked(app, "/dashboard/queues", {COOKIE: used}).status_code == 303, "12 hours are over"
+    # 12 hours are over.
+    assert asked(app, "/dashboard/queues", {sessions.cookie_name: used}).status_code == 303
 
 
 def test_a_session_ends_with_the_log_out(people: People) -> None:
@@ -124,7 +138,7 @@ def test_a_log_out_ends_every_copy_of_the_cookie_in_every_process(people: People
     client, elsewhere = people.nobody(), people.nobody()
     for each in (client, elsewhere):
         each.post("login", data={"token": secret})
-    copied = {COOKIE: client.cookies[COOKIE]}
+    copied = dict(client.cookies)
     other = dashboard(people.store)
     assert asked(other, "/queues", copied).status_code == 200
     client.post("logout")

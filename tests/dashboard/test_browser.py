@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import pytest
-from playwright.sync_api import Browser, Page, expect
-from starlette.types import ASGIApp, Receive, Scope, Send
+from playwright.sync_api import expect
 
+from dashboard.shop import Shop, until, works
 from dashboard.test_pages import HOSTILE, HOSTILE_NAME
-from leasehold import Every, NewJob, TaskQueue, Workflow
-from leasehold.connect import connect
-from leasehold.core.model.tokens import Role
-from leasehold.dashboard import dashboard_routes
-from service.conftest import Service, serving
-from support.browser import WAIT_MS, browser
+from leasehold import TaskQueue
 
-PREFIX = "/a/b"
 AXE = (Path(__file__).parent / "vendor/axe.min.js").read_text(encoding="utf-8")
 PAGES = (
     "", "queues", "jobs", "failures", "dead-letters", "schedules", "workers", "health", "settings",
@@ -30,102 +18,6 @@ PAGES = (
     "workflow?id=flow-1", "jobs?show=worker,metadata,parent",
 )  # fmt: skip
 RUN_AXE = "axe.run({resultTypes: ['violations'], runOnly: ['wcag2a', 'wcag2aa']})"
-LOUD = ("error", "warning")
-expect.set_options(timeout=WAIT_MS)
-
-
-def behind_proxy(app: ASGIApp) -> ASGIApp:
-    """The application behind a proxy that cuts the prefix off, and says nothing about it."""
-
-    async def proxied(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["path"].startswith(PREFIX):
-            path, raw = scope["path"][len(PREFIX) :], scope["raw_path"][len(PREFIX) :]
-            scope = {**scope, "path": path, "raw_path": raw}
-        await app(scope, receive, send)
-
-    return proxied
-
-
-@dataclass
-class Shop:
-    """A served store with some jobs in it, and a browser to look at it."""
-
-    chromium: Browser
-    service: Service
-    queue: TaskQueue
-    root: str
-
-    def url(self, page: str) -> str:
-        return f"{self.service.url}{self.root}/dashboard/{page}"
-
-    @contextmanager
-    def page(self, *roles: Role, **options: Any) -> Iterator[Page]:
-        """A page of somebody who logged in; the console must stay silent."""
-        context = self.chromium.new_context(**options)
-        context.set_default_timeout(WAIT_MS)
-        page = context.new_page()
-        said: list[str] = []
-        page.on("console", lambda line: said.append(line.text) if line.type in LOUD else None)
-        page.on("pageerror", lambda error: said.append(str(error)))
-        page.on("dialog", lambda dialog: said.append(f"dialog: {dialog.message}"))
-        page.on("request", lambda sent: said.append(sent.url) if self._is_foreign(sent) else None)
-        secret = self.service.token(*(roles or ("admin",)))
-        if options.get("java_script_enabled") is False:
-            page.goto(self.url("login"))
-            page.fill("#token", secret)
-            page.click("button.main")
-        else:
-            ours = {"Sec-Fetch-Site": "same-origin"}
-            context.request.post(self.url("login"), form={"token": secret}, headers=ours)
-        yield page
-        context.close()
-        # A page that answers 400 or 404 is told as an error to load it.
-        assert [each for each in said if "Failed to load resource" not in each] == []
-
-    def _is_foreign(self, request: Any) -> bool:
-        return not request.url.startswith(f"{self.service.url}{self.root}/")
-
-    def dead(self, queue: str) -> str:
-        """The id of a dead job of a task that works by now."""
-        job = self.queue.submit(works, queue=queue)
-        lease = self.queue.lease(queue)
-        assert lease is not None
-        self.queue.nack(lease, "the card was refused", requeue=False)
-        return job.id
-
-
-def works() -> str:
-    return "done"
-
-
-@pytest.fixture(scope="module")
-def served() -> Iterator[tuple[Browser, Service, TaskQueue]]:
-    """One browser and one server for all of these tests."""
-    store = connect("memory://")
-    queue = TaskQueue(store, num_workers=0)
-    queue.task(name="shop:works")(works)
-    with browser() as chromium, serving(store, beside=dashboard_routes, wrap=behind_proxy) as one:
-        queue.create_queue("mail", max_depth=10)
-        queue.schedule("ping", "net:ping", Every(3600), queue="mail")
-        flow = Workflow("flow-1")
-        flow.add("first", NewJob("etl:fetch", queue="flow"))
-        flow.add("second", NewJob("etl:load", queue="flow"), after="first")
-        queue.submit_workflow(flow)
-        yield chromium, one, queue
-    store.close()
-
-
-@pytest.fixture(params=["", PREFIX], ids=["root", "sub-path"])
-def shop(request: pytest.FixtureRequest, served: tuple[Browser, Service, TaskQueue]) -> Shop:
-    return Shop(*served, request.param)
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Wait for what happens on the server, where the browser cannot look."""
-    end = time.monotonic() + WAIT_MS / 1000
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def test_every_page_is_silent_accessible_and_fits_a_phone(shop: Shop) -> None:

@@ -81,6 +81,19 @@ def test_a_missing_figure_is_unknown_and_never_ok(check: str, missing: str) -> N
     assert levels(**{missing: None})[check] == "unknown"
 
 
+def test_a_full_queue_that_is_paused_needs_no_more_workers() -> None:
+    full = {**QUIET, "pending": 99}
+    busy, paused = (
+        next(each for each in alerts(figures) if each.check == "depth")
+        for figures in (
+            QueueFigures(queue="mail", **full),
+            QueueFigures(queue="mail", paused=True, **full),
+        )
+    )
+    assert "start more workers" in busy.advice
+    assert paused.advice == "it is paused, so nothing leaves it: queuectl queue resume mail"
+
+
 def test_where_nothing_was_leased_nothing_has_waited() -> None:
     assert levels(leased=0, wait_p50_seconds=None, wait_p99_seconds=None)["long_waits"] == "ok"
 

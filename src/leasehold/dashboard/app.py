@@ -30,7 +30,7 @@ from leasehold.dashboard.orders import order_named, told
 from leasehold.dashboard.pages import jobs, overview
 from leasehold.dashboard.routes import OVERSEERS, PAGES, View, inside
 from leasehold.dashboard.searching import SearchError
-from leasehold.dashboard.session import COOKIE, Sessions, forget, keep
+from leasehold.dashboard.session import Sessions
 from leasehold.dashboard.shown import compile_templates, link, templates
 from leasehold.dashboard.theme import THEMES, keep_theme, page_before, theme_of
 from leasehold.dashboard.visit import Desk, FilledPage, Visit
@@ -154,9 +154,9 @@ class _Face:
             seen_by = (caller.name, caller.roles, visit.theme)
             shared = self.desk.pages.get((request.url.path, request.url.query, seen_by), draw)
             response = Response(shared.body, shared.status_code, HEADERS, shared.media_type)
-        cookie = request.cookies.get(COOKIE)
+        cookie = self.sessions.cookie_of(request)
         if cookie is not None and (renewed := self.sessions.renewed(cookie)) is not None:
-            keep(response, renewed, request)
+            self.sessions.keep(response, renewed, request)
         return response
 
     def export(self, kind: str) -> Callable[[Request], Awaitable[Response]]:
@@ -195,7 +195,7 @@ class _Face:
     # -- the visitor -----------------------------------------------------------------------------
 
     def _caller(self, request: Request) -> Caller:
-        caller = self.sessions.caller_of(request.cookies.get(COOKIE))
+        caller = self.sessions.caller_of(self.sessions.cookie_of(request))
         # Pages tell of the whole store.
         caller.check_unscoped()
         return caller
@@ -211,20 +211,20 @@ class _Face:
             except UnauthenticatedError as error:
                 return self._login_page(request, str(error), 401, form.get("to", ""))
             response = _see(inside(form.get("to", "")))
-            keep(response, cookie, request)
+            self.sessions.keep(response, cookie, request)
             return response
 
         return await self.api.on_thread(enter)
 
     async def logout(self, request: Request) -> Response:
         await self._form(request)
-        cookie = request.cookies.get(COOKIE)
+        cookie = self.sessions.cookie_of(request)
         if cookie is not None:
             # A visitor who is not logged in any more has nothing to leave.
             with suppress(UnauthenticatedError):
                 await self.api.on_thread(lambda: self.sessions.end(cookie))
         response = _see("login")
-        forget(response)
+        self.sessions.forget(response, request)
         return response
 
     def _login_page(

@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from typing import Final
 
 COLUMNS: Final = {
+    "status": "Status",
     "task": "Task",
     "queue": "Queue",
-    "status": "Status",
     "priority": "Priority",
     "attempts": "Attempts",
     "submitted": "Submitted",
@@ -26,8 +26,8 @@ COLUMNS: Final = {
     "error": "Latest error",
 }
 """By name, in the order in which they stand. The job itself is always the first."""
-USUAL: Final = ("task", "queue", "status", "priority", "attempts", "submitted", "error")
-NARROW: Final = ("task", "status", "submitted")
+USUAL: Final = ("status", "task", "queue", "priority", "attempts", "submitted", "error")
+NARROW: Final = ("status", "task", "submitted")
 """The usual columns that a phone shows; columns chosen by a person are shown there too."""
 NUMBERS: Final = ("priority", "attempts", "submitted", "due", "started", "ended")
 

@@ -5,6 +5,9 @@ process keeps anything, and a thief of a cookie has not got the token. At each r
 asked whether the token is good and the session not over: a revoked token, or a log-out, ends it at
 once, for every process and every copy of the cookie. A cookie is good for a short time only, and
 pages renew it while they are looked at.
+
+A browser keeps cookies by host, whatever the port: the cookie's name is that of the store, so that
+the dashboards of two stores on one host do not take each other's session away.
 """
 
 from __future__ import annotations
@@ -22,6 +25,8 @@ from leasehold.service.api import Api
 from leasehold.service.caller import Caller
 
 COOKIE: Final = "leasehold_session"
+"""How the names of cookies begin; the rest is the store's."""
+NAME_DIGITS: Final = 16
 SESSION_SECONDS: Final = 12 * 3600
 """How long a session lasts at most, however much it is used."""
 UNUSED_SECONDS: Final = 3600
@@ -46,6 +51,12 @@ class Sessions:
         self._api = api
         key = api.store.signing_key()
         self._key = hmac.digest(key, b"leasehold dashboard session", hashlib.sha256)
+        named = hmac.digest(key, b"leasehold dashboard cookie", hashlib.sha256)
+        self.cookie_name = f"{COOKIE}_{named.hex()[:NAME_DIGITS]}"
+
+    def cookie_of(self, request: Request) -> str | None:
+        """The cookie that a browser brings for this store."""
+        return request.cookies.get(self.cookie_name)
 
     def begin(self, secret: str) -> str:
         """The cookie of who shows this secret; raises UnauthenticatedError if it is not good."""
@@ -77,6 +88,27 @@ class Sessions:
         if session.good_until - self._now() > UNUSED_SECONDS / 2:
             return None
         return self._cookie(session.digest, session.id, session.over_at)
+
+    def keep(self, response: Response, cookie: str, request: Request) -> None:
+        """Give a browser its cookie. Without a path, it counts where the dashboard is, and there
+        only: behind a proxy, the server does not know where that is.
+        """
+        self._give(response, cookie, UNUSED_SECONDS, request)
+
+    def forget(self, response: Response, request: Request) -> None:
+        """Take the cookie away."""
+        self._give(response, "", 0, request)
+
+    def _give(self, response: Response, cookie: str, seconds: int, request: Request) -> None:
+        response.set_cookie(
+            self.cookie_name,
+            cookie,
+            max_age=seconds,
+            path=None,
+            httponly=True,
+            samesite="strict",
+            secure=request.url.scheme == "https",
+        )
 
     def _cookie(self, digest: str, session_id: str, over_at: int) -> str:
         good_until = min(over_at, self._now() + UNUSED_SECONDS)
@@ -117,23 +149,3 @@ def _over() -> UnauthenticatedError:
 
 def _not_ours() -> UnauthenticatedError:
     return UnauthenticatedError("this session is none of this store's: log in again")
-
-
-def keep(response: Response, cookie: str, request: Request) -> None:
-    """Give a browser its cookie. Without a path, it counts where the dashboard is, and there only:
-    behind a proxy, the server does not know where that is.
-    """
-    response.set_cookie(
-        COOKIE,
-        cookie,
-        max_age=UNUSED_SECONDS,
-        path=None,
-        httponly=True,
-        samesite="strict",
-        secure=request.url.scheme == "https",
-    )
-
-
-def forget(response: Response) -> None:
-    """Take the cookie away."""
-    response.set_cookie(COOKIE, "", max_age=0, path=None, httponly=True, samesite="strict")

@@ -20,7 +20,7 @@ def theme_of(request: Request) -> str:
 
 
 def keep_theme(response: Response, theme: str, request: Request) -> None:
-    """Give the browser its cookie, which counts where the dashboard is (`session.keep`)."""
+    """Give the browser its cookie, which counts where the dashboard is (`Sessions.keep`)."""
     response.set_cookie(
         COOKIE,
         theme if theme in THEMES else THEMES[0],

@@ -11,11 +11,12 @@ from starlette.datastructures import QueryParams
 from leasehold.core.model.queue_config import QueueInfo
 from leasehold.core.model.records import WorkerInfo
 from leasehold.core.model.tokens import Role
+from leasehold.core.rules.metrics import QueueMetrics
 from leasehold.dashboard.operation_runner import OperationRunner
 from leasehold.dashboard.recent import Recent
 from leasehold.observe.findings import Finding
 from leasehold.queue.facade import TaskQueue
-from leasehold.queue.health import findings_of
+from leasehold.queue.health import ALERT_SECONDS, findings_of
 from leasehold.queue.operations import Operations
 from leasehold.service.api import Api
 from leasehold.service.caller import Caller
@@ -46,8 +47,13 @@ class Desk:
         queues and the workers lends them.
         """
         return self.lately(
-            "findings", lambda: findings_of(self.queue, infos=infos, workers=workers)
+            "findings",
+            lambda: findings_of(self.queue, infos=infos, workers=workers, measure=self.measured),
         )
+
+    def measured(self) -> list[QueueMetrics]:
+        """What each queue did in the last minutes: the alerts are about the same as the pages."""
+        return self.lately("queues", lambda: self.queue.metrics_by_queue(ALERT_SECONDS))
 
 
 @dataclass(frozen=True)

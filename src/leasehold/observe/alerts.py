@@ -125,7 +125,10 @@ def depth(figures: QueueFigures) -> Finding:
         Level.WARNING if share > DEPTH_SHARE_MAX else Level.OK,
         f"{figures.pending:,} of {figures.max_depth:,} pending",
         "submits are refused when it is full",
-        "start more workers, or raise max_depth: queuectl queue update",
+        f"it is paused, so nothing leaves it: queuectl queue resume {figures.queue}"
+        if figures.paused
+        else f"see what takes so long: queuectl stats {figures.queue}; start more workers, or "
+        f"raise the limit: queuectl queue update {figures.queue} --max-depth N",
     )
 
 

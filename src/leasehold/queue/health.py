@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from leasehold.core.model.queue_config import QueueInfo, QueueState
@@ -37,11 +37,13 @@ def findings_of(
     *,
     infos: Sequence[QueueInfo] | None = None,
     workers: Sequence[WorkerInfo] | None = None,
+    measure: Callable[[], Sequence[QueueMetrics]] | None = None,
 ) -> list[Finding]:
     """The findings of every check and every alert rule.
 
     `stale_pids` are the pids of pid files on this machine whose process is gone. `infos` and
-    `workers` save a reader who has them from reading them twice.
+    `workers` save a reader who has them from reading them twice, `measure` a reader who has the
+    metrics of ALERT_SECONDS.
     """
     try:
         facts = gather(queue, stale_pids, queue.workers() if workers is None else workers)
@@ -50,11 +52,12 @@ def findings_of(
         alive = at_work(facts.workers, facts.lost_workers, facts.now)
         infos = queue.list_queues() if infos is None else infos
         serving = who_serves(alive, (info.name for info in infos))
-        lately = {each.queue: each for each in queue.metrics_by_queue(ALERT_SECONDS)}
+        lately = queue.metrics_by_queue(ALERT_SECONDS) if measure is None else measure()
+        measured = {each.queue: each for each in lately}
         for info in infos:
             # A queue that came in between is judged the next time.
-            if info.name in lately:
-                findings += alerts(figures_of(info, len(serving[info.name]), lately[info.name]))
+            if info.name in measured:
+                findings += alerts(figures_of(info, len(serving[info.name]), measured[info.name]))
     except StoreError as error:
         return [unreadable(error)]
     return findings
@@ -133,7 +136,9 @@ def _unrunnable(queue: TaskQueue) -> dict[str, str]:
     """Tasks of jobs that were handed back because no worker could run them, with the reason."""
     from leasehold.worker.unrunnable import UNRUNNABLE, is_handed_back
 
-    delayed = queue.search_page(status="scheduled", limit=LOOKED_AT).jobs
+    delayed = queue.search_page(
+        status="scheduled", limit=LOOKED_AT, without=("payload", "result")
+    ).jobs
     return {
         job.task: (job.reason or "").removeprefix(UNRUNNABLE)
         for job in delayed

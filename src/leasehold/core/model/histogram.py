@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from itertools import pairwise
 from math import ceil, sqrt
 from typing import Final
 
@@ -40,13 +41,20 @@ class Durations(msgspec.Struct, frozen=True, kw_only=True):
     p99_seconds: float | None = None
 
 
+NOTHING: Final = Durations()
+"""Nothing was measured."""
+
+
 def middle_of(bucket: int) -> float:
     """The microseconds that stand for a bucket: no duration in it is further than 9.1 % away."""
-    if bucket == 0:
-        return 0.0
-    lowest = BOUNDS[bucket - 1]
-    highest = BOUNDS[bucket] - 1 if bucket < len(BOUNDS) else lowest
-    return sqrt(lowest * highest)
+    return _MIDDLES[bucket]
+
+
+_MIDDLES: Final = (
+    0.0,
+    *(sqrt(lowest * (above - 1)) for lowest, above in pairwise(BOUNDS)),
+    float(BOUNDS[-1]),
+)
 
 
 def percentile(histogram: Mapping[int, int], share: float) -> float | None:
@@ -55,15 +63,24 @@ def percentile(histogram: Mapping[int, int], share: float) -> float | None:
     >>> round(percentile({bucket_of(1000): 99, bucket_of(64_000): 1}, 0.5) / 1000, 1)
     0.9
     """
+    return percentiles(histogram, (share,))[0]
+
+
+def percentiles(histogram: Mapping[int, int], shares: Sequence[float]) -> list[float | None]:
+    """The same for several shares, the smallest first: the buckets are gone through once."""
     count = sum(histogram.values())
     if not count:
-        return None
-    left = max(1, ceil(share * count))
-    for bucket in sorted(histogram):
-        left -= histogram[bucket]
-        if left <= 0:
-            return middle_of(bucket)
-    raise AssertionError("the buckets hold fewer than their sum")
+        return [None] * len(shares)
+    found: list[float | None] = []
+    buckets = iter(sorted(histogram))
+    bucket, reached = 0, 0
+    for share in shares:
+        rank = max(1, ceil(share * count))
+        while reached < rank:
+            bucket = next(buckets)
+            reached += histogram[bucket]
+        found.append(middle_of(bucket))
+    return found
 
 
 class Measurements(msgspec.Struct, frozen=True, array_like=True):
@@ -92,12 +109,19 @@ class Measurements(msgspec.Struct, frozen=True, array_like=True):
 
     def summary(self) -> Durations:
         """Their number, mean and percentiles."""
+        count = self.count
+        if not count:
+            return NOTHING
+        p50, p95, p99 = (
+            None if micros is None else micros / 1e6
+            for micros in percentiles(self.buckets, (0.50, 0.95, 0.99))
+        )
         return Durations(
-            count=self.count,
-            mean_seconds=self.mean_seconds(),
-            p50_seconds=self.percentile_seconds(0.50),
-            p95_seconds=self.percentile_seconds(0.95),
-            p99_seconds=self.percentile_seconds(0.99),
+            count=count,
+            mean_seconds=self.micros / count / 1e6,
+            p50_seconds=p50,
+            p95_seconds=p95,
+            p99_seconds=p99,
         )
 
 
@@ -114,8 +138,12 @@ def measured(seconds: Iterable[float]) -> Measurements:
 def sum_of(several: Iterable[Measurements]) -> Measurements:
     """All of them as one."""
     micros, buckets = 0, Histogram()
+    known = buckets.get
     for each in several:
         micros += each.micros
+        if not buckets:
+            buckets.update(each.buckets)
+            continue
         for bucket, jobs in each.buckets.items():
-            buckets[bucket] = buckets.get(bucket, 0) + jobs
+            buckets[bucket] = known(bucket, 0) + jobs
     return Measurements(micros, buckets)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
-from functools import reduce
 from operator import attrgetter
 from typing import Final, NamedTuple
 
@@ -51,6 +50,8 @@ BANDS: Final = ("low", "medium", "high", "critical")
 SUBMITTED_IN: Final = {band: f"submitted_{band}" for band in BANDS}
 """The counts kept for each band."""
 SUMMED: Final = (*COUNTED, *SUBMITTED_IN.values())
+counts_of: Final = attrgetter(*SUMMED)
+"""The counts of totals or a span, in the order of SUMMED."""
 
 
 class Measure(IntEnum):
@@ -112,16 +113,12 @@ class Span(Totals, frozen=True):
     @property
     def happened(self) -> bool:
         """Whether it is worth keeping."""
-        return (
-            self.pending != self.pending_before
-            or bool(self.measures)
-            or any(getattr(self, name) for name in SUMMED)
-        )
+        return self.pending != self.pending_before or bool(self.measures) or any(counts_of(self))
 
     def measured(self, *measures: Measure) -> Measurements:
         """All durations of these kinds together."""
         found = [self.measures[each] for each in measures if each in self.measures]
-        return reduce(Measurements.plus, found) if found else Measurements()
+        return found[0] if len(found) == 1 else sum_of(found)
 
     @property
     def waits(self) -> Measurements:
@@ -143,40 +140,15 @@ class Span(Totals, frozen=True):
 
     def with_measures_of(self, other: Span) -> Span:
         """The same counts, with what both have measured."""
-        measures = _sum_of(other.measures, self.measures)
-        return msgspec.structs.replace(self, measures=measures)
+        return msgspec.structs.replace(self, measures=_measures_of((other, self)))
 
     def then(self, later: Span) -> Span:
         """This and what happened next in the same queue, as one."""
-        return self._plus(later, pending_before=self.pending_before, pending=later.pending)
+        return one_after_another((self, later))
 
     def beside(self, other: Span) -> Span:
         """This and what happened at the same time in another queue, as one."""
-        return self._plus(
-            other,
-            pending_before=self.pending_before + other.pending_before,
-            pending=self.pending + other.pending,
-        )
-
-    def _plus(self, other: Span, *, pending_before: int, pending: int) -> Span:
-        return Span(
-            **{name: getattr(self, name) + getattr(other, name) for name in SUMMED},
-            pending_before=pending_before,
-            pending=pending,
-            deepest=max(self.deepest, other.deepest),
-            oldest_micros=max(self.oldest_micros, other.oldest_micros),
-            measures=_sum_of(self.measures, other.measures),
-        )
-
-
-def _sum_of(
-    one: Mapping[int, Measurements], two: Mapping[int, Measurements]
-) -> dict[int, Measurements]:
-    both = dict(one)
-    for measure, more in two.items():
-        known = both.get(measure)
-        both[measure] = more if known is None else known.plus(more)
-    return both
+        return together((self, other))
 
 
 def growth(before: Span, totals: Span) -> Span:
@@ -184,8 +156,9 @@ def growth(before: Span, totals: Span) -> Span:
 
     Totals never shrink: a total that is lower than before was damaged, and has been begun anew.
     """
+    counts = zip(SUMMED, counts_of(totals), counts_of(before), strict=True)
     return Span(
-        **{name: max(0, getattr(totals, name) - getattr(before, name)) for name in SUMMED},
+        **{name: max(0, now - then) for name, now, then in counts},
         pending_before=before.pending,
         pending=totals.pending,
         deepest=max(before.pending, totals.pending),
@@ -249,18 +222,43 @@ def side_by_side(queues: Iterable[QueueSpans], first: int, last: int) -> list[Sp
 
 def together(spans: Sequence[Span]) -> Span:
     """What happened at the same time in several queues, as one."""
-    measures: dict[int, Measurements] = {}
-    for measure in {measure for each in spans for measure in each.measures}:
-        kinds = [each.measures[measure] for each in spans if measure in each.measures]
-        measures[measure] = sum_of(kinds)
-    return Span(
-        **{name: sum(map(attrgetter(name), spans)) for name in SUMMED},
+    if len(spans) == 1:
+        return spans[0]
+    return _added_up(
+        spans,
         pending_before=sum(each.pending_before for each in spans),
         pending=sum(each.pending for each in spans),
+    )
+
+
+def one_after_another(spans: Sequence[Span]) -> Span:
+    """What happened in one queue during several times, the earliest first, as one."""
+    if len(spans) == 1:
+        return spans[0]
+    return _added_up(spans, pending_before=spans[0].pending_before, pending=spans[-1].pending)
+
+
+def _added_up(spans: Sequence[Span], *, pending_before: int, pending: int) -> Span:
+    counts = zip(SUMMED, *map(counts_of, spans), strict=True)
+    return Span(
+        **{name: sum(several) for name, *several in counts},
+        pending_before=pending_before,
+        pending=pending,
         deepest=max((each.deepest for each in spans), default=0),
         oldest_micros=max((each.oldest_micros for each in spans), default=0),
-        measures=measures,
+        measures=_measures_of(spans),
     )
+
+
+def _measures_of(spans: Sequence[Span]) -> dict[int, Measurements]:
+    kinds: dict[int, list[Measurements]] = {}
+    for each in spans:
+        for measure, found in each.measures.items():
+            kinds.setdefault(measure, []).append(found)
+    return {
+        measure: sum_of(several) if len(several) > 1 else several[0]
+        for measure, several in kinds.items()
+    }
 
 
 def _add_depth(depth: list[int], deepest: list[int], places: range, pending: int) -> None:
@@ -272,11 +270,12 @@ def _add_depth(depth: list[int], deepest: list[int], places: range, pending: int
 
 def all_in_all(queues: Iterable[QueueSpans], first: int) -> Span:
     """One span for everything from `first` on, of all these queues together."""
-    total = Span()
-    for each in queues:
-        spans = [each.spans[number] for number in sorted(each.spans) if number >= first]
-        total = total.beside(reduce(Span.then, spans) if spans else _idle(each))
-    return total
+    return together([_all_of(each, first) for each in queues])
+
+
+def _all_of(each: QueueSpans, first: int) -> Span:
+    spans = [each.spans[number] for number in sorted(each.spans) if number >= first]
+    return one_after_another(spans) if spans else _idle(each)
 
 
 def _idle(each: QueueSpans) -> Span:

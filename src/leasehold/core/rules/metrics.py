@@ -20,10 +20,13 @@ from leasehold.core.model.span import (
     SUBMITTED_IN,
     SUMMED,
     WAIT_IN,
+    Measure,
     Span,
     all_in_all,
+    counts_of,
     first_minute,
     side_by_side,
+    together,
 )
 from leasehold.core.model.status import Status
 from leasehold.core.model.totals import Totals
@@ -189,21 +192,31 @@ def _metrics_of(
     workers: int,
 ) -> QueueMetrics:
     seconds = (now - first * MINUTE_MICROS) / 1e6
-    since = [each.oldest_available_at for each in standings]
-    oldest = min((at for at in since if at is not None), default=None)
+    stands = _side_by_side(standings)
+    oldest = stands.oldest_available_at
     return QueueMetrics(
         queue=queue,
         at=from_micros(now),
         since=from_micros(first * MINUTE_MICROS),
-        counts={status: sum(each.counts[status] for each in standings) for status in Status},
-        totals={name: sum(getattr(each, name) for each in totals) for name in SUMMED},
+        counts={status: stands.counts[status] for status in Status},
+        totals=dict(zip(SUMMED, counts_of(together([*totals])), strict=True)),
         throughput_per_second=span.completed / seconds if seconds else 0.0,
         oldest_pending_age_seconds=None if oldest is None else (now - oldest) / 1e6,
-        pending_by_priority={
-            band: sum(each.pending_by_priority.get(band, 0) for each in standings) for band in BANDS
-        },
+        pending_by_priority={band: stands.pending_by_priority.get(band, 0) for band in BANDS},
         active_workers=workers,
         **_figures(span),
+    )
+
+
+def _side_by_side(standings: Collection[QueueStanding]) -> QueueStanding:
+    """Several queues as one."""
+    if len(standings) == 1:
+        return next(iter(standings))
+    since = [each.oldest_available_at for each in standings]
+    return QueueStanding(
+        {status: sum(each.counts[status] for each in standings) for status in Status},
+        {band: sum(each.pending_by_priority.get(band, 0) for each in standings) for band in BANDS},
+        min((at for at in since if at is not None), default=None),
     )
 
 
@@ -235,14 +248,15 @@ def _latest(
 
 
 def _figures(span: Span) -> dict[str, Any]:
+    run = span.runs.summary()
     return {
         **{name: getattr(span, name) for name in COUNTED},
         "pending": span.pending,
         "deepest": span.deepest,
         "error_rate": error_rate(span),
         "wait": span.waits.summary(),
-        "run": span.runs.summary(),
-        "held": span.holds.summary(),
+        "run": run,
+        "held": span.holds.summary() if Measure.NO_RUN in span.measures else run,
         "submitted_by_priority": {band: getattr(span, SUBMITTED_IN[band]) for band in BANDS},
         "wait_by_priority": {band: span.measured(WAIT_IN[band]).summary() for band in BANDS},
         "retries": dict(sorted(span.retries.items())),

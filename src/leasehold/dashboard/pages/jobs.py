@@ -10,6 +10,7 @@ import msgspec
 
 from leasehold.core.contract.looking import looking
 from leasehold.core.model.job import Job
+from leasehold.core.model.safe_text import safe
 from leasehold.core.model.search import Count, JobFilter, Page
 from leasehold.core.model.status import Status
 from leasehold.dashboard.job_columns import (
@@ -37,6 +38,8 @@ CSV_COLUMNS: Final = (
     "id", "queue", "task", "status", "priority", "attempts", "created_at", "started_at",
     "completed_at", "worker", "error_type", "error_message",
 )  # fmt: skip
+
+FORMULA_SIGNS: Final = tuple("=+-@\uff1d\uff0b\uff0d\uff20")
 
 
 def jobs(desk: Desk, visit: Visit) -> FilledPage:
@@ -140,9 +143,10 @@ def _light(job: Any) -> dict[str, Any]:
 
 
 def _harmless(value: Any) -> str:
-    """A cell that no spreadsheet takes for a formula."""
-    told = "" if value is None else str(value)
-    return f"'{told}" if told[:1] in ("=", "+", "-", "@", "\t", "\r") else told
+    """A cell that no spreadsheet takes for a formula, and whose text no terminal obeys."""
+    told = "" if value is None else safe(str(value), lines=True, limit=None)
+    # Some programs trim a cell first, and take the wide signs of other scripts for ours.
+    return f"'{told}" if told.lstrip()[:1] in FORMULA_SIGNS else told
 
 
 def _tags(job: Job) -> str:
@@ -153,7 +157,8 @@ def _tags(job: Job) -> str:
 
 def _completions(desk: Desk) -> list[str]:
     """Completions of a search: the qualifiers, and values where there are few."""
-    tasks = {name for each in desk.queue.workers() for name in each.tasks if "*" not in name}
+    known = {name for each in desk.queue.workers() for name in each.tasks}
+    tasks = [name for name in known if "*" not in name and name.isprintable()]
     values = {
         "status": [status.value for status in Status],
         "queue": desk.queue.queues()[:COMPLETED_MAX],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import Final
 
+from leasehold.core.rules.operations import Operation, Undo
 from leasehold.dashboard.shown import json_text
 from leasehold.dashboard.visit import Desk, FilledPage, Visit
 from leasehold.documents.operations import done_of, operation_document, undo_of
@@ -44,5 +45,17 @@ def operation(desk: Desk, visit: Visit) -> FilledPage:
             "where": json_text(document["where"]),
             "undo": undo_of(known.order, known.counts),
             "undoes": getattr(known.order, "operation", None),
+            "refusals": refusals_of(known),
         },
     )
+
+
+def refusals_of(operation: Operation) -> list[tuple[int, str]]:
+    """Jobs that could not take the order: how many, and why in words."""
+    words = {
+        "invalid_transition": "not taken back: leased or changed since, or past undoing"
+        if isinstance(operation.order, Undo)
+        else "not changed: their status does not allow it any more",
+        "queue_full": "not changed: their queue is full",
+    }
+    return [(jobs, words.get(code, f"refused: {code}")) for code, jobs in operation.refused.items()]

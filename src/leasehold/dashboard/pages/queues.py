@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from leasehold.core.model.queue_config import QueueInfo
 from leasehold.core.model.records import WorkerInfo, at_work, who_serves
@@ -13,8 +12,7 @@ from leasehold.dashboard.charts import RANGES, charts
 from leasehold.dashboard.pages.overview import URGENT, alerts_of, by_trouble, chosen_range
 from leasehold.dashboard.rule_words import rules_in_words
 from leasehold.dashboard.visit import Desk, FilledPage, Visit
-
-LATELY_SECONDS: Final = 300.0
+from leasehold.queue.health import ALERT_SECONDS
 
 
 @dataclass(frozen=True)
@@ -29,11 +27,11 @@ class QueueRow:
 
     @property
     def in_per_minute(self) -> float:
-        return self.lately.submitted / (LATELY_SECONDS / 60)
+        return self.lately.submitted / (ALERT_SECONDS / 60)
 
     @property
     def out_per_minute(self) -> float:
-        return self.lately.completed / (LATELY_SECONDS / 60)
+        return self.lately.completed / (ALERT_SECONDS / 60)
 
     @property
     def failing(self) -> float | None:
@@ -55,8 +53,7 @@ def queues(desk: Desk, visit: Visit) -> FilledPage:
     now = desk.queue.now()
     workers = at_work(known, desk.queue.lost_workers(), now)
     serving = who_serves(workers, (info.name for info in infos))
-    measured = desk.lately("queues", lambda: desk.queue.metrics_by_queue(LATELY_SECONDS))
-    lately = {each.queue: each for each in measured}
+    lately = {each.queue: each for each in desk.measured()}
     rows = [
         _row(info, level, serving[info.name], lately[info.name])
         for info, level in ordered
@@ -85,7 +82,7 @@ def queue(desk: Desk, visit: Visit) -> FilledPage:
                 info,
                 "",
                 who_serves(workers, [name])[name],
-                desk.queue.metrics(name, window_seconds=LATELY_SECONDS),
+                desk.queue.metrics(name, window_seconds=ALERT_SECONDS),
             ),
             "alerts": alerts_of((each for each in findings if each.level in URGENT), on="queue"),
             "rules": rules_in_words(info.config),

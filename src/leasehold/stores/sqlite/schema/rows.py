@@ -55,9 +55,10 @@ PYTHON_TYPES: Final[dict[Kind, frozenset[type]]] = {
     Kind.BYTES_OR_NULL: frozenset({bytes, _NULL}),
 }
 """As what each kind is fetched, if it is not guarded."""
-_TEXTS: Final = frozenset({Kind.TEXT, Kind.TEXT_OR_NULL})
-_WHOLES: Final = frozenset({Kind.WHOLE, Kind.WHOLE_OR_NULL})
-_MOMENTS: Final = frozenset({Kind.MOMENT, Kind.MOMENT_OR_NULL})
+# Every cell is looked for in these, and an enum's hash is slow: so they are no sets.
+_TEXTS: Final = (Kind.TEXT, Kind.TEXT_OR_NULL)
+_WHOLES: Final = (Kind.WHOLE, Kind.WHOLE_OR_NULL)
+_MOMENTS: Final = (Kind.MOMENT, Kind.MOMENT_OR_NULL)
 _WRONG: Final = "'of another type: ' || typeof({0})"
 
 
