@@ -35,14 +35,21 @@ class TurnedClock(ManualClock):
 
     def wait(self, condition: threading.Condition, seconds: float | None) -> bool:
         if seconds is None:
-            return super().wait(condition, None)
-        # Its caller holds the condition until it sleeps: no turn can pass it by.
+            return condition.wait()
+        deadline = self._monotonic_micros + round(seconds * 1e6)
+        with self._lock:
+            self._waiting.append(condition)
+        # It sleeps as soon as it is woken by turns: its caller holds the condition until it waits.
         with self._news:
             self._asleep += 1
             self._fell_asleep += 1
             self._news.notify_all()
         try:
-            return super().wait(condition, seconds)
+            if self._monotonic_micros < deadline:
+                condition.wait()
+            return self._monotonic_micros < deadline
         finally:
+            with self._lock:
+                self._waiting.remove(condition)
             with self._news:
                 self._asleep -= 1
