@@ -39,7 +39,7 @@ from leasehold.stores.postgres.server.connection import name_of  # noqa: E402
 from leasehold.stores.postgres.server.lending import Lending  # noqa: E402
 
 # Not by a signal, as usual: it is signals that a hanging shield would hold back.
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(1800, method="thread")]
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(600, method="thread")]
 
 WAY_TO_THE_SERVER = {
     "interrupts.py",
