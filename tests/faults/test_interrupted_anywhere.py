@@ -40,6 +40,7 @@ WRITE_PATH = {
     "turn.py",
     "application.py",
     "transaction_verbs.py",
+    "locked.py",
 }
 """Every instruction of these is hit; of the others, each n-th."""
 LESS = 1 if THOROUGH else 2
