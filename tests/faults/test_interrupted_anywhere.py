@@ -7,12 +7,9 @@ behind: no open transaction, no lock, nobody who is taken to be writing.
 from __future__ import annotations
 
 import fcntl
-import gc
 import os
-import random
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -25,12 +22,11 @@ from leasehold.core.model.job import Draft
 from leasehold.core.model.lease import LeaseRequest, Renewal, Settlement
 from leasehold.core.model.outcome import Complete
 from leasehold.env import SYSTEM
-from leasehold.interrupts import SHIELD
 from leasehold.stores.memory import MemoryStore
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.disk import forks
 from support.effort import THOROUGH
-from support.interrupting import Instruction, Interrupter, chosen
+from support.interrupted_walk import in_another_thread, interrupt_twice, walk
 
 # Not by a signal, as usual: it is signals that a hanging shield would hold back.
 pytestmark = pytest.mark.timeout(600, method="thread")
@@ -44,6 +40,7 @@ WRITE_PATH = {
     "turn.py",
     "application.py",
     "transaction_verbs.py",
+    "locked.py",
 }
 """Every instruction of these is hit; of the others, each n-th."""
 LESS = 1 if THOROUGH else 2
@@ -61,11 +58,15 @@ LESS_OF: dict[str, tuple[set[str], int]] = {
 SQLITE_ALONE = {"own_transaction", "within", "close", "open", "create"}
 
 
+def rule(verb: str) -> tuple[set[str], int]:
+    """Which files' every instruction is hit, and each how-manieth of the others."""
+    return LESS_OF.get(verb, (WRITE_PATH, STRIDE))
+
+
 class Scene(Protocol):
     store: Any
 
-    def examine(self) -> None:
-        """Raise unless everybody can go on."""
+    def examine(self, verb: str) -> None: ...
 
 
 class SQLiteScene:
@@ -86,7 +87,9 @@ class SQLiteScene:
         self.connection = self.store.connect()
         self._examined = 0
 
-    def examine(self) -> None:
+    def examine(self, verb: str) -> None:
+        if verb == "close":
+            self.reopen()  # To close it again must end, too.
         writer = self.store._database.writer
         assert not writer.queue.is_led
         assert not writer.queue.waiting
@@ -144,7 +147,7 @@ class MemoryScene:
     def __init__(self, _: Path) -> None:
         self.store = MemoryStore()
 
-    def examine(self) -> None:
+    def examine(self, verb: str) -> None:
         assert not self.store._lock.locked()
         in_another_thread(lambda: submit(self.store))
         assert self.store.check() == []
@@ -158,22 +161,6 @@ def scene(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
     made = request.param(tmp_path)
     yield made
     made.end()
-
-
-def in_another_thread(action: Callable[[], object]) -> None:
-    raised: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            action()
-        except BaseException as error:
-            raised.append(error)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(20)
-    assert not thread.is_alive(), "another thread waits for ever"
-    assert not raised, raised
 
 
 # -- what is interrupted ------------------------------------------------------------------------
@@ -266,57 +253,23 @@ VERBS: dict[str, Callable[[Any], Callable[[], object]]] = {
 }
 
 
-def instructions_of(scene: Scene, verb: str) -> list[Instruction]:
-    for _ in range(3):  # The first time, things are looked up that are known later.
-        action = VERBS[verb](scene)
-        counting = Interrupter()
-        with counting.watching():
-            action()
-        if verb != "close":
-            scene.examine()
-    return counting.instructions
-
-
-def interrupted(scene: Any, verb: str, at: list[int]) -> int:
-    """Interrupt the verb there, as an application would that catches it; how often it had to."""
-    action = VERBS[verb](scene)
-    interrupter, seen = Interrupter(at), 0
-    try:
-        with interrupter.watching():
-            action()
-    except KeyboardInterrupt:
-        seen += 1
-    try:
-        with SHIELD:
-            pass  # One that came while another was delivered is heard of now.
-    except KeyboardInterrupt:
-        seen += 1
-    assert (interrupter.raised > 0) <= seen <= interrupter.raised
-    del action
-    gc.collect(0)
-    if verb == "close":
-        scene.reopen()  # To close it again must end, too.
-    scene.examine()
-    return seen
+def verbs_of(scene: Scene) -> dict[str, Callable[[Any], Callable[[], object]]]:
+    return {
+        name: prepare
+        for name, prepare in VERBS.items()
+        if isinstance(scene, SQLiteScene) or name not in SQLITE_ALONE
+    }
 
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_an_interrupt_before_any_instruction_leaves_nothing_behind(scene: Any, verb: str) -> None:
-    if verb in SQLITE_ALONE and not isinstance(scene, SQLiteScene):
+    if verb not in verbs_of(scene):
         pytest.skip("a memory store has none")
-    every_one_of, stride = LESS_OF.get(verb, (WRITE_PATH, STRIDE))
-    numbers = chosen(instructions_of(scene, verb), every_one_of, stride)
-    seen = sum(interrupted(scene, verb, [number]) for number in numbers)
-    # A call takes fewer instructions than the one that was counted if that looked at the files,
-    # which is done once a second, or asked the kernel for news of them.
-    assert seen >= 0.8 * len(numbers)
+    walk(scene, verbs_of(scene), verb, lambda name: rule(name)[0], rule(verb)[1])
 
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_two_interrupts_in_one_call_leave_nothing_behind(scene: Any, verb: str) -> None:
-    if verb in SQLITE_ALONE and not isinstance(scene, SQLiteScene):
+    if verb not in verbs_of(scene):
         pytest.skip("a memory store has none")
-    length = len(instructions_of(scene, verb))
-    dice = random.Random(verb)
-    for _ in range(60):
-        interrupted(scene, verb, sorted(dice.sample(range(length), 2)))
+    interrupt_twice(scene, verbs_of(scene), verb, 60 if THOROUGH else 20)

@@ -25,7 +25,7 @@ from leasehold.errors import (
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.writing.step import Step
 from support.effort import THOROUGH
-from support.faulty_vfs import Disk, Failure, disk_under_sqlite
+from support.faulty_vfs import Disk, Failure, Operation, disk_under_sqlite, turning_points
 from support.sqlite_workload import (
     CALLS,
     Content,
@@ -52,17 +52,18 @@ def disk() -> Iterator[Disk]:
         yield disk
 
 
-def undisturbed(disk: Disk, folder: Path) -> tuple[list[Content], int]:
-    """The content after opening and after each call, and how many calls of the disk that took."""
+def undisturbed(disk: Disk, folder: Path) -> tuple[list[Content], list[Operation]]:
+    """The content after opening and after each call, and what was asked of the disk for it."""
     store = open_store(folder / "calm.db")
     contents = [content(store)]
     for call in CALLS:
         call(store)
         contents.append(content(store))
-    calls = disk.calls
+    asked = [each for each in disk.operations if each.kind != "delete"]
+    assert len(asked) == disk.calls
     store.close()
     end_lives()
-    return contents, calls
+    return contents, asked
 
 
 def opened_in_spite(disk: Disk, path: Path, failure: Failure) -> SQLiteStore:
@@ -129,14 +130,12 @@ def run_in_spite(disk: Disk, path: Path, failure: Failure, contents: list[Conten
 def test_a_failing_disk_is_told_and_survived(
     disk: Disk, folder: Path, failure: Failure, lasting: bool
 ) -> None:
-    contents, calls = undisturbed(disk, folder)
+    contents, asked = undisturbed(disk, folder)
     descriptors = len(os.listdir("/proc/self/fd"))
-    # The disk fails at each of its calls: once at one, until mended at the next. In a thorough run
-    # it does so in both kinds, otherwise by turns.
-    first = 2 if lasting else 1
-    if not THOROUGH and failure == "full":
-        first += 2
-    for n in range(first, calls + 1, 2 if THOROUGH else 4):
+    # The disk fails once at one of its calls, until mended at the next; in a thorough run it does
+    # so in both kinds, otherwise by turns.
+    numbers = [number + 1 for number in turning_points(asked)]
+    for n in numbers[lasting::2] if THOROUGH else numbers[lasting + 2 * (failure == "full") :: 4]:
         attempt = folder / "attempt"
         attempt.mkdir()
         disk.calls = disk.failures = 0
@@ -145,7 +144,7 @@ def test_a_failing_disk_is_told_and_survived(
         try:
             run_in_spite(disk, attempt / "jobs.db", failure, contents)
         except BaseException as error:
-            error.add_note(f"the disk failed at call {n} of {calls}")
+            error.add_note(f"the disk failed at call {n} of {len(asked)}: {asked[n - 1].kind}")
             raise
         assert disk.failures, f"call {n} never failed"
         assert len(os.listdir("/proc/self/fd")) <= descriptors, "a failure leaks descriptors"

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.faults
 
 PROCESSES = 4
 KILLS_PER_ROUND = 100
-ROUNDS = 4
+ROUNDS = drawn(4)
 
 
 def one_round(path: Path, told: Acknowledged, random: Random, function: str = "churn") -> None:

@@ -7,7 +7,6 @@ is there.
 
 from __future__ import annotations
 
-import gc
 import os
 import random
 import signal
@@ -28,7 +27,7 @@ from leasehold.core.model.status import Status
 from leasehold.env import SYSTEM
 from leasehold.interrupts import SHIELD
 from support.effort import THOROUGH
-from support.interrupting import Instruction, Interrupter, chosen
+from support.interrupted_walk import in_another_thread, interrupt_twice, walk
 from support.servers import Schemas, needs_psycopg
 
 needs_psycopg()
@@ -40,7 +39,7 @@ from leasehold.stores.postgres.server.connection import name_of  # noqa: E402
 from leasehold.stores.postgres.server.lending import Lending  # noqa: E402
 
 # Not by a signal, as usual: it is signals that a hanging shield would hold back.
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(1800, method="thread")]
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(600, method="thread")]
 
 WAY_TO_THE_SERVER = {
     "interrupts.py",
@@ -79,7 +78,7 @@ class Scene:
         self.submitted: list[str] = []
         self.settled: list[str] = []
 
-    def examine(self) -> None:
+    def examine(self, verb: str = "") -> None:
         """Raise unless everybody can go on."""
         assert not SHIELD.is_closed()
         until(self._every_connection_is_back)
@@ -139,22 +138,6 @@ def until(condition: Callable[[], bool]) -> None:
     pytest.fail("something was left behind")
 
 
-def in_another_thread(action: Callable[[], object]) -> None:
-    raised: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            action()
-        except BaseException as error:
-            raised.append(error)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(60)
-    assert not thread.is_alive(), "another thread waits for ever"
-    assert not raised, raised
-
-
 # -- what is interrupted ------------------------------------------------------------------------
 
 
@@ -200,51 +183,14 @@ VERBS: dict[str, Callable[[Scene], Callable[[], object]]] = {
 }
 
 
-def instructions_of(scene: Scene, verb: str) -> list[Instruction]:
-    for _ in range(3):  # The first times, statements are prepared.
-        action = VERBS[verb](scene)
-        counting = Interrupter()
-        with counting.watching():
-            action()
-    scene.examine()
-    return counting.instructions
-
-
-def interrupted(scene: Scene, verb: str, at: list[int]) -> int:
-    """Interrupt the verb there, as an application would that catches it; how often it had to."""
-    action = VERBS[verb](scene)
-    interrupter, seen = Interrupter(at), 0
-    try:
-        with interrupter.watching():
-            action()
-    except KeyboardInterrupt:
-        seen += 1
-    try:
-        with SHIELD:
-            pass  # One that came while another was delivered is heard of now.
-    except KeyboardInterrupt:
-        seen += 1
-    assert (interrupter.raised > 0) <= seen <= interrupter.raised
-    del action
-    gc.collect(0)
-    scene.examine()
-    return seen
-
-
 @pytest.mark.parametrize("verb", VERBS)
 def test_an_interrupt_before_any_instruction_leaves_nothing_behind(scene: Scene, verb: str) -> None:
-    numbers = chosen(instructions_of(scene, verb), WAY_TO_THE_SERVER, STRIDE)
-    seen = sum(interrupted(scene, verb, [number]) for number in numbers)
-    # A call takes fewer instructions than the one that was counted if that had a minute to end.
-    assert seen >= 0.8 * len(numbers)
+    walk(scene, VERBS, verb, lambda _: WAY_TO_THE_SERVER, STRIDE)
 
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_two_interrupts_in_one_call_leave_nothing_behind(scene: Scene, verb: str) -> None:
-    length = len(instructions_of(scene, verb))
-    dice = random.Random(verb)
-    for _ in range(30 if THOROUGH else 8):
-        interrupted(scene, verb, sorted(dice.sample(range(length), 2)))
+    interrupt_twice(scene, VERBS, verb, 30 if THOROUGH else 8)
 
 
 # -- an interrupt while the server is waited for --------------------------------------------------

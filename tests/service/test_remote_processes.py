@@ -21,10 +21,10 @@ from leasehold.core.model.job import Draft
 from leasehold.core.model.status import Event, Status
 from leasehold.core.model.tokens import TokenDraft, digest_of, new_token_secret
 from leasehold.env import SYSTEM
-from leasehold.service.server import bind
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.testing.conformance.base import assert_history_replays
 from support.nursery import Nursery
+from support.ports import free_port
 
 pytestmark = pytest.mark.faults
 
@@ -104,12 +104,6 @@ class Scene:
 
     def logs(self) -> str:
         return "\n".join(path.read_text()[-3000:] for path in self.folder.glob("*.log"))
-
-
-def free_port() -> int:
-    with bind("127.0.0.1", 0) as listener:
-        port: int = listener.getsockname()[1]
-        return port
 
 
 @pytest.fixture

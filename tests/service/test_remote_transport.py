@@ -20,6 +20,7 @@ from leasehold.env import Env, ManualClock
 from leasehold.errors import StoreClosedError, StoreUnavailableError, UnsupportedError
 from leasehold.service.server import bind
 from service.conftest import Service, serving
+from support.ports import free_port
 
 WAIT = 60.0
 
@@ -166,9 +167,7 @@ def test_another_server_is_asked_when_one_is_away(scheme: str, served: Store) ->
 
 
 def test_a_server_that_comes_back_is_waited_for(scheme: str, served: Store) -> None:
-    listener = bind("127.0.0.1", 0)
-    port = listener.getsockname()[1]
-    listener.close()
+    port = free_port()
     remote = connect(f"{scheme}://127.0.0.1:{port}?retry_seconds=60")
     answers: list[object] = []
     asking = threading.Thread(target=lambda: answers.append(remote.get("job")))

@@ -20,6 +20,7 @@ from leasehold.connect import connect
 from leasehold.core.model.tokens import TokenDraft, digest_of, new_token_secret
 from leasehold.env import SYSTEM
 from leasehold.errors import UnauthenticatedError
+from support.ports import free_port
 from support.servers import Schemas
 
 WAIT = 60.0
@@ -31,7 +32,7 @@ class ServerProcess:
     def __init__(self, url: str, secret: str) -> None:
         self._url = url
         self._secret = secret
-        self.port = self.grpc_port = 0
+        self.port, self.grpc_port = free_port(), free_port()
         self.start()
 
     def start(self) -> None:
@@ -46,8 +47,8 @@ class ServerProcess:
         )
         assert self.process.stdout is not None
         told = json.loads(self.process.stdout.readline())
-        ports = (urlsplit(told[name]).port for name in ("address", "grpc_address"))
-        self.port, self.grpc_port = (port or 0 for port in ports)
+        ports = [urlsplit(told[name]).port for name in ("address", "grpc_address")]
+        assert ports == [self.port, self.grpc_port]
         self.client = self.client_with(self._secret)
 
     def client_with(self, secret: str) -> httpx.Client:

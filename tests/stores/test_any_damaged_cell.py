@@ -157,7 +157,7 @@ _KEEP_NOTHING: Final = RetentionPolicy(
     completed_seconds=0, cancelled_seconds=0, dead_seconds=3600, archive_seconds=3600,
     history_events_max=1, audit_seconds=3600, audit_archive_seconds=0,
 )  # fmt: skip
-TURNS: Final = 4
+TURNS: Final = 4 if THOROUGH else 2
 
 
 @pytest.fixture(scope="module")
@@ -255,15 +255,18 @@ class Hit:
             self._may_refuse("search", lambda: store.search(JobFilter()))
         else:
             self._read_all(store)
-        self._drain(store, range(2))
+        self._drain(store, range(TURNS // 2))
         # What no write meets is looked for by the daily clean-up.
         self._clean_up(store, _KEEP_ALL)
-        self._drain(store, range(2, TURNS))
+        self._drain(store, range(TURNS // 2, TURNS))
         self._judge(store)
         self._give_orders(store)
         self.clock.advance(timedelta(days=2).total_seconds())
         self._clean_up(store, _KEEP_NOTHING)
-        self._read_all(store)
+        if THOROUGH:
+            self._read_all(store)
+        else:
+            self._read_what_stays(store)
         self._must("check", store.check)
 
     def _must(self, what: str, verb: Callable[[], Any]) -> Any:
@@ -330,6 +333,14 @@ class Hit:
             store.audit_page, store.operations,
         ):  # fmt: skip
             must(look.__name__, look)
+
+    def _read_what_stays(self, store: SQLiteStore) -> None:
+        """What a clean-up writes or leaves."""
+        for look in (store.stats, store.metrics, store.series, store.daily, store.cleanups,
+                     store.audit_page, store.queues, store.schedules):  # fmt: skip
+            self._must(look.__name__, look)
+        self._must("search", lambda: store.search(JobFilter()))
+        self._must("search_archive", lambda: store.search_archive(JobFilter()))
 
     def _drain(self, store: SQLiteStore, turns: range) -> None:
         for turn in turns:

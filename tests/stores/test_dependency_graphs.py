@@ -148,7 +148,7 @@ def at_once(request: pytest.FixtureRequest) -> int:
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
 def test_every_job_ends_as_the_oracle_says(kind: str, at_once: int) -> None:
-    @settings(max_examples=drawn(120), deadline=None)
+    @settings(max_examples=drawn(60), deadline=None)
     @given(graphs(), st.integers(0, 2**32))
     def check(nodes: list[Node], seed: int) -> None:
         env = Env(clock=ManualClock(), random=Random(7))
@@ -229,7 +229,7 @@ def picture(store: Store) -> dict[str, Any]:
 
 @pytest.mark.parametrize("at_once", [1, 500], indirect=True)
 def test_both_stores_do_the_same(at_once: int) -> None:
-    @settings(max_examples=drawn(150), deadline=None)
+    @settings(max_examples=drawn(75), deadline=None)
     @given(st.lists(verbs, max_size=25))
     def check(script: list[tuple[Any, ...]]) -> None:
         clock = ManualClock()

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import groupby
 from random import Random
 from typing import Literal, NamedTuple
 
@@ -169,6 +170,21 @@ def lengthen_short_logs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_sync, "ROOM_UP_TO_BYTES", 1024 * 1024)
 
 
+def turning_points(operations: Sequence[Operation]) -> list[int]:
+    """The numbers of those that differ from their neighbours.
+
+    Of operations of one kind in a row, on one file, as the writes of a transaction are: the first,
+    one in the middle, and the last. In a thorough run, all.
+    """
+    if THOROUGH:
+        return list(range(len(operations)))
+    chosen: set[int] = set()
+    for _, group in groupby(enumerate(operations), lambda each: (each[1].kind, each[1].file)):
+        numbers = [number for number, _ in group]
+        chosen |= {numbers[0], numbers[len(numbers) // 2], numbers[-1]}
+    return sorted(chosen)
+
+
 Image = dict[str, bytes]
 """What is found after the crash: file name -> content."""
 
@@ -245,8 +261,9 @@ def crash_images(
     `at_first` is what was on the disk before the operations.
 
     Before each sync, when most is at stake, come "nothing unsynced", "everything" and chance parts
-    of it; between syncs one chance part per point, in a thorough run, or per second point.
+    of it; between syncs chance parts after each turning point.
     """
+    turning = frozenset(turning_points(operations))
     remains = {name: _Remains(data) for name, data in (at_first or {}).items()}
     random = Random(seed)
     for point in range(len(operations) + 1):
@@ -254,7 +271,7 @@ def crash_images(
         if is_last_before_sync:
             yield point, "none", _image(remains, None, keep=False)
             yield point, "all", _image(remains, None, keep=True)
-        parts = drawn(3) if is_last_before_sync else int(THOROUGH or point % 2 == 1)
+        parts = drawn(3) if is_last_before_sync else drawn(6) * (point - 1 in turning)
         for part in range(parts):
             yield point, f"part {part}", _image(remains, random, keep=True)
         if point < len(operations):

@@ -63,15 +63,18 @@ class Interrupter:
 
 
 def chosen(
-    instructions: Sequence[Instruction], every_one_of: Collection[str], stride: int
+    instructions: Sequence[Instruction],
+    every_one_of: Collection[str],
+    stride: int,
+    known: Collection[Instruction] = (),
 ) -> list[int]:
-    """Each instruction of some files, the first and the last time it is come to, and every
-    `stride`-th besides.
+    """Each instruction of some files that is not known, the first and the last time it is come to,
+    and every `stride`-th besides.
     """
     first: dict[Instruction, int] = {}
     last: dict[Instruction, int] = {}
     for number, instruction in enumerate(instructions):
-        if instruction[0] in every_one_of:
+        if instruction[0] in every_one_of and instruction not in known:
             first.setdefault(instruction, number)
             last[instruction] = number
     others = range(0, len(instructions), stride)

@@ -24,7 +24,8 @@ from leasehold.errors import LeaseLostError, StoreUnavailableError
 from leasehold.stores.memory import MemoryStore
 from leasehold.worker.task import ExecutorKind, TaskDefinition, TaskRegistry, default_executor
 
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 60.0
+LOOK_SECONDS = 0.05
 
 
 class MoodyStore(MemoryStore):
@@ -89,10 +90,15 @@ class MoodyStore(MemoryStore):
             self.news.notify_all()
 
     def until(self, condition: Callable[[], bool]) -> None:
-        """Wait until this is so; it is looked at whenever something happens in the store."""
+        """Wait until this is so; it is looked at whenever something happens in the store.
+
+        And now and then: what a worker does about it, it does after that.
+        """
+        looks_in_silence = 0
         with self.news:
             while not condition():
-                assert self.news.wait(PATIENCE_SECONDS), "it did not happen"
+                looks_in_silence = 0 if self.news.wait(LOOK_SECONDS) else looks_in_silence + 1
+                assert looks_in_silence * LOOK_SECONDS < PATIENCE_SECONDS, "it did not happen"
 
     def job(self, job_id: str) -> Job:
         job = self.get(job_id)

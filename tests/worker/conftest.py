@@ -7,18 +7,19 @@ from typing import Any
 
 import pytest
 
-from leasehold.env import Env, ManualClock
+from leasehold.env import Env
 from leasehold.worker.worker import Worker
+from support.turned_clock import TurnedClock
 from support.workers import PATIENCE_SECONDS, MoodyStore, MortalStore, Tasks
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
+def clock() -> TurnedClock:
+    return TurnedClock()
 
 
 @pytest.fixture
-def env(clock: ManualClock) -> Env:
+def env(clock: TurnedClock) -> Env:
     return Env(clock=clock)
 
 

@@ -20,6 +20,7 @@ from leasehold.errors import (
 )
 from leasehold.worker.heartbeat import Heartbeat, local_deadline
 from leasehold.worker.leases import LeaseManager
+from support.turned_clock import TurnedClock
 from support.workers import PATIENCE_SECONDS, MoodyStore, submit_to
 
 
@@ -233,20 +234,19 @@ def test_it_keeps_the_registry_entry_alive_with_nothing_held(
 
 
 def test_its_thread_beats_at_a_third_of_the_shortest_lease(
-    watcher: Watcher, clock: ManualClock
+    watcher: Watcher, clock: TurnedClock
 ) -> None:
     heartbeat, store = watcher.heartbeat, watcher.store
     heartbeat.start()
     try:
         # It sleeps for 30 s by now, or will: a lease of 6 s must shorten that.
         watcher.hold(lease_seconds=6)
-        for beats in range(1, 4):
-            while store.calls["renew"] < beats:
-                clock.advance(0.5)
-                with store.news:
-                    store.news.wait(0.01)
+        for beats in range(4):
+            assert store.calls["renew"] == beats
+            clock.turn(1.5)
+            assert store.calls["renew"] == beats
+            clock.turn(0.5)
         assert watcher.lost == []
-        assert clock.monotonic() < 30
     finally:
         heartbeat.stop()
 

@@ -502,8 +502,9 @@ def test_what_waits_is_handed_back_at_once(
     worker = start_worker(slots=1)
     assert first.wait(PATIENCE_SECONDS)
     store.until(lambda: store.stats().counts[Status.RUNNING] == 1)
+    # The books are brought up to date after the store.
+    store.until(lambda: worker.statistics.completed == 300)
     assert worker.running == 1
-    assert worker.statistics.completed == 300
     job = next(job for job in store.search_all() if job.status is Status.PENDING)
     assert job.attempts == 0
     gate.go.set()
