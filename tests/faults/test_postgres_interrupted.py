@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ import pytest
 from leasehold.core.model.job import Draft
 from leasehold.core.model.lease import Lease, LeaseRequest, Renewal, Settlement
 from leasehold.core.model.outcome import Complete
+from leasehold.core.model.records import WorkListener
 from leasehold.core.model.status import Status
 from leasehold.env import SYSTEM
 from leasehold.interrupts import SHIELD
@@ -227,6 +228,38 @@ def test_a_write_that_waits_for_its_turn_is_left_at_once(scene: Scene, schemas: 
     assert len(scene.submitted) == before
     assert scene.store.stats().submitted == before
     scene.examine()
+
+
+class ReadyListener(WorkListener):
+    """Notes that jobs may have become available."""
+
+    def __init__(self, woken: threading.Event) -> None:
+        self.on_ready = woken.set
+
+    def on_cancel_requested(self, job_ids: Collection[str] | None) -> None:
+        """Of no interest here."""
+
+
+def test_an_interrupt_after_the_commit_does_not_keep_workers_asleep(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = scene.store._database
+    transaction = database._transaction
+
+    def interrupted(*args: Any) -> None:
+        transaction(*args)
+        raise KeyboardInterrupt
+
+    woken = threading.Event()
+    scene.submit()  # A queue and a task that are known: the next submit takes one write.
+    end = scene.store.subscribe(ReadyListener(woken))
+    monkeypatch.setattr(database, "_transaction", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        scene.submit()
+    monkeypatch.undo()
+    assert woken.wait(60)
+    end()
+    assert scene.store.stats().submitted == 2
 
 
 def test_a_handler_that_does_not_raise_interrupts_no_write(scene: Scene, schemas: Schemas) -> None:

@@ -89,6 +89,19 @@ def test_a_refusal_leaves_the_transaction_as_it_was(store: PostgresStore, own: A
     assert store.get("new") is None
 
 
+def test_a_connection_that_cannot_be_used_is_refused_by_its_kind(
+    url: str, store: PostgresStore, own: Any
+) -> None:
+    own.close()
+    with pytest.raises(TransactionError, match="the connection is closed: open another one"):
+        store.submit_within(own, [draft()])
+    with (
+        TaskQueue(url, num_workers=0) as queue,
+        pytest.raises(TransactionError, match=r"are no builtins\.int, but psycopg\.Connection"),
+    ):
+        queue.connect(int)
+
+
 def test_without_a_transaction_nothing_is_submitted(url: str, store: PostgresStore) -> None:
     own: Any
     with psycopg.connect(url.partition("&schema")[0], autocommit=True) as own:

@@ -321,9 +321,11 @@ class TaskQueue(QueueLife):
         if kind is None or isinstance(connection, kind):
             return connection
         connection.close()
+        bases = type(connection).__mro__
+        driver = next(base for base in bases if not base.__module__.startswith("leasehold."))
         raise TransactionError(
             f"connections to {self.store} are no {kind.__module__}.{kind.__qualname__}, but "
-            f"{type(connection).__mro__[1].__module__}.{type(connection).__mro__[1].__qualname__}"
+            f"{driver.__module__}.{driver.__qualname__}"
         )
 
     # -- parts with a name of their own ----------------------------------------------------------

@@ -166,12 +166,14 @@ def within(
 
 
 def _check_open_transaction(raw: psycopg.Connection[Row]) -> None:
+    if raw.closed:
+        raise TransactionError("the connection is closed: open another one, and submit with that")
     status = raw.info.transaction_status
     if status is TransactionStatus.ACTIVE:
         raise TransactionError("the connection is in use: let one statement end before the next")
     if status is TransactionStatus.INERROR:
         raise TransactionError("the transaction has failed before: roll it back first")
-    if raw.closed or (raw.autocommit and status is not TransactionStatus.INTRANS):
+    if raw.autocommit and status is not TransactionStatus.INTRANS:
         raise TransactionError(
             "the connection has no open transaction: submit inside `with "
             "connection.transaction():`, or leave out connection="

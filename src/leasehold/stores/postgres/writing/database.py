@@ -177,7 +177,7 @@ class Database(WritesGoOn):
                 tries.begin()
                 outcome: Outcome[T] = Outcome()
                 try:
-                    with self._lending.connection() as db:
+                    with self._told_of(outcome), self._lending.connection() as db:
                         sent = ahead if tries.may_send_ahead else ()
                         self._transaction(db, operation, tries.way, sent, outcome)
                 except (NotAlone, UniqueViolation) as error:
@@ -209,6 +209,19 @@ class Database(WritesGoOn):
                         raise
                 self.after_commit(outcome.hints)
                 return outcome.answer
+
+    @contextlib.contextmanager
+    def _told_of(self, outcome: Outcome[T]) -> Iterator[None]:
+        """Wake the listeners also to a write that was interrupted, perhaps after its commit.
+
+        The hints of a write that was undone do no harm; those of one that was kept would be missed.
+        """
+        try:
+            yield
+        except BaseException as error:
+            if outcome.is_sent and not isinstance(error, psycopg.Error):
+                self.after_commit(outcome.hints)
+            raise
 
     def _transaction(
         self,
