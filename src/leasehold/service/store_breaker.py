@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from typing import Final
 
@@ -11,7 +12,7 @@ from leasehold.errors import StoreError, StoreMovedError, StoreUnavailableError
 FAILURES_MAX: Final = 5
 """So many failures in a row, and requests are refused without asking the store."""
 PROBE_SECONDS: Final = 1.0
-"""Then one request a second is let through, to see whether it works again."""
+"""Then one request is let through so long after the last, to see whether it works again."""
 
 
 class StoreBreaker:
@@ -28,6 +29,10 @@ class StoreBreaker:
     leasehold.errors.StoreUnavailableError: the store is away: try again in a second
     >>> clock.advance(PROBE_SECONDS)
     >>> breaker.check()
+    >>> clock.advance(PROBE_SECONDS)
+    >>> breaker.check()  # the probe is still under way
+    Traceback (most recent call last):
+    leasehold.errors.StoreUnavailableError: the store is away: try again in a second
     >>> breaker.worked()
     >>> breaker.is_open
     False
@@ -52,7 +57,9 @@ class StoreBreaker:
             now = self._clock.monotonic()
             if self.is_open and now < self._next_probe:
                 raise StoreUnavailableError("the store is away: try again in a second")
-            self._next_probe = now + PROBE_SECONDS
+            # No other until this one has ended: a store that is away may keep it for long, and each
+            # of them keeps a thread.
+            self._next_probe = math.inf
 
     def worked(self) -> None:
         """The store has answered."""
