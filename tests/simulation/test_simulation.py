@@ -14,8 +14,8 @@ from leasehold.testing.simulator.stores import memory_store, sqlite_stores
 from support.effort import drawn
 from support.mutants import MUTANTS, DropsTheFence, ServesTheWrongOrder, Sound
 
-MEMORY_SEEDS = range(drawn(150))
-SQLITE_SEEDS = range(1000, 1000 + drawn(30))
+MEMORY_SEEDS = range(drawn(75))
+SQLITE_SEEDS = range(1000, 1000 + drawn(15))
 TRACE_SEEDS = range(2000, 2000 + drawn(12))
 MUTANT_SEEDS = range(30)
 
