@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from leasehold import Status, TaskQueue
 from leasehold.connect import connect
+from leasehold.env import SYSTEM
 from leasehold.errors import InvalidJobError, PayloadError
 from service.conftest import WAIT, Service, serving
 from support.servers import Schemas
@@ -39,6 +41,8 @@ def service(url: str) -> Iterator[Service]:
     store.close()
 
 
+HOUR_AGO = SYSTEM.now() - timedelta(hours=1)
+
 ASKED: list[tuple[int, str, str, Any]] = [
     (404, "GET", "/jobs/a%00b", None),
     (404, "POST", "/jobs/a%00b/cancel", {"reason": "so"}),
@@ -46,7 +50,7 @@ ASKED: list[tuple[int, str, str, Any]] = [
     (404, "GET", "/queues/a%00b/next", None),
     (200, "GET", "/metrics?queue=a%00b", None),
     (200, "GET", "/failures?queue=a%00b", None),
-    (200, "GET", "/timeline?metric=failed&queue=a%00b&since=2026-11-16T00:00:00Z", None),
+    (200, "GET", f"/timeline?metric=failed&queue=a%00b&since={HOUR_AGO:%Y-%m-%dT%H:%M:%SZ}", None),
     (404, "DELETE", "/tokens/a%00b", None),
     (400, "POST", "/leases", {"worker": NUL, "wait_seconds": 0}),
     (200, "POST", "/leases", {"worker": "w", "parent_id": NUL, "wait_seconds": 0}),
