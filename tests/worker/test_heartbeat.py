@@ -108,6 +108,15 @@ def test_after_three_failed_beats_the_leases_are_abandoned_once(
     assert events.count(Event.ABANDONED) == 1
 
 
+def test_beats_that_failed_while_nothing_was_held_do_not_count(watcher: Watcher) -> None:
+    watcher.store.refused.add("renew")
+    for _ in range(5):
+        watcher.heartbeat.beat()
+    watcher.hold()
+    watcher.heartbeat.beat()
+    assert watcher.lost == []
+
+
 def test_a_good_beat_starts_the_count_again(watcher: Watcher, clock: ManualClock) -> None:
     watcher.hold(lease_seconds=600)
     for refused in (True, True, False, True, True):

@@ -228,9 +228,14 @@ class Heartbeat(OwnThread):
             self._condition.notify_all()
 
     def _beat_failed(self, error: StoreError) -> None:
-        self.consecutive_failures += 1
         with self._condition:
             held = self._kept()
+        if not held:
+            # It does not count: the next lease is granted by a store that is there again.
+            self.consecutive_failures = 0
+            logger.warning("a heartbeat of worker %s failed: %s", self._worker, error)
+            return
+        self.consecutive_failures += 1
         logger.warning(
             "heartbeat %d of %d failed for %s of worker %s: %s",
             self.consecutive_failures,
