@@ -27,9 +27,13 @@ from leasehold.stores.postgres.server import replica as replicas  # noqa: E402
 def urls(schemas: Schemas) -> Iterator[tuple[str, str]]:
     """A store, and one that takes itself for it: as a replica that lags behind, and only reads."""
     primary, other = schemas.lend(), schemas.lend()
-    with closing(PostgresStore(primary)) as store, closing(PostgresStore(other)) as copy:
-        with copy._database.alone() as db:
-            db.execute("UPDATE store_state SET store_id = $1", (store._database.store_id,))
+    with (
+        closing(PostgresStore(primary)) as store,
+        closing(PostgresStore(other)) as copy,
+        copy._database.alone() as db,
+    ):
+        db.execute("UPDATE store_state SET store_id = $1", (store._database.store_id,))
+    with closing(PostgresStore(other)) as copy:
         copy.submit([Draft(id="old", task="t")])
     read_only = quote("-cdefault_transaction_read_only=on")
     yield f"{primary}&replica={quote(f'{other}&options={read_only}')}", other
