@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from leasehold.cli.workers.plan import CrewPlan
+from leasehold.cli.workers.plan import CrewPlan, start_python
 from leasehold.cli.workers.process import open_queue
 from leasehold.errors import StoreUnavailableError
 from leasehold.queue.facade import TaskQueue
@@ -73,3 +73,17 @@ def test_a_store_that_stays_locked_for_long_is_waited_for(tmp_path: Path) -> Non
 def test_what_cannot_be_opened_at_all_is_told_at_once(tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailableError):
         open_queue(CrewPlan(store_url=f"sqlite:///{tmp_path}/nowhere/jobs.db"))
+
+
+def test_a_look_at_the_application_ends_quietly_when_the_command_was_stopped(
+    tmp_path: Path,
+) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(tmp_path / "said", "w+b") as said:
+        plan = CrewPlan(store_url=f"sqlite:///{tmp_path}/jobs.db")
+        probe = start_python("leasehold.cli.workers.probe", plan, writer, output=said.fileno())
+        os.close(writer)
+        assert probe.wait(60) == 0
+        said.seek(0)
+        assert said.read() == b""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 
 import msgspec
 
@@ -61,7 +62,8 @@ def main() -> None:
     except LeaseholdError as error:
         logger.error("%s", error, exc_info=error.__cause__)
         sys.exit(exit_for(error))
-    with open(link_fd, "wb") as answer:
+    # The command may have been stopped meanwhile: then nobody reads the answer.
+    with suppress(BrokenPipeError), open(link_fd, "wb") as answer:
         answer.write(url.encode())
     for queue in queues.values():
         queue.shutdown()
