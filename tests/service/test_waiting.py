@@ -14,11 +14,17 @@ from typing import Any
 import httpx
 import pytest
 
-from leasehold.core.model.job import Draft
+from leasehold.core.model.job import Draft, Job
 from leasehold.core.model.lease import Exchange, LeaseRequest
 from leasehold.core.model.retry import Constant
+from leasehold.core.model.status import Status
 from leasehold.errors import StoreUnavailableError
 from leasehold.service import lease_lines
+from leasehold.service.api import OPERATIONS, Api
+from leasehold.service.caller import ANYBODY
+from leasehold.service.consumer_messages import ExchangeJobs, LeaseJobs, Wanted
+from leasehold.service.waiting import answer_unless_gone
+from leasehold.stores.memory import MemoryStore
 from service.conftest import WAIT, Service
 from service.test_jobs_over_http import JOBS, lease, proof, submit
 
@@ -148,6 +154,32 @@ def test_what_was_leased_for_somebody_who_is_gone_goes_back(
     job = service.store.get(job_id)
     assert job is not None
     assert (job.status.value, job.attempts) == ("pending", 0)
+
+
+@pytest.mark.parametrize("name", ["lease", "exchange"])
+def test_a_repeated_request_whose_sender_is_gone_takes_no_lease_from_its_holder(name: str) -> None:
+    wanted: dict[str, Any] = {"worker": "w", "queues": ("default",)}
+    asked = (
+        LeaseJobs(**wanted, request_id="one")
+        if name == "lease"
+        else ExchangeJobs(lease=Wanted(**wanted), request_id="one")
+    )
+    [operation] = [each for each in OPERATIONS if each.name == name]
+
+    async def scene() -> Job | None:
+        api = Api(MemoryStore(), insecure=True)
+        api.store.submit([Draft(id="job", task="t")])
+        first = await answer_unless_gone(api, operation, ANYBODY, asked, asyncio.Event().wait())
+        [held] = first.leases
+        gone = asyncio.sleep(0)
+        assert await answer_unless_gone(api, operation, ANYBODY, asked, gone) is None
+        again = await answer_unless_gone(api, operation, ANYBODY, asked, asyncio.Event().wait())
+        assert [each.version for each in again.leases] == [held.version]
+        return api.store.get("job")
+
+    job = asyncio.run(scene())
+    assert job is not None
+    assert (job.status, job.worker, job.attempts) == (Status.RUNNING, "w", 1)
 
 
 def test_waiting_for_a_job_to_end(service: Service, pool: ThreadPoolExecutor) -> None:

@@ -10,14 +10,17 @@ from typing import Any
 from leasehold.error_codes import CodedError
 from leasehold.service.api import Api
 from leasehold.service.caller import Caller
-from leasehold.service.consumer_messages import ExchangeAnswer, Leases
+from leasehold.service.consumer_messages import ExchangeAnswer, ExchangeJobs, LeaseJobs, Leases
 from leasehold.service.operation import ApiOperation
 
 
 async def answer_unless_gone(
     api: Api, operation: ApiOperation, caller: Caller, asked: Any, gone: Awaitable[object]
 ) -> Any:
-    """The operation's answer; None if its caller is `gone` first, or this is cancelled."""
+    """The operation's answer; None if its caller is `gone` first, or this is cancelled.
+
+    Leases granted to a caller who is gone go back, unless the request may come again.
+    """
     task = asyncio.ensure_future(api.call_waiting(operation, caller, asked))
     leaving = asyncio.ensure_future(gone)
     is_here = False
@@ -30,7 +33,15 @@ async def answer_unless_gone(
         if not is_here:
             task.cancel()
             with suppress(asyncio.CancelledError, CodedError):
-                # Leases granted to a caller who is gone go back.
                 answer = await task
-                if isinstance(answer, Leases | ExchangeAnswer):
+                if isinstance(answer, Leases | ExchangeAnswer) and not _may_come_again(asked):
                     await api.hand_back(answer.leases)
+
+
+def _may_come_again(asked: LeaseJobs | ExchangeJobs) -> bool:
+    """Whether leases stay although their caller is gone.
+
+    A request with an id may have been sent twice: its leases are another connection's, too, whose
+    holder works under them already or is about to be answered with them.
+    """
+    return asked.request_id is not None
