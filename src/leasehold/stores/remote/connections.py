@@ -7,8 +7,14 @@ import socket
 import ssl
 import threading
 from contextlib import suppress
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
-from typing import Final
+from http.client import (
+    HTTPConnection,
+    HTTPException,
+    HTTPResponse,
+    HTTPSConnection,
+    RemoteDisconnected,
+)
+from typing import IO, Any, Final
 
 from leasehold.core.contract.wire import MEDIA_TYPE
 from leasehold.env import Env
@@ -80,6 +86,7 @@ class Connections:
             if self._tls is None
             else HTTPSConnection(host, port, timeout=CONNECT_SECONDS, context=self._tls)
         )
+        connection.response_class = WholeReply
         try:
             connection.connect()
         except OSError as error:
@@ -107,6 +114,35 @@ class Connections:
             if since >= oldest and not _has_news(connection.sock):
                 return connection
             connection.close()
+
+
+class WholeReply(HTTPResponse):
+    """A reply whose head has an end.
+
+    The standard library takes the end of the connection for the end of the headers: a reply that
+    was cut there would look like the answer of something that is no Leasehold service.
+    """
+
+    def begin(self) -> None:
+        self.fp: Any = _Head(self.fp)
+        super().begin()
+        if isinstance(self.fp, _Head):
+            self.fp = self.fp.connection
+
+
+class _Head:
+    """The lines of a reply up to its body."""
+
+    def __init__(self, connection: IO[bytes]) -> None:
+        self.connection = connection
+        self.close = connection.close
+        self.flush = connection.flush
+
+    def readline(self, limit: int) -> bytes:
+        line = self.connection.readline(limit)
+        if not line.endswith(b"\n") and len(line) < limit:
+            raise RemoteDisconnected("the connection ended inside the head of a reply")
+        return line
 
 
 class HTTPLine:
