@@ -68,7 +68,7 @@ def settings_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def lanes_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     def submit_within(database: Database, connection: Any, drafts: Any, *, partial: Any) -> Any:
         run = lambda operation: within(database, connection, operation)  # noqa: E731
-        return entering._submit(database, run, database.lanes, drafts, partial=partial)
+        return entering.submit_by(database, run, database.lanes, drafts, partial=partial)
 
     monkeypatch.setattr(entering, "submit_within", submit_within)
 

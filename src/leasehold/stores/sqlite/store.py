@@ -131,7 +131,7 @@ class SQLiteStore(TableStore):
     def submit_within(
         self, connection: OwnConnection, drafts: Sequence[Draft], *, partial: bool = False
     ) -> list[Submitted | LeaseholdError]:
-        return entering.submit_within(self._database, connection, drafts, partial=partial)
+        return transaction_verbs.submit_within(self._database, connection, drafts, partial=partial)
 
     # -- holders -----------------------------------------------------------------------------
 

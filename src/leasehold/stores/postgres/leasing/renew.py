@@ -11,7 +11,7 @@ from leasehold.stores.postgres.server.connection import unnested
 from leasehold.stores.postgres.writing.step import Step
 from leasehold.stores.tables.renewing import HeldLease, LeaseName, TableMessages
 
-HELD: Final = """
+HELD_LEASES: Final = """
     SELECT job.id, running.version, seq, job.lane, acquired_at, expires_at, 0, cancel_reason
     FROM job JOIN running USING (seq)
     WHERE job.id = ANY($1) ORDER BY seq FOR UPDATE OF running
@@ -38,7 +38,7 @@ class Messages(TableMessages):
 
     @classmethod
     def held(cls, step: Step, leases: Collection[LeaseName]) -> Mapping[LeaseName, HeldLease]:
-        rows: Any = step.execute(HELD, ([job_id for job_id, _ in leases],)) if leases else ()
+        rows: Any = step.execute(HELD_LEASES, ([job_id for job_id, _ in leases],)) if leases else ()
         return {
             (job_id, version): (seq, lane, RunningLease(*lease))
             for job_id, version, seq, lane, *lease in rows

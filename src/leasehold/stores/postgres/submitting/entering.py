@@ -11,7 +11,7 @@ from leasehold.core.rules.dependencies import SortedOut
 from leasehold.core.rules.rule_book import RuleBook
 from leasehold.errors import LeaseholdError
 from leasehold.stores.postgres.submitting.gate import LaneNumbers
-from leasehold.stores.postgres.submitting.submit import submit as submit_in
+from leasehold.stores.postgres.submitting.submit import submit_in
 from leasehold.stores.postgres.writing.application import within
 from leasehold.stores.postgres.writing.database import Database
 from leasehold.stores.postgres.writing.loans import Loans

@@ -63,7 +63,7 @@ KEEP_KEYS: Final = f"""
 _ID: Final = itemgetter(1)
 
 
-def submit(
+def submit_in(
     step: Step,
     lanes: LaneNumbers,
     drafts: Sequence[Draft],

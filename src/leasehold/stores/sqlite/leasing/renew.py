@@ -10,7 +10,7 @@ from leasehold.stores.sqlite.leasing.ends import Histories
 from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.tables.renewing import HeldLease, LeaseName, TableMessages
 
-HELD: Final = """
+HELD_LEASE: Final = """
     SELECT seq, job.lane, acquired_at, expires_at, moved_by, cancel_reason
     FROM job JOIN running USING (seq) WHERE id = ? AND version = ?
 """
@@ -26,7 +26,7 @@ class Messages(TableMessages):
 
     @classmethod
     def held(cls, step: Step, leases: Collection[LeaseName]) -> Mapping[LeaseName, HeldLease]:
-        found = ((name, step.execute(HELD, name).fetchone()) for name in leases)
+        found = ((name, step.execute(HELD_LEASE, name).fetchone()) for name in leases)
         return {
             name: (row[0], row[1], RunningLease(*row[2:])) for name, row in found if row is not None
         }

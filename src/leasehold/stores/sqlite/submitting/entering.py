@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial as bind
 
-from leasehold.core.contract.transactions import OwnConnection
 from leasehold.core.model.job import Draft
 from leasehold.core.model.records import Submitted
 from leasehold.core.rules.dependencies import SortedOut
 from leasehold.errors import LeaseholdError
 from leasehold.stores.sqlite.submitting.gate import LaneNumbers
-from leasehold.stores.sqlite.submitting.submit import PlainSubmit
-from leasehold.stores.sqlite.submitting.submit import submit as submit_in
+from leasehold.stores.sqlite.submitting.submit import PlainSubmit, submit_in
 from leasehold.stores.sqlite.writing.database import Database
 from leasehold.stores.sqlite.writing.step import Step
-from leasehold.stores.sqlite.writing.transaction_verbs import within
 from leasehold.stores.tables import replies
 from leasehold.stores.tables.replies import Stored, Write
 
@@ -24,7 +21,7 @@ def submit(
     database: Database, drafts: Sequence[Draft], *, partial: bool
 ) -> list[Submitted | LeaseholdError]:
     """Submit them in a write of their own."""
-    return _submit(database, database.write, database.lanes, drafts, partial=partial)
+    return submit_by(database, database.write, database.lanes, drafts, partial=partial)
 
 
 def submit_after(
@@ -39,32 +36,21 @@ def submit_after(
 
         return database.write(checked)
 
-    return _submit(database, write, database.lanes, drafts, partial=False)
+    return submit_by(database, write, database.lanes, drafts, partial=False)
 
 
 def submit_once(
     database: Database, request_id: str, drafts: Sequence[Draft], *, partial: bool
 ) -> list[Submitted | LeaseholdError]:
     """The same, or the answer to it when it was carried out before under this id."""
-    submit_by = bind(_submit, database, lanes=database.lanes, drafts=drafts, partial=partial)
-    return replies.submit_once(database, request_id, drafts, submit_by, partial=partial)
+    submit = bind(submit_by, database, lanes=database.lanes, drafts=drafts, partial=partial)
+    return replies.submit_once(database, request_id, drafts, submit, partial=partial)
 
 
-def submit_within(
-    database: Database, connection: OwnConnection, drafts: Sequence[Draft], *, partial: bool
-) -> list[Submitted | LeaseholdError]:
-    """Submit them as a part of the application's transaction."""
-
-    def write(operation: Callable[[Step], Stored]) -> Stored:
-        return within(database, connection, operation)
-
-    # Lanes that this transaction makes come to nothing if it is rolled back: none is kept.
-    return _submit(database, write, LaneNumbers(), drafts, partial=partial)
-
-
-def _submit(
+def submit_by(
     database: Database, write: Write, lanes: LaneNumbers, drafts: Sequence[Draft], *, partial: bool
 ) -> list[Submitted | LeaseholdError]:
+    """Submit them in a write that is made in this way."""
     if not partial:
         is_plain = True
         for draft in drafts:

@@ -35,7 +35,7 @@ FIND_KEY: Final = """
 KEEP_KEY: Final = "INSERT OR REPLACE INTO idempotency VALUES (?, ?, ?, ?, ?)"
 
 
-def submit(
+def submit_in(
     step: Step,
     lanes: LaneNumbers,
     drafts: Sequence[Draft],
@@ -65,7 +65,7 @@ class PlainSubmit(Grouped[Sequence[Answer] | QueueFullError]):
     ) -> list[Sequence[Answer] | QueueFullError]:
         """All of them as one; raises if any of them would."""
         drafts = [draft for each in operations for draft in each.drafts]
-        stored = submit(step, operations[0].lanes, drafts, partial=False)
+        stored = submit_in(step, operations[0].lanes, drafts, partial=False)
         if isinstance(stored, QueueFullError):
             raise stored  # Together they are too many; one by one, some may still find room.
         answers = iter(stored)
