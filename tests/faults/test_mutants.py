@@ -39,18 +39,11 @@ from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.sqlite.writing.writer import Writer
 from leasehold.stores.tables import dependents as waiting
 from leasehold.stores.tables import inheritance as bases
-from leasehold.stores.tables import (
-    job_states,
-    linking,
-    order_desk,
-    rebalance,
-    removing,
-    setting_verbs,
-    step,
-    sweep,
-)
+from leasehold.stores.tables import job_states, linking, rebalance, removing, settings, step
+from leasehold.stores.tables import orders as table_orders
 from leasehold.stores.tables import parking as shelf
-from leasehold.stores.tables.ended_dependents import TableDependents
+from leasehold.stores.tables import recover as table_recover
+from leasehold.stores.tables.dependents import TableDependents
 from leasehold.stores.tables.job_states import JobState
 from leasehold.stores.tables.step import TableStep
 from leasehold.testing.conformance import StoreConformance
@@ -336,10 +329,10 @@ MUTANTS: dict[str, Mutate] = {
     "cancel without removing": sql(ready, "LEAVE_BY_NUMBER", "WHERE (", "WHERE 0 AND ("),
     "events not counted": sql_of_table(job_states._COUNT_EVENT, "running", "events + 1", "events"),
     "replay without another attempt": sql(
-        order_desk, "ALLOW_AGAIN", "allowance = $1", "allowance = $1 - 1"
+        table_orders, "ALLOW_AGAIN", "allowance = $1", "allowance = $1 - 1"
     ),
-    "cancel requests not written": sql(order_desk, "REQUEST_CANCEL", "WHERE", "WHERE 0 AND"),
-    "sweep past what is too late": sql(sweep, "LATE", "WHERE", "WHERE 0 AND"),
+    "cancel requests not written": sql(table_orders, "REQUEST_CANCEL", "WHERE", "WHERE 0 AND"),
+    "sweep past what is too late": sql(table_recover, "LATE", "WHERE", "WHERE 0 AND"),
     "unblock while others block": sql(waiting, "BLOCKED_BY", "other.needs <> $1", "0"),
     "leave behind who was told": sql(waiting, "UNBLOCK", "needs = $1", "needs = -$1"),
     "tell no dependent": sql(dependencies, "REMEMBER", "WHERE id", "WHERE 0 AND id"),
@@ -352,7 +345,7 @@ MUTANTS: dict[str, Mutate] = {
     "tell what was replayed": sql(job_states, "TELL_NOBODY", "WHERE", "WHERE 0 AND"),
     "prune what is needed": sql(removing, "STILL_ENDED", "AND NOT", "AND 1 OR NOT"),
     "settings that nobody hears of": sql(step, "NEXT_SETTINGS", "+ 1", "+ 0"),
-    "settings that cannot be unset": sql(setting_verbs, "FORGET", "WHERE", "WHERE 0 AND"),
+    "settings that cannot be unset": sql(settings, "FORGET", "WHERE", "WHERE 0 AND"),
     "let a key run any number": sql(shelf, "RUNNING_OF_KEY", "key = $2", "key = -$2"),
     "never give a key's slot back": sql(
         parking, "COUNT_RUNNING", "running + excluded.running", "max(running, running + 1)"

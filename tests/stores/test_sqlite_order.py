@@ -21,7 +21,8 @@ from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.leasing import order, ready
 from leasehold.stores.sqlite.rules.orders import QueueBook
 from leasehold.stores.sqlite.writing.remembered import READ_STATE
-from leasehold.stores.tables import places, rebalance
+from leasehold.stores.tables import order as table_order
+from leasehold.stores.tables import rebalance
 from leasehold.stores.tables.order import SPREAD
 from leasehold.stores.tables.parking import NEXT_TIER
 
@@ -69,7 +70,7 @@ STATEMENTS: dict[str, tuple[str, tuple[object, ...]]] = {
     "what is placed anew": (rebalance.AFTER, (1, 2, 3, 4, 5)),
     "taking one out": (ready.LEAVE, (1, 2, 3, 4)),
     "taking one out by number": (ready.LEAVE_BY_NUMBER, (1,)),
-    "finding one": (places.FIND, (1,)),
+    "finding one": (table_order.FIND, (1,)),
 }
 # The jobs table is large, and so is every index on what is pending.
 LARGE = ("ready", "job", "place", "raised")

@@ -55,7 +55,7 @@ from leasehold.stores.postgres.writing import application, own_connections
 from leasehold.stores.postgres.writing.database import Database
 from leasehold.stores.postgres.writing.step import Step
 from leasehold.stores.postgres.writing.turn import who_writes
-from leasehold.stores.tables.query import PlainReader
+from leasehold.stores.tables.statements import PlainReader
 from leasehold.stores.tables.store import TableStore
 from leasehold.stores.tables.tokens import TokenReader
 

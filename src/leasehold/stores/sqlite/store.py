@@ -56,7 +56,7 @@ from leasehold.stores.sqlite.writing.application import ApplicationConnection, i
 from leasehold.stores.sqlite.writing.database import Database
 from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.sqlite.writing.transaction_verbs import HeldTransaction
-from leasehold.stores.tables.operations import TableOperations
+from leasehold.stores.tables.orders import TableOperations
 from leasehold.stores.tables.store import TableStore
 
 T = TypeVar("T")

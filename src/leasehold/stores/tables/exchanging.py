@@ -11,12 +11,11 @@ from leasehold.core.model.outcome import Fail, Outcome
 from leasehold.core.rules.ends import EndedLease, decide_end
 from leasehold.env import from_micros
 from leasehold.errors import LeaseLostError
-from leasehold.stores.tables import breakers
-from leasehold.stores.tables.attempts import TableEnds
+from leasehold.stores.tables import gate
 from leasehold.stores.tables.dependents import TableLinks
-from leasehold.stores.tables.granting import Granted
-from leasehold.stores.tables.leasing import Leased
-from leasehold.stores.tables.registry import note_consumer
+from leasehold.stores.tables.ends import TableEnds
+from leasehold.stores.tables.leasing import Granted, Leased
+from leasehold.stores.tables.recover import note_consumer
 from leasehold.stores.tables.step import TableStep
 
 
@@ -39,7 +38,7 @@ def settle_unfinished(
     decision = decide_end(held, outcome, allowance, retry, step.random, step.now)
     if isinstance(outcome, Fail) and outcome.breaker is not None:
         step.must_be_alone()
-        breakers.failed(step, lane, outcome.breaker)
+        gate.failed(step, lane, outcome.breaker)
     return ends.add(job_id, held, lane, decision)
 
 

@@ -9,9 +9,8 @@ from leasehold.core.rules import rebalancing
 from leasehold.core.rules.key_accounts import Account, Counted
 from leasehold.core.rules.placing import Standing
 from leasehold.core.rules.rebalancing import BEYOND, Pass
+from leasehold.stores.tables.order import STANDING, TableReady, find
 from leasehold.stores.tables.parking import ACCOUNT, LOOK_AGAIN_AT
-from leasehold.stores.tables.places import STANDING, find
-from leasehold.stores.tables.ready import TableReady
 from leasehold.stores.tables.step import TableStep
 
 CROSSING: Final = f"""

@@ -17,9 +17,8 @@ from leasehold.stores.postgres.rules.known import read_rules
 from leasehold.stores.postgres.server.connection import SqlConnection
 from leasehold.stores.postgres.submitting.dependencies import DependentsBook
 from leasehold.stores.postgres.writing.step import Step
-from leasehold.stores.tables.finding import TableLook
-from leasehold.stores.tables.pruning import TablePruning
-from leasehold.stores.tables.removing import TableRemoval
+from leasehold.stores.tables.cleanup import TableLook
+from leasehold.stores.tables.removing import TablePruning, TableRemoval
 from leasehold.stores.tables.statements import SqlCursor
 
 _QUEUE: Final = """

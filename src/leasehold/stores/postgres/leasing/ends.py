@@ -9,7 +9,7 @@ from typing import Final
 
 from leasehold.stores.postgres.leasing.ready import ReadyRows
 from leasehold.stores.postgres.server.connection import POSTGRES, unnested
-from leasehold.stores.tables.attempts import TableEnds
+from leasehold.stores.tables.ends import TableEnds
 from leasehold.stores.tables.job_states import TableHistories, state_by
 
 ENDED: Final = """

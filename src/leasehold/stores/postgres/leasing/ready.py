@@ -1,4 +1,4 @@
-"""The ready table in the words of this database; see `tables.ready`."""
+"""The ready table in the words of this database; see `tables.order`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from leasehold.core.rules.measuring import count_entered
 from leasehold.stores.postgres.leasing.parking import KeyShelf
 from leasehold.stores.postgres.server.connection import unnested
 from leasehold.stores.postgres.writing.step import Step
-from leasehold.stores.tables.ready import Newcomer, PendingJob, TableReady, keys_of
+from leasehold.stores.tables.order import Newcomer, PendingJob, TableReady, keys_of
 
 # A new job's place is the default one, unless it has a deadline or its queue a max_priority.
 ENTER_NEW: Final = f"""

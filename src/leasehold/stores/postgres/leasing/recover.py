@@ -1,4 +1,4 @@
-"""The recovery sweep in the words of this database; see `tables.sweep`."""
+"""The recovery sweep in the words of this database; see `tables.recover`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from leasehold.stores.postgres.rules.orders import QueueBook
 from leasehold.stores.postgres.server.connection import SqlConnection
 from leasehold.stores.postgres.writing.database import Database
 from leasehold.stores.postgres.writing.step import Step
-from leasehold.stores.tables.sweep import TableSweep
+from leasehold.stores.tables.recover import TableSweep
 
 # `running` is small, so a reader simply reads it all.
 LOST: Final = (

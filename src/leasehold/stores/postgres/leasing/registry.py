@@ -1,4 +1,4 @@
-"""The registry of workers, whose lives are locks of a session; see `tables.registry`."""
+"""The registry of workers, whose lives are locks of a session; see `tables.recover`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from leasehold.stores.postgres.server.connection import unnested
 from leasehold.stores.postgres.server.failures import translated
 from leasehold.stores.postgres.server.life import SessionLife
 from leasehold.stores.postgres.writing.database import Database
-from leasehold.stores.tables.registry import TableRegistry
+from leasehold.stores.tables.recover import TableRegistry
 
 
 class Registry(TableRegistry):

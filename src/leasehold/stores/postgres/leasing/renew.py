@@ -1,4 +1,4 @@
-"""A holder's messages while it works, in the words of this database; see `tables.renewing`."""
+"""A holder's messages while it works, in the words of this database; see `tables.ends`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from leasehold.core.model.lease import RunningLease
 from leasehold.stores.postgres.leasing.ends import Histories
 from leasehold.stores.postgres.server.connection import unnested
 from leasehold.stores.postgres.writing.step import Step
-from leasehold.stores.tables.renewing import HeldLease, LeaseName, TableMessages
+from leasehold.stores.tables.ends import HeldLease, LeaseName, TableMessages
 
 HELD_LEASES: Final = """
     SELECT job.id, running.version, seq, job.lane, acquired_at, expires_at, 0, cancel_reason

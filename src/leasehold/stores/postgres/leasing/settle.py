@@ -34,8 +34,7 @@ from leasehold.stores.tables.exchanging import (
     are_of_different_jobs,
     settle_unfinished,
 )
-from leasehold.stores.tables.granting import Granted
-from leasehold.stores.tables.leasing import Leased
+from leasehold.stores.tables.leasing import Granted, Leased
 
 # The lock is the fence: what this does not return was not the caller's any more. With each lease
 # comes what decides about a job whose attempt did not complete it, and where its row is. Rows are

@@ -15,7 +15,7 @@ from leasehold.core.rules.ends import EndedLease
 from leasehold.core.rules.recovery import HeldJob, report_of
 from leasehold.stores.postgres.leasing.ends import END_LEASES, Ends, Histories
 from leasehold.stores.postgres.writing.step import Step
-from leasehold.stores.tables.held import HeldRow, TableHoldings, held_of
+from leasehold.stores.tables.recover import HeldRow, TableHoldings, held_of
 
 _HELD_JOB: Final = """
     SELECT seq, id, lane, running.version, worker, life, expires_at, heartbeat_at, running.attempts,

@@ -71,9 +71,9 @@ from leasehold.stores.postgres.writing.step import (
 from leasehold.stores.postgres.writing.tries import TRIES_MAX, MaySideBySide, Tries, Way
 from leasehold.stores.postgres.writing.turn import Turn
 from leasehold.stores.tables import statements
-from leasehold.stores.tables.going_on import WritesGoOn
-from leasehold.stores.tables.hints import Hints
-from leasehold.stores.tables.queue_limits import tell_who_may_go_on
+from leasehold.stores.tables.database import WritesGoOn
+from leasehold.stores.tables.gate import tell_who_may_go_on
+from leasehold.stores.tables.step import Hints
 
 T = TypeVar("T")
 

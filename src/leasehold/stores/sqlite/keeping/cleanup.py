@@ -23,9 +23,8 @@ from leasehold.stores.sqlite.rules.known import read_rules
 from leasehold.stores.sqlite.submitting.dependencies import DependentsBook
 from leasehold.stores.sqlite.writing.database import Database
 from leasehold.stores.sqlite.writing.step import Step
-from leasehold.stores.tables.finding import TableLook
-from leasehold.stores.tables.pruning import TablePruning
-from leasehold.stores.tables.removing import TableRemoval
+from leasehold.stores.tables.cleanup import TableLook
+from leasehold.stores.tables.removing import TablePruning, TableRemoval
 from leasehold.stores.tables.statements import SqlCursor
 
 _QUEUE: Final = """

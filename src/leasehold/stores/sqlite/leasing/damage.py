@@ -39,7 +39,7 @@ from leasehold.stores.sqlite.schema.job_row import GUARDED, problems
 from leasehold.stores.sqlite.schema.rows import whole
 from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.tables.job_states import Ending, JobState
-from leasehold.stores.tables.ready import keys_of
+from leasehold.stores.tables.order import keys_of
 
 _STATE: Final = ", ".join((whole("version"), whole("attempts"), whole("events")))
 _READY: Final = f"RETURNING {_STATE}, {whole('available_at', MOMENT_MAX)}, {whole('lane')}"

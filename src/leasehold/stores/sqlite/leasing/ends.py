@@ -10,7 +10,7 @@ from typing import Final
 from leasehold.core.model.stored import MOMENT_MAX
 from leasehold.stores.sqlite.leasing.ready import ReadyRows
 from leasehold.stores.sqlite.schema.rows import ENDED_STATUS, SQLITE, whole
-from leasehold.stores.tables.attempts import TableEnds
+from leasehold.stores.tables.ends import TableEnds
 from leasehold.stores.tables.job_states import TableHistories, state_by
 
 ENDED: Final = f"""

@@ -27,8 +27,7 @@ from leasehold.stores.sqlite.schema.job_row import problem_with
 from leasehold.stores.sqlite.schema.rows import seconds_of
 from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.tables import leasing
-from leasehold.stores.tables.granting import Granted, count_granted
-from leasehold.stores.tables.leasing import Leased, TableLeaseLook
+from leasehold.stores.tables.leasing import Granted, Leased, TableLeaseLook, count_granted
 from leasehold.stores.tables.order import Candidate
 
 # A due job moves from waiting to ready, and its history says so: its status, then the columns of a

@@ -1,4 +1,4 @@
-"""The ready table in the words of this database; see `tables.ready`."""
+"""The ready table in the words of this database; see `tables.order`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final
 from leasehold.core.rules.measuring import count_entered
 from leasehold.stores.sqlite.leasing.parking import KeyShelf
 from leasehold.stores.sqlite.writing.step import Step
-from leasehold.stores.tables.ready import Newcomer, PendingJob, TableReady, keys_of
+from leasehold.stores.tables.order import Newcomer, PendingJob, TableReady, keys_of
 
 # A new job's place is the default one, unless it has a deadline or its queue a max_priority.
 ENTER_NEW: Final = "INSERT INTO ready VALUES (?1, (100 - ?2) * 1000, ?3, ?4, 0, 0, 1, ?3, ?5)"

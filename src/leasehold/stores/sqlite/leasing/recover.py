@@ -1,4 +1,4 @@
-"""The recovery sweep in the words of this database; see `tables.sweep`."""
+"""The recovery sweep in the words of this database; see `tables.recover`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from leasehold.stores.sqlite.rules.orders import QueueBook
 from leasehold.stores.sqlite.writing import clock_repair
 from leasehold.stores.sqlite.writing.database import Database
 from leasehold.stores.sqlite.writing.step import Step
-from leasehold.stores.tables.sweep import TableSweep
+from leasehold.stores.tables.recover import TableSweep
 
 # `running` is small, so a reader simply reads it all. An expiry beyond all leases cannot be read.
 LOST: Final = f"""

@@ -1,4 +1,4 @@
-"""The registry of workers, whose lives are locks on files; see `tables.registry`."""
+"""The registry of workers, whose lives are locks on files; see `tables.recover`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from leasehold.core.model.records import WorkerInfo
 from leasehold.stores.sqlite.disk.failures import of_files
 from leasehold.stores.sqlite.disk.life import LockedLife
 from leasehold.stores.sqlite.writing.database import Database
-from leasehold.stores.tables.registry import TableRegistry
+from leasehold.stores.tables.recover import TableRegistry
 
 LIFE_BITS: Final = 48
 """So many bits of chance tell the lives of one name apart."""

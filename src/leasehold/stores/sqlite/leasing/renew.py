@@ -1,4 +1,4 @@
-"""A holder's messages while it works, in the words of this database; see `tables.renewing`."""
+"""A holder's messages while it works, in the words of this database; see `tables.ends`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 from leasehold.core.model.lease import RunningLease
 from leasehold.stores.sqlite.leasing.ends import Histories
 from leasehold.stores.sqlite.writing.step import Step
-from leasehold.stores.tables.renewing import HeldLease, LeaseName, TableMessages
+from leasehold.stores.tables.ends import HeldLease, LeaseName, TableMessages
 
 HELD_LEASE: Final = """
     SELECT seq, job.lane, acquired_at, expires_at, moved_by, cancel_reason

@@ -30,8 +30,7 @@ from leasehold.stores.tables.exchanging import (
     are_of_different_jobs,
     settle_unfinished,
 )
-from leasehold.stores.tables.granting import Granted
-from leasehold.stores.tables.leasing import Leased
+from leasehold.stores.tables.leasing import Granted, Leased
 
 FIND_SEQ: Final = "SELECT seq FROM job WHERE id = ?"
 JOB_LANE: Final = "SELECT lane FROM job WHERE seq = ?"

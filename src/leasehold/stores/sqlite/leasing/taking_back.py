@@ -18,7 +18,7 @@ from leasehold.stores.sqlite.leasing import damage
 from leasehold.stores.sqlite.leasing.ends import END_LEASE, Ends, Histories
 from leasehold.stores.sqlite.schema.job_row import problem_with
 from leasehold.stores.sqlite.writing.step import Step
-from leasehold.stores.tables.held import HeldRow, TableHoldings, held_of
+from leasehold.stores.tables.recover import HeldRow, TableHoldings, held_of
 
 # A life that cannot be read is no life: no death proves such a lease lost, and it waits to expire.
 LIFE: Final = "iif(typeof(life) = 'integer', life, 0)"

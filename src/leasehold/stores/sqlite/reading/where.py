@@ -17,7 +17,7 @@ from leasehold.core.model.status import Status
 from leasehold.core.model.text import mentions
 from leasehold.env import to_micros
 from leasehold.stores.sqlite.schema.rows import whole
-from leasehold.stores.tables.reach import FEW
+from leasehold.stores.tables.job_reading import FEW
 
 # As bytes, as a payload is: text that is no UTF-8 could not even be given to a function.
 _ERROR_TEXT: Final = """

@@ -17,7 +17,7 @@ from leasehold.core.rules.settings_in_force import SettingsInForce
 from leasehold.core.rules.stored_rules import rule_from, settings_from
 from leasehold.stores.sqlite.schema.rows import LenientReader, guarded, value_of
 from leasehold.stores.tables import tokens
-from leasehold.stores.tables.query import Kind, Query
+from leasehold.stores.tables.statements import Kind, Query
 
 READ_RULES: Final = f"""
     SELECT {guarded("name", Kind.TEXT)}, {guarded("state", Kind.TEXT)},

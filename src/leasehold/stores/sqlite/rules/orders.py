@@ -1,6 +1,6 @@
 """Queues, and what people ask for of them and of jobs, in the words of this database.
 
-See `tables.queues`, `tables.queue_book` and `tables.order_desk`.
+See `tables.queues`, `tables.queues` and `tables.orders`.
 """
 
 from __future__ import annotations
@@ -20,9 +20,8 @@ from leasehold.stores.sqlite.submitting.dependencies import DependentsBook, Link
 from leasehold.stores.sqlite.submitting.gate import StartBook
 from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.tables.job_states import JobState
-from leasehold.stores.tables.order_desk import TableDesk
-from leasehold.stores.tables.queue_book import TableQueueBook
-from leasehold.stores.tables.queues import TableQueues
+from leasehold.stores.tables.orders import TableDesk
+from leasehold.stores.tables.queues import TableQueueBook, TableQueues
 
 # Few rows: one per queue and task. `coalesce` makes one statement of it, for one queue and for all.
 FIGURES: Final = (

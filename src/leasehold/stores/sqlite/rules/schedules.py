@@ -20,7 +20,6 @@ from leasehold.stores.sqlite.schema.rows import SQLITE, guarded, value_of
 from leasehold.stores.sqlite.submitting.gate import LaneNumbers
 from leasehold.stores.sqlite.submitting.submit import submit_in
 from leasehold.stores.sqlite.writing.step import Step
-from leasehold.stores.tables.query import Kind
 from leasehold.stores.tables.schedules import (
     COLUMNS,
     ScheduleRows,
@@ -28,6 +27,7 @@ from leasehold.stores.tables.schedules import (
     makes_no_sense,
     schedule_from,
 )
+from leasehold.stores.tables.statements import Kind
 
 if TYPE_CHECKING:
     from leasehold.stores.sqlite.writing.database import Database

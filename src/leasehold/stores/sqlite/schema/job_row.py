@@ -27,7 +27,7 @@ from leasehold.stores.sqlite.schema.rows import (
     value_of,
 )
 from leasehold.stores.tables.job_row import COLUMNS, FROM, JobColumn, JobRow, snapshot
-from leasehold.stores.tables.query import Kind
+from leasehold.stores.tables.statements import Kind
 
 T = TypeVar("T")
 

@@ -19,8 +19,7 @@ from leasehold.core.model.codes import STATUS_CODE
 from leasehold.core.model.limits import SECONDS_MAX
 from leasehold.core.model.status import TERMINAL, Status
 from leasehold.core.model.stored import MOMENT_MAX
-from leasehold.stores.tables.query import Kind, Query
-from leasehold.stores.tables.statements import Dialect, SqlConnection
+from leasehold.stores.tables.statements import Dialect, Kind, Query, SqlConnection
 
 SQLITE: Final = Dialect(
     "IN (SELECT value FROM json_each({}))",

@@ -1,7 +1,7 @@
 """Jobs that depend on others, in the words of this database.
 
 See `tables.linking` (jobs that begin to wait), `tables.dependents` (jobs that are told of an end),
-`tables.ended_dependents` (whether a job is still needed), `tables.graph`, and `tables.inheritance`
+`tables.dependents` (whether a job is still needed), `tables.dependents`, and `tables.inheritance`
 (priorities that are inherited).
 """
 
@@ -16,9 +16,7 @@ from leasehold.core.model.graph import Graph
 from leasehold.stores.sqlite.leasing.ends import Histories
 from leasehold.stores.sqlite.leasing.ready import ReadyRows
 from leasehold.stores.sqlite.schema.rows import ENDED_STATUS, SQLITE
-from leasehold.stores.tables.dependents import TableLinks
-from leasehold.stores.tables.ended_dependents import TableDependents
-from leasehold.stores.tables.graph import graph_of
+from leasehold.stores.tables.dependents import TableDependents, TableLinks, graph_of
 from leasehold.stores.tables.inheritance import TableBases
 from leasehold.stores.tables.linking import TableLinker
 

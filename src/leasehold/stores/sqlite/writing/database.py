@@ -48,9 +48,9 @@ from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.sqlite.writing.turn import ApplicationTurn
 from leasehold.stores.sqlite.writing.write_side import WriteSide
 from leasehold.stores.sqlite.writing.writer import Writer
-from leasehold.stores.tables.going_on import WritesGoOn
-from leasehold.stores.tables.hints import Hints
+from leasehold.stores.tables.database import WritesGoOn
 from leasehold.stores.tables.statements import SqlConnection
+from leasehold.stores.tables.step import Hints
 
 T = TypeVar("T")
 

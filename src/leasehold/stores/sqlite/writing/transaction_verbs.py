@@ -31,7 +31,7 @@ from leasehold.stores.sqlite.submitting.gate import LaneNumbers
 from leasehold.stores.sqlite.writing.application import ApplicationConnection
 from leasehold.stores.sqlite.writing.database import Database
 from leasehold.stores.sqlite.writing.step import Step
-from leasehold.stores.tables.queue_limits import tell_who_may_go_on
+from leasehold.stores.tables.gate import tell_who_may_go_on
 from leasehold.stores.tables.replies import Stored
 
 T = TypeVar("T")

@@ -49,8 +49,8 @@ from leasehold.stores.sqlite.writing.step import Grouped, Step
 from leasehold.stores.sqlite.writing.transaction import begin, transaction
 from leasehold.stores.sqlite.writing.write_queue import Ticket, WriteQueue
 from leasehold.stores.sqlite.writing.write_side import WriteSide
-from leasehold.stores.tables.hints import Hints
-from leasehold.stores.tables.queue_limits import tell_who_may_go_on
+from leasehold.stores.tables.gate import tell_who_may_go_on
+from leasehold.stores.tables.step import Hints
 
 T = TypeVar("T")
 

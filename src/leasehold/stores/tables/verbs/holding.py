@@ -12,8 +12,7 @@ from leasehold.core.rules import fence, recovery
 from leasehold.core.rules.fence import Histories
 from leasehold.core.rules.recovery import Holdings
 from leasehold.stores.tables.database import TableDatabase
-from leasehold.stores.tables.registry import TableRegistry
-from leasehold.stores.tables.sweep import TableSweep
+from leasehold.stores.tables.recover import TableRegistry, TableSweep
 
 
 class HoldingVerbs:

@@ -17,7 +17,7 @@ from leasehold.core.rules.cleaning import PruneRequest
 from leasehold.stores.tables import cleanup
 from leasehold.stores.tables.archive import TableArchive
 from leasehold.stores.tables.database import TableDatabase
-from leasehold.stores.tables.pruning import TablePruning
+from leasehold.stores.tables.removing import TablePruning
 from leasehold.stores.tables.verbs.access import SettingReading
 
 
@@ -47,7 +47,7 @@ class KeepingVerbs:
         return retention_by(values, RetentionPolicy())
 
     def cleanups(self, limit: int = 100) -> list[CleanUp]:
-        return self._database.look(lambda db: list(cleanup.latest(db, limit)))
+        return self._database.look(lambda db: list(cleanup.latest_cleanups(db, limit)))
 
     def archived(self, job_id: str) -> ArchivedJob | None:
         return self._database.look(lambda db: self._archive.find(db, job_id))

@@ -24,10 +24,9 @@ from leasehold.stores.tables.database import TableDatabase
 from leasehold.stores.tables.feed import TableFeed
 from leasehold.stores.tables.history import JobHistory
 from leasehold.stores.tables.job_reading import TableJobs
-from leasehold.stores.tables.query import Reader
 from leasehold.stores.tables.rebalance import LAGS
-from leasehold.stores.tables.statements import SqlConnection
-from leasehold.stores.tables.stuck import stuck_jobs
+from leasehold.stores.tables.records import stuck_jobs
+from leasehold.stores.tables.statements import Reader, SqlConnection
 
 
 class GraphReading(Protocol):

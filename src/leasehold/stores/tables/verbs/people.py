@@ -31,12 +31,12 @@ from leasehold.core.rules.operations import (
 from leasehold.core.rules.people import OrderDesk
 from leasehold.env import from_micros
 from leasehold.errors import LeaseholdError
-from leasehold.stores.tables import operations as records
+from leasehold.stores.tables import orders as records
 from leasehold.stores.tables.database import TableDatabase
-from leasehold.stores.tables.ended_dependents import TableDependents
+from leasehold.stores.tables.dependents import TableDependents
 from leasehold.stores.tables.job_reading import TableJobs
-from leasehold.stores.tables.operations import TableOperations
-from leasehold.stores.tables.query import Reader
+from leasehold.stores.tables.orders import TableOperations
+from leasehold.stores.tables.statements import Reader
 from leasehold.stores.tables.step import TableStep
 
 
