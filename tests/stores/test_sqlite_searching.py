@@ -16,7 +16,7 @@ from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import Status
 from leasehold.env import Env, ManualClock
 from leasehold.stores.sqlite import SQLiteStore
-from leasehold.stores.sqlite.reading import where
+from leasehold.stores.sqlite.reading import read
 from leasehold.stores.tables import job_reading
 
 STATUSES = (Status.PENDING, Status.SCHEDULED, Status.RUNNING, Status.COMPLETED, Status.DEAD)
@@ -50,7 +50,7 @@ def test_both_ways_find_what_fits(
     store: SQLiteStore, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     jobs = store.search(JobFilter(), limit=100).jobs
-    monkeypatch.setattr(where, "FEW", few)
+    monkeypatch.setattr(read, "FEW", few)
     asked = chain.from_iterable(combinations(STATUSES, number) for number in range(4))
     for statuses in asked:
         for queues in (None, ("a",), ("b", "nowhere"), ("nowhere",)):

@@ -29,18 +29,15 @@ from leasehold.env import SYSTEM, Env
 from leasehold.errors import LeaseholdError, LeaseLostError
 from leasehold.stores.postgres.clauses import WithoutLocalVerbs
 from leasehold.stores.postgres.keeping import moving
-from leasehold.stores.postgres.keeping.archive import JobArchive
 from leasehold.stores.postgres.keeping.beliefs import Beliefs
 from leasehold.stores.postgres.keeping.blobs import TableBlobs
-from leasehold.stores.postgres.keeping.cleanup import Pruning
-from leasehold.stores.postgres.leasing import held, renew
+from leasehold.stores.postgres.keeping.cleanup import JobArchive, Pruning
+from leasehold.stores.postgres.leasing import ends, held
 from leasehold.stores.postgres.leasing.ends import Histories
 from leasehold.stores.postgres.leasing.held import HeldTransaction
 from leasehold.stores.postgres.leasing.lease import promote
-from leasehold.stores.postgres.leasing.recover import Sweep
-from leasehold.stores.postgres.leasing.registry import Registry
+from leasehold.stores.postgres.leasing.recover import Holdings, Registry, Sweep
 from leasehold.stores.postgres.leasing.settle import exchange, exchange_once
-from leasehold.stores.postgres.leasing.taking_back import Holdings
 from leasehold.stores.postgres.reading import inspection
 from leasehold.stores.postgres.reading.feed import FEED
 from leasehold.stores.postgres.reading.figures import FailureBook, MetricsReader
@@ -49,7 +46,8 @@ from leasehold.stores.postgres.reading.read import Jobs
 from leasehold.stores.postgres.rules import known, schedules
 from leasehold.stores.postgres.rules.orders import OperationShelf, OrderDesk, QueueBook
 from leasehold.stores.postgres.rules.schedules import SCHEDULES, ScheduleShelf
-from leasehold.stores.postgres.submitting import dependencies, entering, gate
+from leasehold.stores.postgres.submitting import dependencies
+from leasehold.stores.postgres.submitting import submit as table_submit
 from leasehold.stores.postgres.submitting.dependencies import DependentsBook
 from leasehold.stores.postgres.writing import application, own_connections
 from leasehold.stores.postgres.writing.database import Database
@@ -78,7 +76,7 @@ class PostgresStore(WithoutLocalVerbs, TableStore):
     _jobs = Jobs
     _feed = FEED
     _graphs = dependencies
-    _lanes = gate
+    _lanes = known
     _failures = FailureBook
     _metrics = MetricsReader
     _queue_book = QueueBook
@@ -111,18 +109,18 @@ class PostgresStore(WithoutLocalVerbs, TableStore):
     def submit(
         self, drafts: Sequence[Draft], *, partial: bool = False
     ) -> list[Submitted | LeaseholdError]:
-        return entering.submit(self._database, drafts, partial=partial)
+        return table_submit.submit(self._database, drafts, partial=partial)
 
     def submit_as(
         self, token: Token, digest: str, drafts: Sequence[Draft]
     ) -> list[Submitted | LeaseholdError]:
         check = self._token_check(token, digest)
-        return entering.submit(self._database, drafts, partial=False, check=check)
+        return table_submit.submit(self._database, drafts, partial=False, check=check)
 
     def submit_once(
         self, request_id: str, drafts: Sequence[Draft], *, partial: bool = False
     ) -> list[Submitted | LeaseholdError]:
-        return entering.submit_once(self._database, request_id, drafts, partial=partial)
+        return table_submit.submit_once(self._database, request_id, drafts, partial=partial)
 
     def connect(self) -> Connection:
         return application.connect(self._database)
@@ -142,7 +140,7 @@ class PostgresStore(WithoutLocalVerbs, TableStore):
     def submit_within(
         self, connection: OwnConnection, drafts: Sequence[Draft], *, partial: bool = False
     ) -> list[Submitted | LeaseholdError]:
-        return entering.submit_within(self._database, connection, drafts, partial=partial)
+        return table_submit.submit_within(self._database, connection, drafts, partial=partial)
 
     def open_transaction(self, job_id: str, version: int) -> HeldTransaction:
         return held.open_transaction(self._database, job_id, version)
@@ -164,14 +162,14 @@ class PostgresStore(WithoutLocalVerbs, TableStore):
 
     def renew(self, worker: str, renewals: Sequence[Renewal]) -> list[Renewed | LeaseLostError]:
         return self._database.write(
-            lambda step: renew.renew(step, worker, renewals), side_by_side=_always
+            lambda step: ends.renew(step, worker, renewals), side_by_side=_always
         )
 
     def report_progress(self, job_id: str, version: int, progress: bytes) -> None:
         check_progress(job_id, progress)
         _raise(
             self._database.write(
-                lambda step: renew.report_progress(step, job_id, version, progress),
+                lambda step: ends.report_progress(step, job_id, version, progress),
                 side_by_side=_always,
             )
         )
@@ -181,7 +179,7 @@ class PostgresStore(WithoutLocalVerbs, TableStore):
     ) -> None:
         _raise(
             self._database.write(
-                lambda step: renew.append_log(step, job_id, version, lines, dropped),
+                lambda step: ends.append_log(step, job_id, version, lines, dropped),
                 side_by_side=_always,
             )
         )

@@ -31,15 +31,12 @@ from leasehold.errors import LeaseholdError, LeaseLostError
 from leasehold.stores.sqlite.disk.files import Durability
 from leasehold.stores.sqlite.disk.lock import LOCK_TIMEOUT_SECONDS
 from leasehold.stores.sqlite.keeping import moving
-from leasehold.stores.sqlite.keeping.archive import JobArchive
-from leasehold.stores.sqlite.keeping.cleanup import Pruning
-from leasehold.stores.sqlite.leasing import recover, renew
+from leasehold.stores.sqlite.keeping.cleanup import JobArchive, Pruning
+from leasehold.stores.sqlite.leasing import ends, recover
 from leasehold.stores.sqlite.leasing.ends import Histories
 from leasehold.stores.sqlite.leasing.lease import promote
-from leasehold.stores.sqlite.leasing.recover import Sweep
-from leasehold.stores.sqlite.leasing.registry import Registry
+from leasehold.stores.sqlite.leasing.recover import Holdings, Registry, Sweep
 from leasehold.stores.sqlite.leasing.settle import exchange, exchange_once
-from leasehold.stores.sqlite.leasing.taking_back import Holdings
 from leasehold.stores.sqlite.reading import inspection
 from leasehold.stores.sqlite.reading.feed import FEED
 from leasehold.stores.sqlite.reading.figures import FailureBook, MetricsReader
@@ -49,7 +46,8 @@ from leasehold.stores.sqlite.rules.known import TokenReader
 from leasehold.stores.sqlite.rules.orders import OrderDesk, QueueBook
 from leasehold.stores.sqlite.rules.schedules import SCHEDULES, ScheduleShelf
 from leasehold.stores.sqlite.schema.rows import LenientReader
-from leasehold.stores.sqlite.submitting import dependencies, entering, gate
+from leasehold.stores.sqlite.submitting import dependencies
+from leasehold.stores.sqlite.submitting import submit as table_submit
 from leasehold.stores.sqlite.submitting.dependencies import DependentsBook
 from leasehold.stores.sqlite.writing import transaction_verbs
 from leasehold.stores.sqlite.writing.application import ApplicationConnection, is_inside
@@ -82,7 +80,7 @@ class SQLiteStore(TableStore):
     _jobs = Jobs
     _feed = FEED
     _graphs = dependencies
-    _lanes = gate
+    _lanes = known
     _failures = FailureBook
     _metrics = MetricsReader
     _queue_book = QueueBook
@@ -115,18 +113,18 @@ class SQLiteStore(TableStore):
     def submit(
         self, drafts: Sequence[Draft], *, partial: bool = False
     ) -> list[Submitted | LeaseholdError]:
-        return entering.submit(self._database, drafts, partial=partial)
+        return table_submit.submit(self._database, drafts, partial=partial)
 
     def submit_as(
         self, token: Token, digest: str, drafts: Sequence[Draft]
     ) -> list[Submitted | LeaseholdError]:
         check = self._token_check(token, digest)
-        return entering.submit_after(self._database, check, drafts)
+        return table_submit.submit_after(self._database, check, drafts)
 
     def submit_once(
         self, request_id: str, drafts: Sequence[Draft], *, partial: bool = False
     ) -> list[Submitted | LeaseholdError]:
-        return entering.submit_once(self._database, request_id, drafts, partial=partial)
+        return table_submit.submit_once(self._database, request_id, drafts, partial=partial)
 
     def submit_within(
         self, connection: OwnConnection, drafts: Sequence[Draft], *, partial: bool = False
@@ -149,14 +147,12 @@ class SQLiteStore(TableStore):
         return exchange_once(self._database, request_id, settlements, request)
 
     def renew(self, worker: str, renewals: Sequence[Renewal]) -> list[Renewed | LeaseLostError]:
-        return self._database.write(lambda step: renew.renew(step, worker, renewals))
+        return self._database.write(lambda step: ends.renew(step, worker, renewals))
 
     def report_progress(self, job_id: str, version: int, progress: bytes) -> None:
         check_progress(job_id, progress)
         _raise(
-            self._database.write(
-                lambda step: renew.report_progress(step, job_id, version, progress)
-            )
+            self._database.write(lambda step: ends.report_progress(step, job_id, version, progress))
         )
 
     def append_log(
@@ -164,7 +160,7 @@ class SQLiteStore(TableStore):
     ) -> None:
         _raise(
             self._database.write(
-                lambda step: renew.append_log(step, job_id, version, lines, dropped)
+                lambda step: ends.append_log(step, job_id, version, lines, dropped)
             )
         )
 

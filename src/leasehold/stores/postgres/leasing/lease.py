@@ -28,9 +28,9 @@ from leasehold.stores.postgres.leasing.order import (
     FOR_LEASING,
     FOR_LEASING_IN_GROUP,
     LaneReader,
+    ReadyRows,
     first_jobs,
 )
-from leasehold.stores.postgres.leasing.ready import ReadyRows
 from leasehold.stores.postgres.server.arrays import RowPlaces
 from leasehold.stores.postgres.server.connection import unnested
 from leasehold.stores.postgres.writing.step import Statement, Step

@@ -20,7 +20,7 @@ from leasehold.errors import LeaseLostError
 from leasehold.stores.postgres.leasing import lease as leasing
 from leasehold.stores.postgres.leasing.completing import Completions
 from leasehold.stores.postgres.leasing.ends import HELD, HELD_BY_NAME, Ends, settle_stale
-from leasehold.stores.postgres.leasing.parking import KeyShelf
+from leasehold.stores.postgres.leasing.order import KeyShelf
 from leasehold.stores.postgres.reading.read import read_job
 from leasehold.stores.postgres.rules.schedules import shelf
 from leasehold.stores.postgres.server.arrays import RowPlaces

@@ -18,9 +18,9 @@ from leasehold.core.rules.failures import ErrorType, note
 from leasehold.core.rules.measuring import WORKER_COUNTERS
 from leasehold.core.rules.sampling import Resolution
 from leasehold.env import from_micros, to_micros
+from leasehold.stores.postgres.rules.known import queues
 from leasehold.stores.postgres.schema.texts import storable
 from leasehold.stores.postgres.server.connection import SqlConnection, unnested
-from leasehold.stores.postgres.submitting.gate import queues
 from leasehold.stores.tables.figures import (
     FAILURE_COLUMNS,
     TableFailures,

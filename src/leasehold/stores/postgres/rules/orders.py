@@ -12,9 +12,9 @@ from leasehold.core.model.job import Job
 from leasehold.core.model.status import Status
 from leasehold.stores.postgres.leasing.ends import Histories
 from leasehold.stores.postgres.reading.read import Jobs, read_jobs
+from leasehold.stores.postgres.rules.known import StartBook
 from leasehold.stores.postgres.server.connection import POSTGRES, unnested
 from leasehold.stores.postgres.submitting.dependencies import DependentsBook, Linker
-from leasehold.stores.postgres.submitting.gate import StartBook
 from leasehold.stores.postgres.writing.step import Step
 from leasehold.stores.tables.orders import BY_ID, TableDesk, TableOperations
 from leasehold.stores.tables.queues import TableQueueBook, TableQueues

@@ -16,8 +16,8 @@ from leasehold.core.model.stored import (
 from leasehold.core.rules.scheduling import UnreadableSchedule
 from leasehold.errors import LeaseholdError
 from leasehold.stores.postgres.reading.read import read_job
+from leasehold.stores.postgres.rules.known import LaneNumbers
 from leasehold.stores.postgres.server.connection import POSTGRES
-from leasehold.stores.postgres.submitting.gate import LaneNumbers
 from leasehold.stores.postgres.submitting.submit import submit_in
 from leasehold.stores.postgres.writing.database import Database
 from leasehold.stores.postgres.writing.step import Step

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from leasehold.core.model.graph import Graph
 from leasehold.stores.postgres.leasing.ends import Histories
-from leasehold.stores.postgres.leasing.ready import ReadyRows
+from leasehold.stores.postgres.leasing.order import ReadyRows
 from leasehold.stores.postgres.server.connection import POSTGRES, SqlConnection, unnested
 from leasehold.stores.tables.dependents import TableDependents, TableLinks, graph_of
 from leasehold.stores.tables.inheritance import TableBases

@@ -43,9 +43,10 @@ from leasehold.env import SYSTEM, Env
 from leasehold.errors import StoreClosedError, StoreError, StoreLostError
 from leasehold.forking import at_fork
 from leasehold.interrupts import SHIELD
-from leasehold.stores.postgres.leasing.ready import ReadyRows
-from leasehold.stores.postgres.leasing.taking_back import take_back_restored
+from leasehold.stores.postgres.leasing.order import ReadyRows
+from leasehold.stores.postgres.leasing.recover import take_back_restored
 from leasehold.stores.postgres.reading.figures import SpanShelf
+from leasehold.stores.postgres.rules.known import LaneNumbers
 from leasehold.stores.postgres.schema.migrate import migrate
 from leasehold.stores.postgres.server import address as addresses
 from leasehold.stores.postgres.server.clock import SERVER_MICROS, StoreClock
@@ -55,7 +56,6 @@ from leasehold.stores.postgres.server.lending import Lending
 from leasehold.stores.postgres.server.life import Deaths
 from leasehold.stores.postgres.server.session import ServerSession
 from leasehold.stores.postgres.submitting.dependencies import Links
-from leasehold.stores.postgres.submitting.gate import LaneNumbers
 from leasehold.stores.postgres.writing import remembered
 from leasehold.stores.postgres.writing.grants import Grants
 from leasehold.stores.postgres.writing.loans import Loans

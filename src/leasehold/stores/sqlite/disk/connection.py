@@ -20,10 +20,10 @@ from leasehold.stores.sqlite.disk.failures import translated
 from leasehold.stores.sqlite.disk.files import Durability
 from leasehold.stores.sqlite.disk.log_sync import LogSync
 from leasehold.stores.sqlite.disk.watch import FileWatch
-from leasehold.stores.sqlite.reading.where import add_mentions
+from leasehold.stores.sqlite.reading.read import add_mentions
 from leasehold.stores.sqlite.schema.damaged_cells import add_reads_as
 from leasehold.stores.sqlite.schema.migrate import migrate, migrations, schema_version
-from leasehold.stores.sqlite.writing.transaction import wait_when_busy
+from leasehold.stores.sqlite.writing.turn import wait_when_busy
 
 SQLITE_OLDEST: Final = (3, 51, 3)
 """Up to 3.51.2 a reset of the write-ahead log can corrupt the database."""

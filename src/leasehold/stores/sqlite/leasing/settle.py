@@ -18,7 +18,7 @@ from leasehold.core.rules.ends import EndedLease
 from leasehold.errors import LeaseLostError
 from leasehold.stores.sqlite.leasing import lease as leasing
 from leasehold.stores.sqlite.leasing.ends import END_LEASE, Ends, settle_stale
-from leasehold.stores.sqlite.leasing.parking import KeyShelf
+from leasehold.stores.sqlite.leasing.order import KeyShelf
 from leasehold.stores.sqlite.reading.read import read_job
 from leasehold.stores.sqlite.rules.schedules import shelf
 from leasehold.stores.sqlite.submitting.dependencies import Links

@@ -21,9 +21,9 @@ from leasehold.core.rules.failures import ErrorType, note
 from leasehold.core.rules.measuring import WORKER_COUNTERS
 from leasehold.core.rules.sampling import Resolution
 from leasehold.env import from_micros, to_micros
+from leasehold.stores.sqlite.rules.known import queues
 from leasehold.stores.sqlite.schema.damaged_cells import sound_row
 from leasehold.stores.sqlite.schema.rows import WHOLE_MAX, LenientReader, whole
-from leasehold.stores.sqlite.submitting.gate import queues
 from leasehold.stores.tables.figures import (
     FAILURE_COLUMNS,
     TableFailures,

@@ -14,10 +14,9 @@ from leasehold.core.model.unreadable import cannot_be_read
 from leasehold.core.rules.people import Replay
 from leasehold.stores.sqlite.leasing.ends import Histories
 from leasehold.stores.sqlite.reading.read import Jobs, read_job
-from leasehold.stores.sqlite.schema.job_row import problem_with
-from leasehold.stores.sqlite.schema.rows import SQLITE
+from leasehold.stores.sqlite.rules.known import StartBook
+from leasehold.stores.sqlite.schema.rows import SQLITE, problem_with
 from leasehold.stores.sqlite.submitting.dependencies import DependentsBook, Linker
-from leasehold.stores.sqlite.submitting.gate import StartBook
 from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.tables.job_states import JobState
 from leasehold.stores.tables.orders import TableDesk

@@ -16,8 +16,8 @@ from leasehold.core.rules.scheduling import UnreadableSchedule, next_tick_from
 from leasehold.env import to_micros
 from leasehold.errors import LeaseholdError
 from leasehold.stores.sqlite.reading.read import read_job
+from leasehold.stores.sqlite.rules.known import LaneNumbers
 from leasehold.stores.sqlite.schema.rows import SQLITE, guarded, value_of
-from leasehold.stores.sqlite.submitting.gate import LaneNumbers
 from leasehold.stores.sqlite.submitting.submit import submit_in
 from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.tables.schedules import (

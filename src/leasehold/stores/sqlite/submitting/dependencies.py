@@ -14,7 +14,7 @@ import apsw
 
 from leasehold.core.model.graph import Graph
 from leasehold.stores.sqlite.leasing.ends import Histories
-from leasehold.stores.sqlite.leasing.ready import ReadyRows
+from leasehold.stores.sqlite.leasing.order import ReadyRows
 from leasehold.stores.sqlite.schema.rows import ENDED_STATUS, SQLITE
 from leasehold.stores.tables.dependents import TableDependents, TableLinks, graph_of
 from leasehold.stores.tables.inheritance import TableBases

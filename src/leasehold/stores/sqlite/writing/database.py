@@ -37,10 +37,10 @@ from leasehold.stores.sqlite.disk.space import DiskReserve
 from leasehold.stores.sqlite.disk.wake import Wake
 from leasehold.stores.sqlite.disk.watch import FileWatch
 from leasehold.stores.sqlite.leasing import damage
-from leasehold.stores.sqlite.leasing.ready import ReadyRows
+from leasehold.stores.sqlite.leasing.order import ReadyRows
+from leasehold.stores.sqlite.rules.known import LaneNumbers
 from leasehold.stores.sqlite.schema import damaged_cells
 from leasehold.stores.sqlite.submitting.dependencies import Links
-from leasehold.stores.sqlite.submitting.gate import LaneNumbers
 from leasehold.stores.sqlite.writing import own_state, recounting
 from leasehold.stores.sqlite.writing.application import ApplicationConnection, check_not_inside
 from leasehold.stores.sqlite.writing.clock import StoreClock

@@ -23,11 +23,11 @@ from leasehold.core.model.records import Submitted
 from leasehold.errors import LeaseholdError, LeaseLostError, TransactionError
 from leasehold.interrupts import shielded
 from leasehold.stores.sqlite.disk.failures import translated
-from leasehold.stores.sqlite.leasing import renew, settle
+from leasehold.stores.sqlite.leasing import ends, settle
 from leasehold.stores.sqlite.leasing.ends import refuse
+from leasehold.stores.sqlite.rules.known import LaneNumbers
 from leasehold.stores.sqlite.submitting.dependencies import Links
-from leasehold.stores.sqlite.submitting.entering import submit_by
-from leasehold.stores.sqlite.submitting.gate import LaneNumbers
+from leasehold.stores.sqlite.submitting.submit import submit_by
 from leasehold.stores.sqlite.writing.application import ApplicationConnection
 from leasehold.stores.sqlite.writing.database import Database
 from leasehold.stores.sqlite.writing.step import Step
@@ -84,7 +84,7 @@ def open_transaction(database: Database, job_id: str, version: int) -> HeldTrans
 
 
 def _refuse_stale(database: Database, db: ApplicationConnection, job_id: str, version: int) -> None:
-    if db.execute(renew.HELD_LEASE, (job_id, version)).fetchone() is None:
+    if db.execute(ends.HELD_LEASE, (job_id, version)).fetchone() is None:
         raise within(database, db, lambda step: refuse(step, job_id, version))
 
 
@@ -170,13 +170,11 @@ class HeldTransaction:
 
     def report_progress(self, progress: bytes) -> None:
         check_progress(self._job_id, progress)
-        self._fenced(
-            lambda step: renew.report_progress(step, self._job_id, self._version, progress)
-        )
+        self._fenced(lambda step: ends.report_progress(step, self._job_id, self._version, progress))
 
     def append_log(self, lines: Sequence[LogLine], *, dropped: int = 0) -> None:
         self._fenced(
-            lambda step: renew.append_log(step, self._job_id, self._version, lines, dropped)
+            lambda step: ends.append_log(step, self._job_id, self._version, lines, dropped)
         )
 
     @shielded
