@@ -216,13 +216,15 @@ def both(*mutations: Mutate) -> Mutate:
 
 
 def who_holds_anything_is_dead_if_anybody_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = recover.recover
+    original = recover.Sweep.recover
 
-    def take_back(step: Step, jobs: Sequence[int], dead: Collection[Life]) -> SweepReport:
+    def take_back(
+        self: recover.Sweep, step: Step, jobs: Sequence[int], dead: Collection[Life]
+    ) -> SweepReport:
         holders = {Life._make(row) for row in step.execute("SELECT worker, life FROM running")}
-        return original(step, jobs, holders if dead else dead)
+        return original(self, step, jobs, holders if dead else dead)
 
-    monkeypatch.setattr(recover, "recover", take_back)
+    monkeypatch.setattr(recover.Sweep, "recover", take_back)
 
 
 def versions_may_repeat_after_discard(monkeypatch: pytest.MonkeyPatch) -> None:

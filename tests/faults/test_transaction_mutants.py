@@ -14,12 +14,11 @@ import pytest
 from leasehold.core.model.lease import Settled, Settlement
 from leasehold.env import Env, ManualClock
 from leasehold.stores.sqlite import SQLiteStore
-from leasehold.stores.sqlite.rules.known import KnownSettings
 from leasehold.stores.sqlite.submitting import submit
 from leasehold.stores.sqlite.writing import transaction_verbs
 from leasehold.stores.sqlite.writing.application import ApplicationConnection
 from leasehold.stores.sqlite.writing.database import Database
-from leasehold.stores.sqlite.writing.step import Step
+from leasehold.stores.sqlite.writing.step import Remembered, Step
 from leasehold.stores.sqlite.writing.transaction_verbs import HeldTransaction, within
 from leasehold.testing.conformance import StoreConformance
 
@@ -62,7 +61,14 @@ def is_found_out(folder: Path) -> bool:
 
 
 def settings_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(KnownSettings, "at", lambda self, *_: self._known)
+    original = Remembered._learn
+
+    def learn(self: Remembered, *values: Any) -> None:
+        settings = self.settings
+        original(self, *values)
+        self.settings = settings
+
+    monkeypatch.setattr(Remembered, "_learn", learn)
 
 
 def lanes_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:

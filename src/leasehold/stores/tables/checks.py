@@ -1,7 +1,4 @@
-"""The rows about keys, for `core.rules.key_check` to look at.
-
-The invariants of jobs' places and counts; the problems, as sentences.
-"""
+"""The invariants of jobs' places, counts and keys; the problems, as sentences."""
 
 from __future__ import annotations
 
@@ -39,7 +36,7 @@ _UNSETTLED: Final = """
 """
 
 
-def problems(db: SqlConnection, queues: type[TableQueues]) -> Iterator[str]:
+def key_problems(db: SqlConnection, queues: type[TableQueues]) -> Iterator[str]:
     """Every fault that would let too many jobs of a key run, or keep one from ever running."""
 
     def rows(statement: str) -> list[Any]:

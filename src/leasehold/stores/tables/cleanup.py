@@ -1,8 +1,6 @@
-"""The records of clean-ups, each of which is also what its clean-up remembers.
+"""Clean-ups as a reader sees them: their records, and the rows that the next write is to take.
 
-Finding the rows that a clean-up takes next: by a reader, which blocks no writer.
-
-A clean-up's access to the store: a look, and a way to write.
+A clean-up's record is also what it remembers. `tables.removing` has the writes.
 """
 
 from __future__ import annotations

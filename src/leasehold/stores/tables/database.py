@@ -1,7 +1,4 @@
-"""A store's database, as verbs that are more than one read or write use it.
-
-The rest of a write, because it was too much for one.
-"""
+"""A store's database: one way to write, one way to read, and the rest of long writes."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from leasehold.core.model.lives import LivesHere
 from leasehold.env import Env
@@ -23,45 +20,40 @@ from leasehold.stores.tables.step import TableStep
 T = TypeVar("T")
 
 
-class TableDatabase(Protocol):
-    """See `writing.database` of each store."""
-
-    @property
-    def env(self) -> Env: ...
-
-    @property
-    def lives(self) -> LivesHere: ...
-
-    def read(self) -> AbstractContextManager[SqlConnection]:
-        """A connection for long walks, in which each statement may be of another moment."""
-
-    def look(self, operation: Callable[[SqlConnection], T]) -> T:
-        """Read: several statements, one moment; and once more without cells that are damaged."""
-
-    def write(self, operation: Callable[[TableStep], T], *, go_on: bool = True) -> T:
-        """Carry out an operation in one transaction, and what earlier ones have left to do."""
-
-    def rebalance_the_rest(self) -> None:
-        """Place jobs anew that have to be; others write in between."""
-
-    def now(self, db: SqlConnection) -> int:
-        """The store's time in microseconds, for who only looks."""
-
-
 logger = logging.getLogger("leasehold.store")
 
 
-class WritesGoOn(ABC):
-    """Goes on with the rest of a write; others write in between."""
+class TableDatabase(ABC):
+    """See `writing.database` of each store."""
 
+    env: Env
+    lives: LivesHere
     _links: type[TableLinks]
     _ready: type[TableReady]
     _unresolved = False
     """Whether dependents may be left of the last write."""
 
     @abstractmethod
+    def read(self) -> AbstractContextManager[SqlConnection]:
+        """A connection for long walks, in which each statement may be of another moment."""
+
+    @abstractmethod
+    def look(self, operation: Callable[[SqlConnection], T]) -> T:
+        """Read: several statements, one moment; and once more without cells that are damaged."""
+
+    @abstractmethod
+    def write(self, operation: Callable[[TableStep], T], *, go_on: bool = True) -> T:
+        """Carry out an operation in one transaction, and what earlier ones have left to do."""
+
+    @abstractmethod
+    def now(self, db: SqlConnection) -> int:
+        """The store's time in microseconds, for who only looks."""
+
+    @abstractmethod
     def _run(self, operation: Callable[[Any], T]) -> T:
         """Carry out an operation in one transaction."""
+
+    # -- the rest of a write that was too much for one; others write in between ----------------
 
     def _resolve_the_rest(self) -> None:
         """Go on with dependents."""

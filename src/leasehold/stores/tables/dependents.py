@@ -1,4 +1,4 @@
-"""The dependents of an ended job; `core.rules.resolving` decides.
+"""The dependents of a job: told of its end (`core.rules.resolving`), counted before it is deleted.
 
 The code that ends jobs says so by `step.jobs_ended`, and dependents are dealt with in the same
 write. Guard: the row in `blocker` is deleted, so each end counts once.
@@ -6,11 +6,8 @@ write. Guard: the row in `blocker` is deleted, so each end counts once.
 One write deals with so many; a job that still blocks others then has a row in `resolving`, written
 with its end, and the next write goes on from there, whichever process does it.
 
-The dependents of ended jobs, as `core.rules.ended_dependents` looks at them.
-
-How far the dependents of a job were looked through is written down in `ended_dependents`.
-
-Reading graphs of jobs, and the invariants of their dependencies.
+Whether anybody still needs an ended job is asked by `core.rules.ended_dependents`; how far its
+dependents were looked through is written down in `ended_dependents`.
 """
 
 from __future__ import annotations

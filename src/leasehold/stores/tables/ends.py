@@ -1,8 +1,7 @@
-"""How attempts end, as rows; records beyond their bound, and jobs that become pending again.
+"""What holders tell: how attempts end (`core.rules.ends`), and messages before that. All is fenced.
 
-See `core.rules.ends`.
-
-A holder's messages while it works: renewals, progress, log lines. All of it fenced.
+The messages are renewals, progress and log lines. With the end of an attempt goes what follows for
+its rows: records beyond their bound, and jobs that become pending again.
 """
 
 from __future__ import annotations

@@ -1,11 +1,7 @@
-"""The counters of lanes, summed up.
+"""Figures: the counters of lanes, failures by fingerprint, and the work of each worker.
 
-Counts beside the lanes: the failures by fingerprint, and the work of each worker.
-
-Guard: written in the operation that ends or begins the attempts, and rolled back with it. A row
-that cannot be read is as good as none: no job waits for it to be mended.
-
-Reading metrics: counters, samples and a few seeks. Jobs are never scanned.
+Jobs are never scanned. Guard: written in the operation that ends or begins the attempts, and rolled
+back with it. A row that cannot be read is as good as none: no job waits for it to be mended.
 """
 
 from __future__ import annotations
@@ -75,9 +71,6 @@ FAILURE_COLUMNS: Final = {
     "hours": Kind.TEXT,
 }
 ALL: Final = Query(FAILURE_COLUMNS, "FROM failure")
-KNOWN: Final = Query(
-    FAILURE_COLUMNS, "FROM failure WHERE fingerprint IN (SELECT value FROM json_each(?))"
-)
 SIZE: Final = "SELECT count(*) FROM failure"
 TYPES: Final = Query(
     {"queue": Kind.TEXT, "error_type": Kind.TEXT, "attempts": Kind.WHOLE}, "FROM error_total"

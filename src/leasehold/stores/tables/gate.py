@@ -1,13 +1,7 @@
-"""The circuit breakers of lanes, as rows; `core.model.breaker` says how they move.
+"""The state of queues and lanes that lets jobs through: submits (`core.rules.gate`) and leases.
 
-Limits of queues, counted from the lanes' counters in the write that leases or ends a job.
-
-The state of queues that the gate of a submit reads and keeps; `core.rules.gate` decides.
-
-Guard: depth and buckets are read, and written down, in the write that stores the jobs, so no other
-process comes in between.
-
-Lanes: one per queue and task, known by number.
+Guard: depth, slots and buckets are read, and written down, in the write that stores, leases or ends
+the jobs, so no other process comes in between. A lane is one queue and one task, known by number.
 """
 
 from __future__ import annotations
@@ -27,23 +21,23 @@ from leasehold.core.rules.rule_book import RuleBook
 from leasehold.stores.tables.statements import SqlConnection
 from leasehold.stores.tables.step import TableStep
 
-LOAD: Final = "SELECT failures_in_row, held_until, hold_micros FROM lane WHERE id = $1"
-KEEP: Final = """
+LOAD_BREAKER: Final = "SELECT failures_in_row, held_until, hold_micros FROM lane WHERE id = $1"
+KEEP_BREAKER: Final = """
     UPDATE lane SET failures_in_row = $1, held_until = $2, hold_micros = $3 WHERE id = $4
 """
 
 
-def failed(step: TableStep, lane: int, rule: Breaker) -> None:
+def breaker_failed(step: TableStep, lane: int, rule: Breaker) -> None:
     """Count one more failure in a row, and hold the lane back when they are too many."""
     step.flush()  # Earlier completions close the breaker first.
-    row = step.execute(LOAD, (lane,)).fetchone()
-    keep(step, lane, BreakerState(*row).failed(rule, step.now))
+    row = step.execute(LOAD_BREAKER, (lane,)).fetchone()
+    keep_breaker(step, lane, BreakerState(*row).failed(rule, step.now))
 
 
-def keep(step: TableStep, lane: int, breaker: BreakerState) -> None:
+def keep_breaker(step: TableStep, lane: int, breaker: BreakerState) -> None:
     """Write down how a lane's breaker stands."""
     step.look_again()
-    step.execute(KEEP, (*breaker, lane))
+    step.execute(KEEP_BREAKER, (*breaker, lane))
 
 
 RUNNING: Final = "SELECT CAST(coalesce(sum(running), 0) AS bigint) FROM lane WHERE queue = $1"

@@ -83,7 +83,7 @@ class TableBases(inheritance.NumberedBases):
                 step.execute(RAISE, (seq, base))
             else:
                 step.execute(FALL_BACK, (seq,))
-            standing = order.find(step, seq)
+            standing = order.standing_of(step, seq)
             if standing is not None:
                 self.ready(step).move([standing])
                 step.hints.ready = True

@@ -1,7 +1,4 @@
-"""How far back a search reads that nothing but a look at jobs can answer.
-
-Reading jobs: snapshots and searches. Never a write, never a wait for one.
-"""
+"""Reading jobs: snapshots, and searches that read only so far. Never a write, nor a wait."""
 
 from __future__ import annotations
 
@@ -11,6 +8,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any, ClassVar, Final
 
+from leasehold.core.model.graph import Graph
 from leasehold.core.model.job import Job
 from leasehold.core.model.pages import check_cursor
 from leasehold.core.model.priority import DEFAULT_SCORING
@@ -31,9 +29,10 @@ from leasehold.core.model.status import Status
 from leasehold.core.model.stored import UNREADABLE
 from leasehold.core.rules.rule_book import RuleBook
 from leasehold.core.rules.serving import SEQ, Lane, LaneReader, Row, in_order
+from leasehold.stores.tables.dependents import graph_of
 from leasehold.stores.tables.figures import stats
 from leasehold.stores.tables.order import AT_ITS_PLACE
-from leasehold.stores.tables.statements import SqlConnection
+from leasehold.stores.tables.statements import Dialect, SqlConnection
 
 FEW: Final = 10_000
 """So many jobs are found by a list of their numbers, wherever they stand."""
@@ -92,6 +91,9 @@ class TableJobs(ABC):
     stats: ClassVar[str]
     lanes: ClassVar[str]
     """The numbers of a queue's lanes that may have pending jobs."""
+    linked: ClassVar[str]
+    """Finds, from a list of ids, the numbers of these jobs and of all that are linked with them."""
+    dialect: ClassVar[Dialect]
 
     def __init__(self, db: Any) -> None:
         self._db: SqlConnection = db
@@ -177,6 +179,10 @@ class TableJobs(ABC):
         scoring = DEFAULT_SCORING if rule is None else rule.config.scoring
         numbers = self._db.execute(lanes, (queue,)).fetchall()
         return in_order(self._places(), [Lane(number, scoring) for (number,) in numbers], now)
+
+    def graph(self, job_ids: Sequence[str]) -> Graph:
+        """These jobs and all jobs linked with them."""
+        return graph_of(self._db, self.linked, self.dialect.listed(job_ids))
 
     def search(
         self,

@@ -2,8 +2,6 @@
 
 Guard: a job has a row in exactly one of `ready`, `running`, `waiting` and `finished`. Whoever takes
 it out of one puts it into another in the same write.
-
-Pending jobs that were not started in time.
 """
 
 from __future__ import annotations

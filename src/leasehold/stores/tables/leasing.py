@@ -1,6 +1,4 @@
-"""Granting leases: what follows from them besides the rows of `running`.
-
-Lease: promote due jobs, then take the best available ones; `core.rules.leasing` says which.
+"""Lease: promote due jobs, then take the best available ones; `core.rules.leasing` says which.
 
 A lease reads first and writes then: what cannot be read is found out before anything is granted. A
 job that is met and may not be leased, because it came too late or cannot be read, is taken out in
@@ -284,7 +282,7 @@ class TableLeaseLook(ABC):
         step = self._step
         for number, lane in self.lanes.items():
             if lane.probe is not None and lane.is_over:
-                gate.keep(step, number, lane.probe.probed(step.now))
+                gate.keep_breaker(step, number, lane.probe.probed(step.now))
         self._grant(granted, life)
         # Only now: to take these out or aside may move others, and those were read where they were.
         key_accounts.turn_away(

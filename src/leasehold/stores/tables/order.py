@@ -1,14 +1,11 @@
-"""Where pending jobs stand in `ready`: where their own row in `job` says, or else their `place`.
+"""Pending jobs, as rows of `ready`: every one enters, moves, leaves and is read here.
 
-The pending jobs of lanes as `core.rules.serving` reads them; every statement is a seek.
-
-The door of the ready table: every pending job enters, moves and leaves here, and nowhere else.
+`core.rules.placing` says where a job stands. Nearly all stand where their own row in `job` says;
+only the others have a row in `place`. `core.rules.serving` reads them in order, by seeks alone;
+`tables.rebalance` has how jobs are placed anew, `tables.parking` which do not stand in their lanes.
 
 Guard: a job's row is out of the other state tables when it enters, and goes into one of them in the
 write in which it leaves. Accounts of pending jobs are kept here.
-
-`core.rules.placing` says where a job stands. Nearly all stand where their own row in `job` says;
-only the others have a row in `place`. `tables.rebalance` has how jobs are placed anew.
 """
 
 from __future__ import annotations
@@ -38,16 +35,16 @@ STANDING: Final = """
     coalesce(raised.base, job.priority), job.created_at, job.deadline
 """
 """The columns of a Standing."""
-FIND: Final = f"""
+FIND_STANDING: Final = f"""
     SELECT {STANDING} FROM job LEFT JOIN place ON place.seq = job.seq
         LEFT JOIN raised ON raised.seq = job.seq JOIN ready ON {AT_ITS_PLACE}
     WHERE job.seq = $1
 """  # noqa: S608  # our own names
 
 
-def find(step: SqlConnection, seq: int) -> Standing | None:
+def standing_of(step: SqlConnection, seq: int) -> Standing | None:
     """Where a job stands, if it is pending."""
-    row = step.execute(FIND, (seq,)).fetchone()
+    row = step.execute(FIND_STANDING, (seq,)).fetchone()
     return None if row is None else Standing(*row)
 
 

@@ -1,8 +1,7 @@
-"""Operations: their records, and what their jobs were before; `core.rules.operations` decides.
+"""What people ask for: orders about jobs (`core.rules.people`), and operations over many of them.
 
-Guard of every write: the record is read inside it, and cannot be changed until it is over.
-
-What people ask for, as a store on tables does it; the verbs are in `core.rules.people`.
+Guard of every write to an operation: its record is read inside the write, and cannot be changed
+until that is over. The record also has what its jobs were before (`core.rules.undoing`).
 """
 
 from __future__ import annotations
@@ -89,12 +88,12 @@ class TableOperations:
         self._execute(FORGET, (operations,))
 
 
-def every(reader: Reader) -> list[Operation]:
+def every_operation(reader: Reader) -> list[Operation]:
     """All readable operations, the latest first."""
     return _documents(_operation, reader, ALL)
 
 
-def find(reader: Reader, operation_id: str) -> Operation | None:
+def find_operation(reader: Reader, operation_id: str) -> Operation | None:
     """One operation."""
     return _one(_operation, reader, BY_ID, operation_id)
 
@@ -211,7 +210,7 @@ class TableDesk(TableHistories):
 
     def reprioritize(self, job: JobState, before: int, after: int) -> None:
         step = self._step
-        standing = order.find(step, job.seq)
+        standing = order.standing_of(step, job.seq)
         step.execute(SET_PRIORITY, (after, job.seq))
         if standing is not None:
             self.ready(step).reprioritize(standing, after)

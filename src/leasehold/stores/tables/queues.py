@@ -1,8 +1,6 @@
-"""The information about queues, for reads.
+"""Queues: for reads; as a write changes them (`core.rules.queue_orders`); what takes many writes.
 
-Queues and their rules as a write changes them; `core.rules.queue_orders` decides.
-
-Changes to a queue that take more than one write: its rules, a purge, its end.
+Those are a change of rules (jobs are placed anew), a purge, and an end.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Reading the records of jobs: workers, log lines, audit records. All of it can always be read.
-
-Running jobs that should have ended, or said something, by now.
-"""
+"""Reading the records of jobs: workers, log lines, audit records, stuck jobs. All can be read."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Running jobs as a sweep looks at them, and how they are taken back.
-
-The registry: workers, which enter it themselves, and consumers, which their leases enter.
-
-The recovery sweep: take back what expired, or whose holder is proved dead.
+"""The registry of workers, and the recovery sweep: take back what expired, or whose holder is dead.
 
 A reader looks for them, which blocks no writer; the writes that follow take back so many each, and
 look at every job once more: its lease is expired by now, or its holder is proved dead in this very

@@ -1,4 +1,4 @@
-"""Removing ended jobs in the writes of a clean-up."""
+"""Clean-ups: removing ended jobs in their writes, and one clean-up as a whole."""
 
 from __future__ import annotations
 

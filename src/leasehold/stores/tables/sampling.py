@@ -1,7 +1,4 @@
-"""Since when the pending jobs of each queue have been available that wait longest.
-
-The counters of the lanes, and the spans kept of them. core.rules.sampling decides which, and
-when.
+"""The counters of the lanes, and the spans kept of them, as core.rules.sampling decides.
 
 Guard: in the first write of a new minute, before it changes anything, and with it: if that write is
 rolled back, so is the sample, and the next write takes it.

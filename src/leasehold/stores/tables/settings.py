@@ -1,7 +1,4 @@
-"""Pins; `core.rules.pins` decides. Guard of a change: the old pin is read inside the write.
-
-Setting and unsetting. Guard of a change: it is compared inside the write.
-"""
+"""Settings and pins. Guard of a change: what is there is read inside the write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The connection that statements are executed on, for any database.
+"""How statements are executed and rows are read, for any database.
 
 A statement in this folder is the same text for every database. Its placeholders are numbered ($1)
 in the order in which they first appear: PostgreSQL goes by the number, SQLite takes $1 for a name
@@ -6,10 +6,8 @@ and goes by the order. Lists of values are one parameter (`Dialect`). What else 
 differently (many rows at once, the order of joins) is said by the store itself, in a method of its
 own.
 
-Reading the records of jobs: each column says what it is to hold.
-
-A database that keeps any value in any column needs to be told, so that damage in one row does not
-hide the others; another one reads the columns as they are.
+A `Query` says of each column what it is to hold. A database that keeps any value in any column
+needs to be told, so that damage in one row does not hide the others.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""A write's messages to listeners: told after its commit.
-
-An operation's state inside a write: connection, time, counters and hints.
-"""
+"""An operation's state inside a write: connection, time, counters, and hints to listeners."""
 
 from __future__ import annotations
 

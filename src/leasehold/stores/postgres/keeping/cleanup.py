@@ -1,6 +1,6 @@
-"""The archive, as rows of PostgreSQL; see `tables.archive`.
+"""Clean-ups and the archive: core.rules.cleaning decides; here it gets a look, and a way to write.
 
-Clean-ups: rules.cleaning decides; here it is given a look at the store, and a way to write.
+See `tables.cleanup`, `tables.removing` and `tables.archive`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ ARCHIVE: Final = f"""
         WHERE attempt.seq = job.seq AND attempt.error_type IS NOT NULL)
     WHERE finished.seq = ANY($1)
 """  # noqa: S608  # our own numbers
-INSERT: Final = f"""
+INSERT_ARCHIVED: Final = f"""
     INSERT INTO archive SELECT * FROM {
     unnested(
         "bigint bigint text text text bigint bigint bigint bigint bigint bigint text text text "
@@ -59,7 +59,7 @@ INSERT: Final = f"""
     )
 }
 """  # noqa: S608  # our own names
-OLDEST: Final = "SELECT day FROM archive ORDER BY day LIMIT 1"
+OLDEST_DAY: Final = "SELECT day FROM archive ORDER BY day LIMIT 1"
 _RESULT: Final = ArchiveRow._fields.index("result")
 
 
@@ -83,14 +83,14 @@ class JobArchive(TableArchive):
         )
 
 
-def add(db: SqlConnection, seqs: Sequence[int], day: int, now: int) -> None:
+def archive_jobs(db: SqlConnection, seqs: Sequence[int], day: int, now: int) -> None:
     """Copy ended jobs into the archive; their results are cut to the part shown as text."""
     rows = [list(row) for row in db.execute(ARCHIVE, (list(seqs), day, now))]
     for row in rows:
         if row[_RESULT] is not None:
             shown = bytes(row[_RESULT]).decode(errors="replace")[:RESULT_SUMMARY_CHARS]
             row[_RESULT] = storable(shown)
-    db.many(INSERT, rows)
+    db.many(INSERT_ARCHIVED, rows)
 
 
 _QUEUE: Final = """
@@ -131,7 +131,7 @@ class CleanUpLook(TableLook):
 
     load_rules = staticmethod(read_rules)
     stats = STATS
-    oldest_day = OLDEST
+    oldest_day = OLDEST_DAY
     oldest_audit = OLDEST_AUDIT
     results = RESULTS
     histories = HISTORIES
@@ -183,7 +183,7 @@ class Removal(TableRemoval):
     _step: Step
 
     def _archive(self, keys: Sequence[int], day: int) -> None:
-        add(self._step.db, keys, day, self._step.now)
+        archive_jobs(self._step.db, keys, day, self._step.now)
 
     def archive_audits(self, until: datetime, limit: int) -> int:
         return self._step.changed(ARCHIVE_AUDITS, (to_micros(until), limit))

@@ -1,8 +1,6 @@
-"""The states of jobs, and how attempts and jobs end, in the words of this database.
+"""What holders tell, and where jobs stand and end, in the words of this database.
 
-See `tables.job_states`, and `core.rules.ends` for the records of ended attempts.
-
-A holder's messages while it works, in the words of this database; see `tables.ends`.
+See `tables.ends` and `tables.job_states`, and `core.rules.ends` for the records of ended attempts.
 """
 
 from __future__ import annotations
@@ -128,8 +126,3 @@ class Messages(TableMessages):
             (job_id, version): (seq, lane, RunningLease(*lease))
             for job_id, version, seq, lane, *lease in rows
         }
-
-
-renew = Messages.renew
-report_progress = Messages.report_progress
-append_log = Messages.append_log

@@ -1,8 +1,6 @@
-"""Limits per key: what of `tables.parking` this database is told in its own words.
+"""Pending jobs in the words of this database: their rows, their order, and those parked for keys.
 
-The ready table in the words of this database; see `tables.order`.
-
-The pending jobs of lanes as `core.rules.serving` reads them. Every statement is a seek.
+See `tables.order` and `tables.parking`. Every statement that reads in order is a seek.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
-"""Taking running jobs back from their holders.
+"""Workers, whose lives are locks of a session, and jobs that are taken back from them.
 
 Guard of the take: the row is still in `running` with the version that was read, in the same write.
-
-The registry of workers, whose lives are locks of a session; see `tables.recover`.
-
-The recovery sweep in the words of this database; see `tables.recover`.
+See `tables.recover`.
 """
 
 from __future__ import annotations
@@ -59,12 +56,6 @@ class Holdings(TableHoldings, Histories):
     def _end_lease(self, job: HeldRow) -> EndedLease:
         row: Any = self._step.execute(END_LEASES, ([job.seq], [job.version])).fetchone()
         return EndedLease._make(row)
-
-
-def recover(step: Step, jobs: Sequence[int], dead: Collection[Life]) -> SweepReport:
-    """Take back those of these jobs that are lost."""
-    held = _held(step, STILL_LOST, (list(jobs),))
-    return report_of(recovery.sweep(Holdings(step), held, now=step.now, dead=dead))
 
 
 def take_back_restored(step: Step) -> None:
@@ -131,4 +122,5 @@ class Sweep(TableSweep):
         return self._database.deaths.find(db)
 
     def recover(self, step: Step, jobs: Sequence[int], dead: Collection[Life]) -> SweepReport:
-        return recover(step, jobs, dead)
+        held = _held(step, STILL_LOST, (list(jobs),))
+        return report_of(recovery.sweep(Holdings(step), held, now=step.now, dead=dead))

@@ -186,13 +186,10 @@ def _exchange(
 class ExchangeWrite(TableExchange):
     """An exchange in one write."""
 
-    __slots__ = ("_database",)
+    __slots__ = ()
     links = Links
+    _database: Database
     _step: Step
-
-    def __init__(self, database: Database, step: Step) -> None:
-        super().__init__(step)
-        self._database = database
 
     def _fire_due(self) -> int | None:
         tick = self._step.found.next_tick

@@ -42,7 +42,7 @@ _PARTS: Final[tuple[Callable[[SqlConnection], Iterable[str]], ...]] = (
     dependents.problems,
     inheritance.problems,
     figures.problems,
-    lambda db: checks.problems(db, QueueReader),
+    lambda db: checks.key_problems(db, QueueReader),
     lambda db: checks.miscounted(db, "lane_now"),
     lambda db: known.read_rules(db).problems(),
     unreadable_settings,

@@ -1,9 +1,8 @@
-"""A JobFilter in SQL, as far as the server can say what JobFilter.matches says.
+"""Reading jobs, in the words of this database; see `tables.job_reading`.
 
-Texts and metadata are compared in Python, page by page: the equality of texts in any case, and of
-JSON values, is decided in one place for every store.
-
-Reading jobs, in the words of this database; see `tables.job_reading`.
+A JobFilter in SQL says what JobFilter.matches says, as far as the server can. Texts and metadata
+are compared in Python, page by page: the equality of texts in any case, and of JSON values, is
+decided in one place for every store.
 """
 
 from __future__ import annotations
@@ -148,12 +147,28 @@ def read_jobs(db: SqlConnection, job_ids: Sequence[str]) -> list[Job]:
     return jobs_of(db, db.execute(f"{JOB} WHERE job.id = ANY($1)", (list(job_ids),)).fetchall())
 
 
+# Not by way of a job that is gone: its dependents have nothing to do with each other. One step of
+# a recursion may name `linked` once only.
+LINKED: Final = """
+    WITH RECURSIVE linked (seq) AS (
+        SELECT seq FROM job WHERE id = ANY($1)
+        UNION SELECT step.other FROM linked JOIN LATERAL (
+            SELECT needs AS other FROM dependency JOIN job ON job.seq = needs
+            WHERE dependency.seq = linked.seq
+            UNION ALL SELECT dependency.seq FROM dependency WHERE needs = linked.seq
+        ) AS step ON true
+    )
+"""
+
+
 class Jobs(TableJobs):
     """The jobs of a store, for one read."""
 
     load_rules = staticmethod(read_rules)
     stats = STATS
     lanes = "SELECT id FROM lane WHERE queue = $1"
+    linked = LINKED
+    dialect = POSTGRES
     _db: SqlConnection
 
     def read_job(self, job_id: str) -> Job | None:

@@ -1,8 +1,7 @@
-"""Lanes and buckets in the words of this database; see `tables.gate`.
+"""What a write knows of queues: lanes, buckets and rules; and settings.
 
-What people have laid down, as a write needs it: rules of queues, and settings.
-
-They are read again only after a change. A row that makes no sense hinders only itself.
+See `tables.gate`. Rules and settings are read again only after a change. A row that makes no sense
+hinders only itself.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ KEEP_BUCKETS: Final = f"""
     INSERT INTO bucket SELECT * FROM {unnested("text text bigint")}
     ON CONFLICT (queue, name) DO UPDATE SET full_at = excluded.full_at
 """  # noqa: S608  # our own names
-FIND: Final = f"""
+FIND_LANES: Final = f"""
     SELECT lane.queue, lane.task, id FROM {unnested("text text")} AS wanted (queue, task)
         JOIN lane ON lane.queue = wanted.queue AND lane.task = wanted.task
 """  # noqa: S608  # our own names
-MAKE: Final = f"""
+MAKE_LANES: Final = f"""
     INSERT INTO lane (queue, task, made_at) SELECT * FROM {unnested("text text bigint")}
     RETURNING queue, task, id
 """  # noqa: S608  # our own names
@@ -52,11 +51,11 @@ class LaneNumbers(TableLaneNumbers):
     """Remembers lane numbers, while the server lasts."""
 
     def _find(self, step: Step, names: Collection[LaneName]) -> dict[LaneName, int]:
-        found = step.many(FIND, list(names)) or ()
+        found = step.many(FIND_LANES, list(names)) or ()
         return {(queue, task): number for queue, task, number in found}
 
     def _make(self, step: Step, names: Collection[LaneName]) -> dict[LaneName, int]:
-        made = step.many(MAKE, [(*name, step.now) for name in names]) or ()
+        made = step.many(MAKE_LANES, [(*name, step.now) for name in names]) or ()
         return {(queue, task): number for queue, task, number in made}
 
 

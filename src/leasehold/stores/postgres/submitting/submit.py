@@ -1,9 +1,7 @@
-"""Submit in the words of this database; see `tables.intake`.
+"""Submit: drafts are checked, sorted out and stored, in the words of this database.
 
-Only the buckets of queues and clients may be elsewhere (`writing.loans`): tokens for the whole call
-are taken there before the gate decides.
-
-How drafts get into the store: checked, sorted out, and handed to the submit that fits them.
+See `tables.intake`. Only the buckets of queues and clients may be elsewhere (`writing.loans`):
+tokens for the whole call are taken there before the gate decides.
 """
 
 from __future__ import annotations

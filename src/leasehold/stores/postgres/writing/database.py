@@ -71,7 +71,7 @@ from leasehold.stores.postgres.writing.step import (
 from leasehold.stores.postgres.writing.tries import TRIES_MAX, MaySideBySide, Tries, Way
 from leasehold.stores.postgres.writing.turn import Turn
 from leasehold.stores.tables import statements
-from leasehold.stores.tables.database import WritesGoOn
+from leasehold.stores.tables.database import TableDatabase
 from leasehold.stores.tables.gate import tell_who_may_go_on
 from leasehold.stores.tables.step import Hints
 
@@ -84,7 +84,7 @@ RAISE_CLOCK: Final = "UPDATE store_state SET clock = $1 WHERE clock < $1"
 NOW: Final = f"SELECT clock, {SERVER_MICROS} FROM store_state"  # noqa: S608  # our own names
 
 
-class Database(WritesGoOn):
+class Database(TableDatabase):
     """What every verb of the store is given; the verbs themselves are functions of it."""
 
     _links = Links

@@ -1,18 +1,8 @@
-"""The kernel's word that one of some files may have been deleted, moved or replaced.
-
-To look at six paths takes ten times as long as to ask whether there is any news of them, and a
-write asks before each commit. The kernel (Linux, by inotify) notes such news in the very call that
-deletes or moves a file, and tells the next caller. It does not tell of a folder further up that is
-moved, or of a disk that is mounted over: so a caller looks now and then as well.
-
-The kernel takes some 15 ms to close such a descriptor, but no time to use it again for other files:
-so a few are kept when they are not needed any more.
-
-Noticing that the file under an open store is not the one that stands at its path any more.
+"""Noticing that the file under an open store is not the one that stands at its path any more.
 
 Deleted (`rm`), replaced (`mv` over it) or moved away with its folder, an open file goes on taking
 commits that will never be read. So before each commit a write asks the kernel for news of its files
-(`notices.py`), and looks at their paths if there is any, if it cannot be asked, or if the last look
+(`Notices`), and looks at their paths if there is any, if it cannot be asked, or if the last look
 was a second ago; a read looks once a second. A lost store stays lost, even if the file is moved
 back: the writes of others meanwhile are unknown here. Opening the store again is for the
 application to decide.
@@ -28,6 +18,14 @@ could put old pages over new ones.
 A file that was made, deleted and made again may get the same inode, but not while it is open here.
 Closing the connections of a lost file does no harm: SQLite deletes the write-ahead log by its name,
 which may be another file's by then, but looks whether the database has moved before it does.
+
+To look at six paths takes ten times as long as to ask whether there is any news of them, and a
+write asks before each commit. The kernel (Linux, by inotify) notes such news in the very call that
+deletes or moves a file, and tells the next caller. It does not tell of a folder further up that is
+moved, or of a disk that is mounted over: so a caller looks now and then as well.
+
+The kernel takes some 15 ms to close such a descriptor, but no time to use it again for other files:
+so a few are kept when they are not needed any more.
 """
 
 from __future__ import annotations

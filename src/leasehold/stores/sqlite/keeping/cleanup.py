@@ -1,11 +1,13 @@
-"""The archive, as rows of SQLite; see `tables.archive`.
+"""Clean-ups and the archive: core.rules.cleaning decides; here it gets a look, and a way to write.
 
-Clean-ups: rules.cleaning decides; here it is given a look at the store, and a way to write.
+See `tables.cleanup`, `tables.removing` and `tables.archive`. Free pages go back to the disk some
+hundred at a time: never by a plain VACUUM, which would keep everybody out while it copies the file.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final
 
@@ -22,7 +24,6 @@ from leasehold.core.rules.cleaning import PruneRequest
 from leasehold.core.rules.cleanup_store import Bookmark, CleanUpBatch, Cutoffs
 from leasehold.env import to_micros
 from leasehold.errors import LeaseholdError
-from leasehold.stores.sqlite.disk import space
 from leasehold.stores.sqlite.reading.figures import STATS
 from leasehold.stores.sqlite.rules.known import read_rules
 from leasehold.stores.sqlite.schema.rows import SQLITE
@@ -60,7 +61,7 @@ ARCHIVE: Final = f"""
         WHERE attempt.seq = job.seq AND attempt.error_type IS NOT NULL)
 """  # noqa: S608  # our own numbers
 # A day that is none would be dropped last, or never: it is left to a person who reads `check`.
-OLDEST: Final = "SELECT day FROM archive WHERE typeof(day) = 'integer' ORDER BY day LIMIT 1"
+OLDEST_DAY: Final = "SELECT day FROM archive WHERE typeof(day) = 'integer' ORDER BY day LIMIT 1"
 _ERROR_TEXT: Final = "coalesce(CAST(error_type || ': ' || error_message AS BLOB), '')"
 _HAS_TAG: Final = """
     EXISTS (SELECT 1
@@ -136,12 +137,40 @@ SUBMITTED: Final = f"""
 NEXT_SEQ: Final = "SELECT next_seq FROM store_state"
 
 
+KEPT_FREE: Final = 4
+"""One page in so many stays free inside the file: the jobs of the next day will fill it again, and
+giving it back only to ask for it anew would be work for nothing."""
+
+
+def to_release(db: apsw.Connection, *, everything: bool) -> int:
+    """How many free pages are worth giving back to the disk."""
+    free = int(str(db.pragma("freelist_count")))
+    return free if everything else max(0, free - int(str(db.pragma("page_count"))) // KEPT_FREE)
+
+
+def release(db: apsw.Connection, pages: int) -> None:
+    """Give so many free pages back; the file shrinks with the next checkpoint."""
+    if pages > 0:
+        # Each page is one step of the statement: it must be run to its end.
+        db.execute(f"PRAGMA incremental_vacuum({pages:d})").fetchall()
+
+
+def checkpoint(db: apsw.Connection) -> None:
+    """Move commits from the write-ahead log to the database, blocking no writer.
+
+    Called where no caller waits, so that less of it falls to commits.
+    """
+    # Busy: somebody else is at it already.
+    with suppress(apsw.BusyError):
+        db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+
+
 class CleanUpLook(TableLook):
     """What core.rules.cleaning asks of a reader."""
 
     load_rules = staticmethod(read_rules)
     stats = STATS
-    oldest_day = OLDEST
+    oldest_day = OLDEST_DAY
     oldest_audit = OLDEST_AUDIT
     results = RESULTS
     histories = HISTORIES
@@ -166,7 +195,7 @@ class CleanUpLook(TableLook):
         return self._walk(COMPLETED, values, cutoffs, after, limit)
 
     def has_rest(self, scope: Scope) -> bool:
-        return self._has_old_keys() or space.to_release(self._db, everything=scope.emergency) > 0
+        return self._has_old_keys() or to_release(self._db, everything=scope.emergency) > 0
 
 
 def first_submitted_after(db: apsw.Connection, cutoff: int) -> int:
@@ -220,8 +249,8 @@ class Removal(TableRemoval):
         return moved
 
     def _release(self, limit: int, scope: Scope) -> int:
-        pages = min(limit, space.to_release(self._step.db, everything=scope.emergency))
-        space.release(self._step.db, pages)
+        pages = min(limit, to_release(self._step.db, everything=scope.emergency))
+        release(self._step.db, pages)
         return pages
 
 
@@ -248,5 +277,5 @@ class Pruning(TablePruning):
             database.mend()
         if run is not None:
             with database.read() as db:
-                space.checkpoint(db)
+                checkpoint(db)
         return report

@@ -1,8 +1,6 @@
-"""The states of jobs, and how attempts and jobs end, in the words of this database.
+"""What holders tell, and where jobs stand and end, in the words of this database.
 
-See `tables.job_states`, and `core.rules.ends` for the records of ended attempts.
-
-A holder's messages while it works, in the words of this database; see `tables.ends`.
+See `tables.ends` and `tables.job_states`, and `core.rules.ends` for the records of ended attempts.
 """
 
 from __future__ import annotations
@@ -95,8 +93,3 @@ class Messages(TableMessages):
         return {
             name: (row[0], row[1], RunningLease(*row[2:])) for name, row in found if row is not None
         }
-
-
-renew = Messages.renew
-report_progress = Messages.report_progress
-append_log = Messages.append_log

@@ -1,10 +1,7 @@
-"""Taking running jobs back from their holders.
+"""Workers, whose lives are locks on files, and jobs that are taken back from them.
 
 Guard of the take: the row is still in `running` with the version that was read, in the same write.
-
-The registry of workers, whose lives are locks on files; see `tables.recover`.
-
-The recovery sweep in the words of this database; see `tables.recover`.
+See `tables.recover`.
 """
 
 from __future__ import annotations
@@ -13,7 +10,6 @@ from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from leasehold.core.contract.clock_store import ClockRepair
 from leasehold.core.model.lease import SweepReport
 from leasehold.core.model.limits import SECONDS_MAX
 from leasehold.core.model.lives import Life
@@ -29,7 +25,6 @@ from leasehold.stores.sqlite.leasing.ends import END_LEASE, Ends, Histories
 from leasehold.stores.sqlite.reading.feed import FEED
 from leasehold.stores.sqlite.rules.orders import QueueBook
 from leasehold.stores.sqlite.schema.rows import problem_with
-from leasehold.stores.sqlite.writing import clock_repair
 from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.tables.recover import (
     HeldRow,
@@ -63,14 +58,6 @@ class Holdings(TableHoldings, Histories):
     def _end_lease(self, job: HeldRow) -> EndedLease:
         row: Any = self._step.execute(END_LEASE, (job.seq, job.version)).fetchone()
         return EndedLease._make(row)
-
-
-def recover(step: Step, jobs: Sequence[int], dead: Collection[Life]) -> SweepReport:
-    """Take back those of these jobs that are lost."""
-    set_aside: list[Event] = []
-    held = _held(step, jobs, set_aside)
-    events = recovery.sweep(Holdings(step), held, now=step.now, dead=dead)
-    return report_of(events + set_aside)
 
 
 def take_back_restored(step: Step) -> None:
@@ -150,12 +137,7 @@ class Sweep(TableSweep):
         self._database.deaths.bury(lives)
 
     def recover(self, step: Step, jobs: Sequence[int], dead: Collection[Life]) -> SweepReport:
-        return recover(step, jobs, dead)
-
-
-def repair_clock(database: Database, actor: str) -> ClockRepair:
-    """Set the store's clock back to the wall clock, once no worker is left."""
-    Sweep(database).run()
-    return database.write(
-        lambda step: clock_repair.repair(step, database.env.clock.reading(), actor)
-    )
+        set_aside: list[Event] = []
+        held = _held(step, jobs, set_aside)
+        events = recovery.sweep(Holdings(step), held, now=step.now, dead=dead)
+        return report_of(events + set_aside)

@@ -52,7 +52,7 @@ _PARTS: Final[dict[str, Callable[[apsw.Connection], Iterable[str]]]] = {
     "dependencies": dependents.problems,
     "inherited priorities": inheritance.problems,
     "metrics": figures.problems,
-    "limits per key": lambda db: checks.problems(db, QueueReader),
+    "limits per key": lambda db: checks.key_problems(db, QueueReader),
     "counters": lambda db: checks.miscounted(db, "lane"),
 }
 

@@ -1,8 +1,6 @@
-"""A JobFilter in SQL: it must say what JobFilter.matches says, and a test compares the two.
+"""Reading jobs, in the words of this database; see `tables.job_reading`.
 
-A SQL function for searches: SQLite's own `lower` knows no letters beyond ASCII.
-
-Reading jobs, in the words of this database; see `tables.job_reading`.
+A JobFilter in SQL must say what JobFilter.matches says, and a test compares the two.
 """
 
 from __future__ import annotations
@@ -18,7 +16,6 @@ from leasehold.core.model.job import Job
 from leasehold.core.model.search import HeavyField, JobFilter, lightened
 from leasehold.core.model.status import Status
 from leasehold.core.model.stored import UNREADABLE
-from leasehold.core.model.text import mentions
 from leasehold.env import to_micros
 from leasehold.stores.sqlite.leasing.order import FOR_COUNTING, LaneReader
 from leasehold.stores.sqlite.reading.figures import STATS
@@ -185,17 +182,6 @@ def _json(value: Any) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def add_mentions(db: apsw.Connection) -> None:
-    """Let statements of a connection say `mentions(text or bytes, part)`."""
-    db.create_scalar_function("mentions", _mentions, 2, deterministic=True)
-
-
-def _mentions(*values: Any) -> int:
-    text, part = values
-    # Payloads and messages come as bytes, which need not be UTF-8.
-    return mentions(text.decode(errors="replace") if isinstance(text, bytes) else text, part)
-
-
 # A range of the unique index. No id goes on with the last character of all: it is not printable.
 FIND_IDS: Final = (
     "SELECT id FROM job WHERE id >= ?1 AND id < ?1 || char(1114111) ORDER BY id LIMIT ?2"
@@ -212,12 +198,24 @@ def read_job(db: apsw.Connection, job_id: str) -> Job | None:
         return None if found is None else job_carefully(db, found[0])
 
 
+# Not by way of a job that is gone: its dependents have nothing to do with each other.
+LINKED: Final = f"""
+    WITH RECURSIVE linked (seq) AS (
+        SELECT seq FROM job WHERE {SQLITE.among("id", "$1")}
+        UNION SELECT needs FROM linked JOIN dependency USING (seq) JOIN job ON job.seq = needs
+        UNION SELECT dependency.seq FROM linked JOIN dependency ON needs = linked.seq
+    )
+"""  # noqa: S608  # our own names
+
+
 class Jobs(TableJobs):
     """The jobs of a store, for one read."""
 
     load_rules = staticmethod(read_rules)
     stats = STATS
     lanes = "SELECT id FROM lane WHERE queue = $1 AND pending > 0"
+    linked = LINKED
+    dialect = SQLITE
     _db: apsw.Connection
 
     def read_job(self, job_id: str) -> Job | None:

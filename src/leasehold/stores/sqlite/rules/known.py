@@ -1,8 +1,7 @@
-"""Lanes and buckets in the words of this database; see `tables.gate`.
+"""What a write knows of queues: lanes, buckets and rules; and settings, and tokens of the service.
 
-What people have laid down: rules of queues, settings, and tokens of the service.
-
-Rules and settings are read again only after a change. A damaged row hinders only itself.
+See `tables.gate`. Rules and settings are read again only after a change. A damaged row hinders only
+itself.
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ if TYPE_CHECKING:
 
 
 KEEP_BUCKET: Final = "INSERT OR REPLACE INTO bucket VALUES (?, ?, ?)"
-FIND: Final = "SELECT id FROM lane WHERE queue = ? AND task = ?"
-MAKE: Final = """
+FIND_LANE: Final = "SELECT id FROM lane WHERE queue = ? AND task = ?"
+MAKE_LANE: Final = """
     INSERT INTO lane (queue, task, made_at) VALUES (?, ?, ?) ON CONFLICT DO NOTHING
 """
 QUEUES: Final = """
@@ -51,13 +50,13 @@ class LaneNumbers(TableLaneNumbers):
     """Remembers lane numbers."""
 
     def _find(self, step: Step, names: Collection[LaneName]) -> dict[LaneName, int]:
-        found = ((name, step.execute(FIND, name).fetchone()) for name in names)
+        found = ((name, step.execute(FIND_LANE, name).fetchone()) for name in names)
         return {name: int(row[0]) for name, row in found if row is not None}
 
     def _make(self, step: Step, names: Collection[LaneName]) -> dict[LaneName, int]:
         made = {}
         for name in names:
-            step.execute(MAKE, (*name, step.now))
+            step.execute(MAKE_LANE, (*name, step.now))
             made[name] = step.db.last_insert_rowid()
         return made
 
@@ -82,24 +81,6 @@ SIGNATURES: Final = Query(
     },
     "FROM queue",
 )
-
-
-class RuleCache:
-    """Remembers the rules under the generation at which they were read."""
-
-    def __init__(self) -> None:
-        self._generation = 0
-        # Before the first change there is nothing to read.
-        self._known = RuleBook()
-
-    def at(self, db: apsw.Connection, generation: int) -> RuleBook:
-        """The rules by queue. `generation` must be committed: one that is not may come to nothing
-        and then be used again for other rules.
-        """
-        if generation != self._generation:
-            self._known = read_rules(db)
-            self._generation = generation
-        return self._known
 
 
 def read_rules(db: apsw.Connection) -> RuleBook:
@@ -131,22 +112,6 @@ GENERATION: Final = "SELECT settings_generation FROM store_state"
 READ_SETTINGS: Final = f"""
     SELECT {guarded("name", Kind.TEXT)}, {guarded("value", Kind.TEXT)} FROM setting
 """  # noqa: S608  # our own names
-
-
-class KnownSettings:
-    """Remembers the settings under the generation at which they were read."""
-
-    def __init__(self) -> None:
-        # Before the first change there is nothing to read.
-        self._known = self.unset = SettingsInForce.of(0, {})
-
-    def at(self, db: apsw.Connection, generation: int) -> SettingsInForce:
-        """The settings. `generation` must be committed: one that is not may come to nothing and
-        then be used again for other settings.
-        """
-        if generation != self._known.generation:
-            self._known = read_settings(db)
-        return self._known
 
 
 def read_settings(db: apsw.Connection) -> SettingsInForce:

@@ -5,11 +5,9 @@ UTF-8 (which cannot even be fetched), a number without bounds, or a document of 
 Reading that must not go wrong asks for `guarded` columns, which can always be fetched, and turns
 each into its value with `value_of`, or learns what is wrong with it.
 
-Snapshots of jobs, in spite of damage; see `tables.job_row`.
-
-`job_of` is the way of nearly every row, and raises one of UNREADABLE for a row that is not as it
-should be. `job_carefully` reads such a row too: what can be read of it, and an error that says what
-cannot. `problems` only says that.
+Of a job's row (`tables.job_row`), `job_of` makes nearly every snapshot, and raises one of
+UNREADABLE for a row that is not as it should be. `job_carefully` reads such a row too: what can be
+read of it, and an error that says what cannot. `problems` only says that.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Submit in the words of this database; see `tables.intake`.
+"""Submit: drafts are checked, sorted out and stored, in the words of this database.
 
-How drafts get into the store: checked, sorted out, and handed to the submit that fits them.
+See `tables.intake`.
 """
 
 from __future__ import annotations

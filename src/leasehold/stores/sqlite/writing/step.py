@@ -1,10 +1,9 @@
-"""A writer's memory from one write to the next, so that most writes learn the state for nothing.
+"""One write: what it learns when it begins, and the state that its operations share.
 
 The state of the store changes with every write in three numbers only. The rest (generations, the
 open minute, the basis of the clock) is compared as a whole with the last reading: while it is the
-same, so are the rules, the settings and the basis that were made of it.
-
-An operation's state inside a write: connection, time, counters and hints.
+same, so are the rules, the settings and the basis that were made of it. So most writes learn the
+state for nothing.
 
 The writer carries out functions of the write, or operations of a kind that is done in groups.
 """
@@ -32,8 +31,7 @@ from leasehold.stores.sqlite.reading.figures import (
     SpanShelf,
     note_failures,
 )
-from leasehold.stores.sqlite.rules import known
-from leasehold.stores.sqlite.rules.known import KnownSettings, RuleCache, StartBook, read_rules
+from leasehold.stores.sqlite.rules.known import StartBook, read_rules, read_settings
 from leasehold.stores.sqlite.schema.rows import WHOLE_MAX
 from leasehold.stores.sqlite.writing import own_state
 from leasehold.stores.sqlite.writing.clock import BASIS, WRITE_BASIS, StoreClock, move_leases
@@ -57,11 +55,11 @@ class Remembered:
     """Belongs to one connection that writes."""
 
     def __init__(self) -> None:
-        self._rules = RuleCache()
-        self._settings = KnownSettings()
+        # Before the first change there are neither rules nor settings to read.
+        self._rules_generation = 0
         self._steady: tuple[Any, ...] = ()
         self.rules = RuleBook()
-        self.settings = self._settings.unset
+        self.settings = SettingsInForce.of(0, {})
         self.basis = ClockBasis()
         self.open_minute = 0
         self.worker_numbers: dict[tuple[str, int], int] = {}
@@ -94,9 +92,12 @@ class Remembered:
         # A seal comes with another generation, so a process that has not met it looks for it here.
         row: Any = db.execute(READ_SEAL).fetchone()
         check_unsealed(None if row is None else row[0], db.filename)
+        # The generations are committed: one that is not might come to nothing, and be used again.
         generation, set_at, self.open_minute, *basis = steady
-        self.rules = self._rules.at(db, generation)
-        self.settings = self._settings.at(db, set_at)
+        if generation != self._rules_generation:
+            self.rules, self._rules_generation = read_rules(db), generation
+        if set_at != self.settings.generation:
+            self.settings = read_settings(db)
         self.basis = ClockBasis(*basis)
         self.worker_numbers = {}
         self._steady = steady
@@ -247,7 +248,7 @@ class Step(TableStep):
 
     def _load_settings(self) -> SettingsInForce:
         self._settings_changed = True
-        return known.read_settings(self.db)
+        return read_settings(self.db)
 
     def flush(self) -> None:
         """Write the counters and measurements."""
@@ -301,7 +302,7 @@ class Step(TableStep):
         if self._rules_changed:
             self.rules = read_rules(self.db)
         if self._settings_changed:
-            self.settings = known.read_settings(self.db)
+            self.settings = read_settings(self.db)
 
 
 @cache

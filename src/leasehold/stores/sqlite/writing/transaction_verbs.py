@@ -23,8 +23,8 @@ from leasehold.core.model.records import Submitted
 from leasehold.errors import LeaseholdError, LeaseLostError, TransactionError
 from leasehold.interrupts import shielded
 from leasehold.stores.sqlite.disk.failures import translated
-from leasehold.stores.sqlite.leasing import ends, settle
-from leasehold.stores.sqlite.leasing.ends import refuse
+from leasehold.stores.sqlite.leasing import settle
+from leasehold.stores.sqlite.leasing.ends import HELD_LEASE, Messages, refuse
 from leasehold.stores.sqlite.rules.known import LaneNumbers
 from leasehold.stores.sqlite.submitting.dependencies import Links
 from leasehold.stores.sqlite.submitting.submit import submit_by
@@ -84,7 +84,7 @@ def open_transaction(database: Database, job_id: str, version: int) -> HeldTrans
 
 
 def _refuse_stale(database: Database, db: ApplicationConnection, job_id: str, version: int) -> None:
-    if db.execute(ends.HELD_LEASE, (job_id, version)).fetchone() is None:
+    if db.execute(HELD_LEASE, (job_id, version)).fetchone() is None:
         raise within(database, db, lambda step: refuse(step, job_id, version))
 
 
@@ -170,11 +170,13 @@ class HeldTransaction:
 
     def report_progress(self, progress: bytes) -> None:
         check_progress(self._job_id, progress)
-        self._fenced(lambda step: ends.report_progress(step, self._job_id, self._version, progress))
+        self._fenced(
+            lambda step: Messages.report_progress(step, self._job_id, self._version, progress)
+        )
 
     def append_log(self, lines: Sequence[LogLine], *, dropped: int = 0) -> None:
         self._fenced(
-            lambda step: ends.append_log(step, self._job_id, self._version, lines, dropped)
+            lambda step: Messages.append_log(step, self._job_id, self._version, lines, dropped)
         )
 
     @shielded

@@ -1,6 +1,4 @@
-"""Beginning to write, and a whole write transaction outside the writer: when a store is opened.
-
-An application's turn to write, and a note of its holder.
+"""Beginning to write: a transaction as such, and an application's turn with a note of its holder.
 
 All writers take the file lock first, and keep it while they wait for SQLite's own write lock: so
 only one process at a time waits for that, and none is starved. The store's writer keeps the file

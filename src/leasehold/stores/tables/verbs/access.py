@@ -1,12 +1,9 @@
-"""Settings, and access from other machines.
-
-Pins: deploy marks, named views, workers that are to stop.
-"""
+"""Settings, pins (deploy marks, named views, stops of workers), and access from other machines."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from leasehold.core.model.pins import Pin, PinKind
 from leasehold.core.model.settings import SettingValue, StoredSettings
@@ -27,22 +24,14 @@ from leasehold.stores.tables.step import TableStep
 from leasehold.stores.tables.tokens import TokenReader, TokenShelf, make_key
 
 
-class SettingReading(Protocol):
-    """A store's module `rules.known`."""
-
-    def read_settings(self, db: Any, /) -> SettingsInForce: ...
-
-
 class SettingVerbs:
     """What is set in the store."""
 
     _database: TableDatabase
-    _settings: SettingReading
+    _read_settings: Callable[[Any], SettingsInForce]
 
     def settings(self) -> StoredSettings:
-        return self._database.look(
-            lambda db: self._settings.read_settings(db).stored({}, stops(db))
-        )
+        return self._database.look(lambda db: self._read_settings(db).stored({}, stops(db)))
 
     def set_setting(self, name: str, value: SettingValue, *, actor: str) -> StoredSettings:
         return self._database.write(lambda step: table_settings.keep(step, name, value, actor))
