@@ -17,11 +17,9 @@ from leasehold.stores.sqlite.disk.connection import open_writer
 from leasehold.stores.sqlite.disk.files import Durability, StoreFiles
 from leasehold.stores.sqlite.leasing.ends import END_LEASE, INSERT_ATTEMPT, INSERT_FINISHED
 from leasehold.stores.sqlite.leasing.lease import GRANT
-from leasehold.stores.sqlite.leasing.order import READY_IN_LANE
-from leasehold.stores.sqlite.leasing.ready import ENTER_NEW, LEAVE
+from leasehold.stores.sqlite.leasing.order import ENTER_NEW, LEAVE, READY_IN_LANE
 from leasehold.stores.sqlite.submitting.submit import INSERT_JOB
-from leasehold.stores.sqlite.writing.remembered import READ_STATE
-from leasehold.stores.sqlite.writing.step import WRITE_STATE
+from leasehold.stores.sqlite.writing.step import READ_STATE, WRITE_STATE
 
 LEASE = 300_000_000  # microseconds
 PAYLOAD = b'{"args":[],"kwargs":{}}'

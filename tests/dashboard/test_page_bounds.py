@@ -23,8 +23,8 @@ from leasehold.env import Env, ManualClock
 from leasehold.service.api import Api
 from leasehold.service.caller import ANYBODY
 from leasehold.stores.sqlite import SQLiteStore
-from leasehold.stores.sqlite.reading import where
-from leasehold.stores.tables import reach
+from leasehold.stores.sqlite.reading import read
+from leasehold.stores.tables import job_reading
 from support.metering import steps_on
 
 FEW, MANY = 300, 6000
@@ -98,8 +98,8 @@ def steps(desk: Desk, path: str, query: str) -> int:
 def test_a_page_reads_no_more_of_more_jobs(
     desks: list[Desk], path: str, query: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(where, "FEW", 50)
-    monkeypatch.setattr(reach, "FEW", 50)
+    monkeypatch.setattr(read, "FEW", 50)
+    monkeypatch.setattr(job_reading, "FEW", 50)
     monkeypatch.setattr(jobs, "READ_MAX", 200)
     few, many = (steps(desk, path, query) for desk in desks)
     assert many <= 1.2 * few + MORE_STEPS

@@ -19,7 +19,7 @@ from leasehold.core.model.status import Status
 from leasehold.errors import StoreFullError
 from leasehold.queue.health import unreadable
 from leasehold.stores.sqlite import SQLiteStore
-from leasehold.stores.sqlite.disk.space import DISK_RESERVE_BYTES
+from leasehold.stores.sqlite.disk.files import DISK_RESERVE_BYTES
 
 pytestmark = pytest.mark.faults
 

@@ -23,7 +23,7 @@ from leasehold.errors import StoreLostError, StoreUnavailableError
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.disk import watch
 from leasehold.stores.sqlite.disk.continuity import Continuity
-from leasehold.stores.sqlite.disk.notices import Notices
+from leasehold.stores.sqlite.disk.watch import Notices
 from leasehold.worker.stopping import StopReason
 from support.lives import enter
 

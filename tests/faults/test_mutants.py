@@ -21,36 +21,21 @@ from leasehold.env import Env, ManualClock
 from leasehold.errors import DuplicateJobError
 from leasehold.stores import sqlite, tables
 from leasehold.stores.sqlite import SQLiteStore
-from leasehold.stores.sqlite.leasing import (
-    lease,
-    order,
-    parking,
-    ready,
-    recover,
-    renew,
-    settle,
-    taking_back,
-)
+from leasehold.stores.sqlite.leasing import ends, lease, order, recover, settle
+from leasehold.stores.sqlite.rules import known as known_lanes
 from leasehold.stores.sqlite.rules import orders
-from leasehold.stores.sqlite.submitting import dependencies, gate, submit
+from leasehold.stores.sqlite.submitting import dependencies, submit
 from leasehold.stores.sqlite.writing.clock import StoreClock
 from leasehold.stores.sqlite.writing.database import Database
 from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.sqlite.writing.writer import Writer
 from leasehold.stores.tables import dependents as waiting
 from leasehold.stores.tables import inheritance as bases
-from leasehold.stores.tables import (
-    job_states,
-    linking,
-    order_desk,
-    rebalance,
-    removing,
-    setting_verbs,
-    step,
-    sweep,
-)
+from leasehold.stores.tables import job_states, linking, rebalance, removing, settings, step
+from leasehold.stores.tables import orders as table_orders
 from leasehold.stores.tables import parking as shelf
-from leasehold.stores.tables.ended_dependents import TableDependents
+from leasehold.stores.tables import recover as table_recover
+from leasehold.stores.tables.dependents import TableDependents
 from leasehold.stores.tables.job_states import JobState
 from leasehold.stores.tables.step import TableStep
 from leasehold.testing.conformance import StoreConformance
@@ -231,13 +216,15 @@ def both(*mutations: Mutate) -> Mutate:
 
 
 def who_holds_anything_is_dead_if_anybody_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = taking_back.recover
+    original = recover.Sweep.recover
 
-    def take_back(step: Step, jobs: Sequence[int], dead: Collection[Life]) -> SweepReport:
+    def take_back(
+        self: recover.Sweep, step: Step, jobs: Sequence[int], dead: Collection[Life]
+    ) -> SweepReport:
         holders = {Life._make(row) for row in step.execute("SELECT worker, life FROM running")}
-        return original(step, jobs, holders if dead else dead)
+        return original(self, step, jobs, holders if dead else dead)
 
-    monkeypatch.setattr(taking_back, "recover", take_back)
+    monkeypatch.setattr(recover.Sweep, "recover", take_back)
 
 
 def versions_may_repeat_after_discard(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -263,14 +250,14 @@ def a_failed_operation_is_not_undone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def a_new_lane_is_remembered_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = gate.LaneNumbers.numbers
+    original = known_lanes.LaneNumbers.numbers
 
-    def numbers(self: gate.LaneNumbers, step: TableStep, names: set[Any]) -> Any:
+    def numbers(self: known_lanes.LaneNumbers, step: TableStep, names: set[Any]) -> Any:
         found = original(self, step, names)
         self._known.update(found)
         return found
 
-    monkeypatch.setattr(gate.LaneNumbers, "numbers", numbers)
+    monkeypatch.setattr(known_lanes.LaneNumbers, "numbers", numbers)
 
 
 def nothing_is_committed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -287,15 +274,17 @@ def nothing_is_committed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 MUTANTS: dict[str, Mutate] = {
     "settle without the version": sql(settle, "END_LEASE", "version = ?", "? IS NOT NULL"),
-    "renew without the version": sql(renew, "HELD", "version = ?", "? IS NOT NULL"),
-    "renew what expired": sql(renew, "HELD", "acquired_at, expires_at", "acquired_at, 1 << 60"),
+    "renew without the version": sql(ends, "HELD_LEASE", "version = ?", "? IS NOT NULL"),
+    "renew what expired": sql(
+        ends, "HELD_LEASE", "acquired_at, expires_at", "acquired_at, 1 << 60"
+    ),
     "recover what has not expired": both(
         sql(recover, "LOST", "expires_at <= ?1", "?1 IS NOT NULL"),
-        sql(taking_back, "STILL_LOST", "expires_at, heartbeat", "0 AS expires_at, heartbeat"),
+        sql(recover, "STILL_LOST", "expires_at, heartbeat", "0 AS expires_at, heartbeat"),
     ),
     "recover nothing": sql(recover, "LOST", "expires_at <= ?1", "?1 IS NULL"),
     "take back without looking again": sql(
-        taking_back, "STILL_LOST", "expires_at, heartbeat", "0 AS expires_at, heartbeat"
+        recover, "STILL_LOST", "expires_at, heartbeat", "0 AS expires_at, heartbeat"
     ),
     "rob the living": both(
         sql(recover, "LOST", "worker IN (", "?2 <> '[]' OR worker IN ("),
@@ -319,7 +308,7 @@ MUTANTS: dict[str, Mutate] = {
     ),
     "see the first tier only": sql(shelf, "NEXT_TIER", "tier > $2", "tier > 1000 + $2"),
     "never cross": sql(rebalance, "CROSSING", "crosses_at <= $1", "crosses_at <= -$1"),
-    "leave no place behind": sql(ready, "FORGET_PLACE", "seq = ?", "seq = -?"),
+    "leave no place behind": sql(order, "FORGET_PLACE", "seq = ?", "seq = -?"),
     "place nobody anew": sql(rebalance, "RESCORE", "pending > 0", "pending < 0"),
     "stop half-way": sql(rebalance, "AFTER", "LIMIT $5", "LIMIT $5 / 2"),
     "raise nobody": sql(dependencies, "WAITING_ABOVE", "job.priority) >", "job.priority) > 1000 +"),
@@ -327,19 +316,19 @@ MUTANTS: dict[str, Mutate] = {
     "lower nobody": sql(job_states, "RAISED_NEEDS", "AND {}", "AND 0 AND {}"),
     "lower whom others raise": sql(bases, "WAITING_FOR", "needs = $1", "needs = -$1"),
     "stay raised after the end": sql(bases, "FALL_BACK", "seq = $1", "seq = -$1"),
-    "lease without taking": sql(ready, "LEAVE", "seq = ?", "seq = -?"),
+    "lease without taking": sql(order, "LEAVE", "seq = ?", "seq = -?"),
     "ignore which group": sql(order, "READY_IN_GROUP", "ready.parent_id = ?", "? IS NOT NULL"),
     "keys that never expire": sql(
         submit, "FIND_KEY", "idempotency.expires_at > ?", "? IS NOT NULL"
     ),
     "keys that are never found": sql(submit, "FIND_KEY", "idempotency.expires_at > ?", "? IS NULL"),
-    "cancel without removing": sql(ready, "LEAVE_BY_NUMBER", "WHERE (", "WHERE 0 AND ("),
+    "cancel without removing": sql(order, "LEAVE_BY_NUMBER", "WHERE (", "WHERE 0 AND ("),
     "events not counted": sql_of_table(job_states._COUNT_EVENT, "running", "events + 1", "events"),
     "replay without another attempt": sql(
-        order_desk, "ALLOW_AGAIN", "allowance = $1", "allowance = $1 - 1"
+        table_orders, "ALLOW_AGAIN", "allowance = $1", "allowance = $1 - 1"
     ),
-    "cancel requests not written": sql(order_desk, "REQUEST_CANCEL", "WHERE", "WHERE 0 AND"),
-    "sweep past what is too late": sql(sweep, "LATE", "WHERE", "WHERE 0 AND"),
+    "cancel requests not written": sql(table_orders, "REQUEST_CANCEL", "WHERE", "WHERE 0 AND"),
+    "sweep past what is too late": sql(table_recover, "LATE", "WHERE", "WHERE 0 AND"),
     "unblock while others block": sql(waiting, "BLOCKED_BY", "other.needs <> $1", "0"),
     "leave behind who was told": sql(waiting, "UNBLOCK", "needs = $1", "needs = -$1"),
     "tell no dependent": sql(dependencies, "REMEMBER", "WHERE id", "WHERE 0 AND id"),
@@ -352,16 +341,16 @@ MUTANTS: dict[str, Mutate] = {
     "tell what was replayed": sql(job_states, "TELL_NOBODY", "WHERE", "WHERE 0 AND"),
     "prune what is needed": sql(removing, "STILL_ENDED", "AND NOT", "AND 1 OR NOT"),
     "settings that nobody hears of": sql(step, "NEXT_SETTINGS", "+ 1", "+ 0"),
-    "settings that cannot be unset": sql(setting_verbs, "FORGET", "WHERE", "WHERE 0 AND"),
+    "settings that cannot be unset": sql(settings, "FORGET", "WHERE", "WHERE 0 AND"),
     "let a key run any number": sql(shelf, "RUNNING_OF_KEY", "key = $2", "key = -$2"),
     "never give a key's slot back": sql(
-        parking, "COUNT_RUNNING", "running + excluded.running", "max(running, running + 1)"
+        order, "COUNT_RUNNING", "running + excluded.running", "max(running, running + 1)"
     ),
     "show the last of a key first": sql(
         shelf, "FIRST_PARKED", "ORDER BY turn, seq", "ORDER BY turn DESC, seq DESC"
     ),
     "look for nobody parked in a group": sql(
-        parking, "PARKED_IN_GROUP", "= -parked.lane", "= parked.lane"
+        order, "PARKED_IN_GROUP", "= -parked.lane", "= parked.lane"
     ),
     "forget what ran before the limit": sql(
         rebalance, "COUNT_RUNNING", "limit_key IS NOT NULL", "limit_key IS NULL"

@@ -14,12 +14,11 @@ import pytest
 from leasehold.core.model.lease import Settled, Settlement
 from leasehold.env import Env, ManualClock
 from leasehold.stores.sqlite import SQLiteStore
-from leasehold.stores.sqlite.rules.known import KnownSettings
-from leasehold.stores.sqlite.submitting import entering
+from leasehold.stores.sqlite.submitting import submit
 from leasehold.stores.sqlite.writing import transaction_verbs
 from leasehold.stores.sqlite.writing.application import ApplicationConnection
 from leasehold.stores.sqlite.writing.database import Database
-from leasehold.stores.sqlite.writing.step import Step
+from leasehold.stores.sqlite.writing.step import Remembered, Step
 from leasehold.stores.sqlite.writing.transaction_verbs import HeldTransaction, within
 from leasehold.testing.conformance import StoreConformance
 
@@ -62,15 +61,22 @@ def is_found_out(folder: Path) -> bool:
 
 
 def settings_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(KnownSettings, "at", lambda self, *_: self._known)
+    original = Remembered._learn
+
+    def learn(self: Remembered, *values: Any) -> None:
+        settings = self.settings
+        original(self, *values)
+        self.settings = settings
+
+    monkeypatch.setattr(Remembered, "_learn", learn)
 
 
 def lanes_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     def submit_within(database: Database, connection: Any, drafts: Any, *, partial: Any) -> Any:
         run = lambda operation: within(database, connection, operation)  # noqa: E731
-        return entering._submit(database, run, database.lanes, drafts, partial=partial)
+        return submit.submit_by(database, run, database.lanes, drafts, partial=partial)
 
-    monkeypatch.setattr(entering, "submit_within", submit_within)
+    monkeypatch.setattr(transaction_verbs, "submit_within", submit_within)
 
 
 def undoing_rolls_back_all(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,7 +99,6 @@ def woken_before_the_commit(monkeypatch: pytest.MonkeyPatch) -> None:
         connection.tell()
         return answer
 
-    monkeypatch.setattr(entering, "within", told_at_once)
     monkeypatch.setattr(transaction_verbs, "within", told_at_once)
 
 

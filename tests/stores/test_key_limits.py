@@ -31,7 +31,7 @@ from leasehold.env import Env, ManualClock
 from leasehold.stores.memory import MemoryStore
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.leasing import lease as leasing
-from leasehold.stores.sqlite.leasing import parking
+from leasehold.stores.sqlite.leasing import order
 from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.tables import parking as shelf
 from support.effort import drawn
@@ -356,11 +356,11 @@ PLANS: dict[str, tuple[str, tuple[object, ...]]] = {
     "the last that is shown": (shelf.NTH_SHOWN, (1, 2, 3)),
     "the first that is parked": (shelf.FIRST_PARKED, (-1, 2)),
     "what runs of a key": (shelf.RUNNING_OF_KEY, ("q", "k")),
-    "who is counted": (parking.COUNTED, ("[1]",)),
-    "the key of a job": (parking.KEY_OF_UNCOUNTED, (1,)),
+    "who is counted": (order.COUNTED, ("[1]",)),
+    "the key of a job": (order.KEY_OF_UNCOUNTED, (1,)),
     "changing lanes": (shelf.CHANGE_LANE, (-1, 1, 2, 3, 4)),
     "closing an account": (shelf.CLOSE_ACCOUNT, (1,)),
-    "what is parked of a group": (parking.PARKED_IN_GROUP, ("g", -9)),
+    "what is parked of a group": (order.PARKED_IN_GROUP, ("g", -9)),
 }
 
 

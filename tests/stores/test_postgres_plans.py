@@ -28,7 +28,7 @@ needs_psycopg()
 import psycopg  # noqa: E402
 
 from leasehold.stores.postgres import PostgresStore  # noqa: E402
-from leasehold.stores.postgres.reading.where import conditions  # noqa: E402
+from leasehold.stores.postgres.reading.read import conditions  # noqa: E402
 from leasehold.stores.postgres.server import connection  # noqa: E402
 
 ROWS_MAX = 6 * RUNNING

@@ -16,7 +16,7 @@ from leasehold.core.model.retention import RetentionPolicy, Scope
 from leasehold.core.model.status import Status
 from leasehold.env import Env, ManualClock
 from leasehold.stores.sqlite import SQLiteStore
-from leasehold.stores.tables import finding as walking
+from leasehold.stores.tables import cleanup as walking
 
 FORCE = Scope(force=True)
 SHORT = RetentionPolicy(completed_seconds=60, cancelled_seconds=60)

@@ -21,8 +21,8 @@ from leasehold.env import Env, ManualClock
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.leasing import lease as leasing
 from leasehold.stores.sqlite.reading import figures
+from leasehold.stores.sqlite.rules import known as table_known
 from leasehold.stores.sqlite.schema.rows import lenient
-from leasehold.stores.sqlite.submitting import gate
 from leasehold.stores.sqlite.submitting.submit import PlainSubmit
 from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.sqlite.writing.write_queue import Ticket
@@ -50,7 +50,7 @@ READS = {
     "spans of all queues": (figures.KEPT, (1, 1)),
     "standing": (figures.STANDING, ("q",)),
     "the oldest": (figures.OLDEST, ("q", EVERY_KEY)),
-    "queues": (gate.QUEUES, ()),
+    "queues": (table_known.QUEUES, ()),
     "workers": (lenient(records.WORKERS), ()),
     "what they hold": (lenient(records.LEASES), ()),
 }

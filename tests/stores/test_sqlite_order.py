@@ -18,10 +18,11 @@ from leasehold.core.model.queue_config import QueueConfig
 from leasehold.core.rules.queue_orders import update
 from leasehold.env import Env, ManualClock, to_micros
 from leasehold.stores.sqlite import SQLiteStore
-from leasehold.stores.sqlite.leasing import order, ready
+from leasehold.stores.sqlite.leasing import order
 from leasehold.stores.sqlite.rules.orders import QueueBook
-from leasehold.stores.sqlite.writing.remembered import READ_STATE
-from leasehold.stores.tables import places, rebalance
+from leasehold.stores.sqlite.writing.step import READ_STATE
+from leasehold.stores.tables import order as table_order
+from leasehold.stores.tables import rebalance
 from leasehold.stores.tables.order import SPREAD
 from leasehold.stores.tables.parking import NEXT_TIER
 
@@ -67,9 +68,9 @@ STATEMENTS: dict[str, tuple[str, tuple[object, ...]]] = {
     "places in a tier": (order.PLACES_IN_TIER, (1, 2)),
     "crossings": (rebalance.CROSSING, (1, 2)),
     "what is placed anew": (rebalance.AFTER, (1, 2, 3, 4, 5)),
-    "taking one out": (ready.LEAVE, (1, 2, 3, 4)),
-    "taking one out by number": (ready.LEAVE_BY_NUMBER, (1,)),
-    "finding one": (places.FIND, (1,)),
+    "taking one out": (order.LEAVE, (1, 2, 3, 4)),
+    "taking one out by number": (order.LEAVE_BY_NUMBER, (1,)),
+    "finding one": (table_order.FIND, (1,)),
 }
 # The jobs table is large, and so is every index on what is pending.
 LARGE = ("ready", "job", "place", "raised")

@@ -19,7 +19,7 @@ from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.keeping import cleanup
 from leasehold.stores.sqlite.schema.rows import SQLITE
 from leasehold.stores.sqlite.submitting.dependencies import DependentsBook
-from leasehold.stores.tables import finding as walking
+from leasehold.stores.tables import cleanup as walking
 from leasehold.stores.tables.removing import STILL_ENDED
 
 FORCE = Scope(force=True)

@@ -16,8 +16,8 @@ from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import Status
 from leasehold.env import Env, ManualClock
 from leasehold.stores.sqlite import SQLiteStore
-from leasehold.stores.sqlite.reading import where
-from leasehold.stores.tables import reach
+from leasehold.stores.sqlite.reading import read
+from leasehold.stores.tables import job_reading
 
 STATUSES = (Status.PENDING, Status.SCHEDULED, Status.RUNNING, Status.COMPLETED, Status.DEAD)
 
@@ -45,12 +45,12 @@ def store(tmp_path: Path) -> Iterator[SQLiteStore]:
     opened.close()
 
 
-@pytest.mark.parametrize("few", [0, reach.FEW])
+@pytest.mark.parametrize("few", [0, job_reading.FEW])
 def test_both_ways_find_what_fits(
     store: SQLiteStore, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     jobs = store.search(JobFilter(), limit=100).jobs
-    monkeypatch.setattr(where, "FEW", few)
+    monkeypatch.setattr(read, "FEW", few)
     asked = chain.from_iterable(combinations(STATUSES, number) for number in range(4))
     for statuses in asked:
         for queues in (None, ("a",), ("b", "nowhere"), ("nowhere",)):

@@ -14,7 +14,7 @@ import pytest
 from leasehold.env import SYSTEM
 from leasehold.errors import StoreClosedError
 from leasehold.stores.sqlite.disk.wake import READY, Wake
-from leasehold.stores.tables.hints import Hints
+from leasehold.stores.tables.step import Hints
 
 PATIENCE_SECONDS = 20
 

@@ -31,7 +31,7 @@ from leasehold.core.rules.sampling import KeptSpan, Resolution
 from leasehold.stores.memory import inheritance as memory_inheritance
 from leasehold.stores.memory import lanes as memory_lanes
 from leasehold.stores.memory import parking as memory_parking
-from leasehold.stores.tables.ended_dependents import TableDependents
+from leasehold.stores.tables.dependents import TableDependents
 from leasehold.stores.tables.parking import TableKeyShelf
 from leasehold.stores.tables.rebalance import TablePasses
 from support.counted_writes import Scene

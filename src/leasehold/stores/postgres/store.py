@@ -10,12 +10,9 @@ from typing import Any, TypeVar, cast
 from leasehold.core.contract.accelerator import Accelerator
 from leasehold.core.contract.transactions import Connection, OwnConnection
 from leasehold.core.model.job import Draft
-from leasehold.core.model.joblog import LogLine, check_progress
 from leasehold.core.model.lease import (
     Exchange,
     LeaseRequest,
-    Renewal,
-    Renewed,
     Settlement,
     SweepReport,
 )
@@ -26,36 +23,34 @@ from leasehold.core.model.records import (
 from leasehold.core.model.tokens import Token
 from leasehold.core.rules.moving import RowStore
 from leasehold.env import SYSTEM, Env
-from leasehold.errors import LeaseholdError, LeaseLostError
+from leasehold.errors import LeaseholdError
 from leasehold.stores.postgres.clauses import WithoutLocalVerbs
 from leasehold.stores.postgres.keeping import moving
-from leasehold.stores.postgres.keeping.archive import JobArchive
 from leasehold.stores.postgres.keeping.beliefs import Beliefs
 from leasehold.stores.postgres.keeping.blobs import TableBlobs
-from leasehold.stores.postgres.keeping.cleanup import Pruning
-from leasehold.stores.postgres.leasing import held, renew
-from leasehold.stores.postgres.leasing.ends import Histories
+from leasehold.stores.postgres.keeping.cleanup import JobArchive, Pruning
+from leasehold.stores.postgres.leasing import held
+from leasehold.stores.postgres.leasing.ends import Histories, Messages
 from leasehold.stores.postgres.leasing.held import HeldTransaction
 from leasehold.stores.postgres.leasing.lease import promote
-from leasehold.stores.postgres.leasing.recover import Sweep
-from leasehold.stores.postgres.leasing.registry import Registry
+from leasehold.stores.postgres.leasing.recover import Holdings, Registry, Sweep
 from leasehold.stores.postgres.leasing.settle import exchange, exchange_once
-from leasehold.stores.postgres.leasing.taking_back import Holdings
 from leasehold.stores.postgres.reading import inspection
 from leasehold.stores.postgres.reading.feed import FEED
 from leasehold.stores.postgres.reading.figures import FailureBook, MetricsReader
 from leasehold.stores.postgres.reading.looking import LookingDatabase
 from leasehold.stores.postgres.reading.read import Jobs
-from leasehold.stores.postgres.rules import known, schedules
+from leasehold.stores.postgres.rules import schedules
+from leasehold.stores.postgres.rules.known import queues, read_settings
 from leasehold.stores.postgres.rules.orders import OperationShelf, OrderDesk, QueueBook
 from leasehold.stores.postgres.rules.schedules import SCHEDULES, ScheduleShelf
-from leasehold.stores.postgres.submitting import dependencies, entering, gate
+from leasehold.stores.postgres.submitting import submit
 from leasehold.stores.postgres.submitting.dependencies import DependentsBook
 from leasehold.stores.postgres.writing import application, own_connections
 from leasehold.stores.postgres.writing.database import Database
 from leasehold.stores.postgres.writing.step import Step
 from leasehold.stores.postgres.writing.turn import who_writes
-from leasehold.stores.tables.query import PlainReader
+from leasehold.stores.tables.statements import PlainReader
 from leasehold.stores.tables.store import TableStore
 from leasehold.stores.tables.tokens import TokenReader
 
@@ -67,6 +62,7 @@ class PostgresStore(WithoutLocalVerbs, TableStore):
 
     _database: Database
     _reader = PlainReader
+    _messages = Messages
     _histories = Histories
     _holdings = Holdings
     _registry = Registry
@@ -77,13 +73,12 @@ class PostgresStore(WithoutLocalVerbs, TableStore):
     _operations = OperationShelf
     _jobs = Jobs
     _feed = FEED
-    _graphs = dependencies
-    _lanes = gate
+    _queue_names = staticmethod(queues)
     _failures = FailureBook
     _metrics = MetricsReader
     _queue_book = QueueBook
     _schedules = SCHEDULES
-    _settings = known
+    _read_settings = staticmethod(read_settings)
     _tokens = TokenReader
     _archive = JobArchive()
     _pruning = Pruning
@@ -111,18 +106,18 @@ class PostgresStore(WithoutLocalVerbs, TableStore):
     def submit(
         self, drafts: Sequence[Draft], *, partial: bool = False
     ) -> list[Submitted | LeaseholdError]:
-        return entering.submit(self._database, drafts, partial=partial)
+        return submit.submit(self._database, drafts, partial=partial)
 
     def submit_as(
         self, token: Token, digest: str, drafts: Sequence[Draft]
     ) -> list[Submitted | LeaseholdError]:
         check = self._token_check(token, digest)
-        return entering.submit(self._database, drafts, partial=False, check=check)
+        return submit.submit(self._database, drafts, partial=False, check=check)
 
     def submit_once(
         self, request_id: str, drafts: Sequence[Draft], *, partial: bool = False
     ) -> list[Submitted | LeaseholdError]:
-        return entering.submit_once(self._database, request_id, drafts, partial=partial)
+        return submit.submit_once(self._database, request_id, drafts, partial=partial)
 
     def connect(self) -> Connection:
         return application.connect(self._database)
@@ -142,7 +137,7 @@ class PostgresStore(WithoutLocalVerbs, TableStore):
     def submit_within(
         self, connection: OwnConnection, drafts: Sequence[Draft], *, partial: bool = False
     ) -> list[Submitted | LeaseholdError]:
-        return entering.submit_within(self._database, connection, drafts, partial=partial)
+        return submit.submit_within(self._database, connection, drafts, partial=partial)
 
     def open_transaction(self, job_id: str, version: int) -> HeldTransaction:
         return held.open_transaction(self._database, job_id, version)
@@ -162,29 +157,8 @@ class PostgresStore(WithoutLocalVerbs, TableStore):
     ) -> Exchange:
         return exchange_once(self._database, request_id, settlements, request)
 
-    def renew(self, worker: str, renewals: Sequence[Renewal]) -> list[Renewed | LeaseLostError]:
-        return self._database.write(
-            lambda step: renew.renew(step, worker, renewals), side_by_side=_always
-        )
-
-    def report_progress(self, job_id: str, version: int, progress: bytes) -> None:
-        check_progress(job_id, progress)
-        _raise(
-            self._database.write(
-                lambda step: renew.report_progress(step, job_id, version, progress),
-                side_by_side=_always,
-            )
-        )
-
-    def append_log(
-        self, job_id: str, version: int, lines: Sequence[LogLine], *, dropped: int = 0
-    ) -> None:
-        _raise(
-            self._database.write(
-                lambda step: renew.append_log(step, job_id, version, lines, dropped),
-                side_by_side=_always,
-            )
-        )
+    def _write_as_holder(self, operation: Callable[[Step], T]) -> T:
+        return self._database.write(operation, side_by_side=_always)
 
     # -- recovery ----------------------------------------------------------------------------
 
@@ -241,11 +215,6 @@ class PostgresStore(WithoutLocalVerbs, TableStore):
         if self._looking is not None:
             self._looking.close()
         self._database.close()
-
-
-def _raise(error: LeaseLostError | None) -> None:
-    if error is not None:
-        raise error
 
 
 def _always(_: Step) -> bool:

@@ -11,12 +11,9 @@ from typing import Any, TypeVar
 from leasehold.core.contract.clock_store import ClockRepair
 from leasehold.core.contract.transactions import OwnConnection
 from leasehold.core.model.job import Draft
-from leasehold.core.model.joblog import LogLine, check_progress
 from leasehold.core.model.lease import (
     Exchange,
     LeaseRequest,
-    Renewal,
-    Renewed,
     Settlement,
 )
 from leasehold.core.model.records import (
@@ -27,36 +24,32 @@ from leasehold.core.model.schedule import Schedule, ScheduleDraft
 from leasehold.core.model.tokens import Token
 from leasehold.core.rules.moving import RowStore
 from leasehold.env import SYSTEM, Env
-from leasehold.errors import LeaseholdError, LeaseLostError
+from leasehold.errors import LeaseholdError
 from leasehold.stores.sqlite.disk.files import Durability
 from leasehold.stores.sqlite.disk.lock import LOCK_TIMEOUT_SECONDS
 from leasehold.stores.sqlite.keeping import moving
-from leasehold.stores.sqlite.keeping.archive import JobArchive
-from leasehold.stores.sqlite.keeping.cleanup import Pruning
-from leasehold.stores.sqlite.leasing import recover, renew
-from leasehold.stores.sqlite.leasing.ends import Histories
+from leasehold.stores.sqlite.keeping.cleanup import JobArchive, Pruning
+from leasehold.stores.sqlite.leasing.ends import Histories, Messages
 from leasehold.stores.sqlite.leasing.lease import promote
-from leasehold.stores.sqlite.leasing.recover import Sweep
-from leasehold.stores.sqlite.leasing.registry import Registry
+from leasehold.stores.sqlite.leasing.recover import Holdings, Registry, Sweep
 from leasehold.stores.sqlite.leasing.settle import exchange, exchange_once
-from leasehold.stores.sqlite.leasing.taking_back import Holdings
 from leasehold.stores.sqlite.reading import inspection
 from leasehold.stores.sqlite.reading.feed import FEED
 from leasehold.stores.sqlite.reading.figures import FailureBook, MetricsReader
 from leasehold.stores.sqlite.reading.read import Jobs
-from leasehold.stores.sqlite.rules import known, schedules
-from leasehold.stores.sqlite.rules.known import TokenReader
+from leasehold.stores.sqlite.rules import schedules
+from leasehold.stores.sqlite.rules.known import TokenReader, queues, read_settings
 from leasehold.stores.sqlite.rules.orders import OrderDesk, QueueBook
 from leasehold.stores.sqlite.rules.schedules import SCHEDULES, ScheduleShelf
 from leasehold.stores.sqlite.schema.rows import LenientReader
-from leasehold.stores.sqlite.submitting import dependencies, entering, gate
+from leasehold.stores.sqlite.submitting import submit
 from leasehold.stores.sqlite.submitting.dependencies import DependentsBook
-from leasehold.stores.sqlite.writing import transaction_verbs
+from leasehold.stores.sqlite.writing import clock_repair, transaction_verbs
 from leasehold.stores.sqlite.writing.application import ApplicationConnection, is_inside
 from leasehold.stores.sqlite.writing.database import Database
 from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.sqlite.writing.transaction_verbs import HeldTransaction
-from leasehold.stores.tables.operations import TableOperations
+from leasehold.stores.tables.orders import TableOperations
 from leasehold.stores.tables.store import TableStore
 
 T = TypeVar("T")
@@ -71,6 +64,7 @@ class SQLiteStore(TableStore):
 
     _database: Database
     _reader = LenientReader
+    _messages = Messages
     _histories = Histories
     _holdings = Holdings
     _registry = Registry
@@ -81,13 +75,12 @@ class SQLiteStore(TableStore):
     _operations = TableOperations
     _jobs = Jobs
     _feed = FEED
-    _graphs = dependencies
-    _lanes = gate
+    _queue_names = staticmethod(queues)
     _failures = FailureBook
     _metrics = MetricsReader
     _queue_book = QueueBook
     _schedules = SCHEDULES
-    _settings = known
+    _read_settings = staticmethod(read_settings)
     _tokens = TokenReader
     _archive = JobArchive()
     _pruning = Pruning
@@ -115,23 +108,23 @@ class SQLiteStore(TableStore):
     def submit(
         self, drafts: Sequence[Draft], *, partial: bool = False
     ) -> list[Submitted | LeaseholdError]:
-        return entering.submit(self._database, drafts, partial=partial)
+        return submit.submit(self._database, drafts, partial=partial)
 
     def submit_as(
         self, token: Token, digest: str, drafts: Sequence[Draft]
     ) -> list[Submitted | LeaseholdError]:
         check = self._token_check(token, digest)
-        return entering.submit_after(self._database, check, drafts)
+        return submit.submit_after(self._database, check, drafts)
 
     def submit_once(
         self, request_id: str, drafts: Sequence[Draft], *, partial: bool = False
     ) -> list[Submitted | LeaseholdError]:
-        return entering.submit_once(self._database, request_id, drafts, partial=partial)
+        return submit.submit_once(self._database, request_id, drafts, partial=partial)
 
     def submit_within(
         self, connection: OwnConnection, drafts: Sequence[Draft], *, partial: bool = False
     ) -> list[Submitted | LeaseholdError]:
-        return entering.submit_within(self._database, connection, drafts, partial=partial)
+        return transaction_verbs.submit_within(self._database, connection, drafts, partial=partial)
 
     # -- holders -----------------------------------------------------------------------------
 
@@ -148,30 +141,10 @@ class SQLiteStore(TableStore):
     ) -> Exchange:
         return exchange_once(self._database, request_id, settlements, request)
 
-    def renew(self, worker: str, renewals: Sequence[Renewal]) -> list[Renewed | LeaseLostError]:
-        return self._database.write(lambda step: renew.renew(step, worker, renewals))
-
-    def report_progress(self, job_id: str, version: int, progress: bytes) -> None:
-        check_progress(job_id, progress)
-        _raise(
-            self._database.write(
-                lambda step: renew.report_progress(step, job_id, version, progress)
-            )
-        )
-
-    def append_log(
-        self, job_id: str, version: int, lines: Sequence[LogLine], *, dropped: int = 0
-    ) -> None:
-        _raise(
-            self._database.write(
-                lambda step: renew.append_log(step, job_id, version, lines, dropped)
-            )
-        )
-
     # -- recovery ----------------------------------------------------------------------------
 
     def repair_clock(self, *, actor: str) -> ClockRepair:
-        return recover.repair_clock(self._database, actor)
+        return clock_repair.repair_clock(self._database, actor)
 
     # -- workers -----------------------------------------------------------------------------
 
@@ -237,8 +210,3 @@ class SQLiteStore(TableStore):
 
     def close(self) -> None:
         self._database.close()
-
-
-def _raise(error: LeaseLostError | None) -> None:
-    if error is not None:
-        raise error

@@ -1,25 +1,34 @@
-"""The dependents of an ended job; `core.rules.resolving` decides.
+"""The dependents of a job: told of its end (`core.rules.resolving`), counted before it is deleted.
 
 The code that ends jobs says so by `step.jobs_ended`, and dependents are dealt with in the same
 write. Guard: the row in `blocker` is deleted, so each end counts once.
 
 One write deals with so many; a job that still blocks others then has a row in `resolving`, written
 with its end, and the next write goes on from there, whichever process does it.
+
+Whether anybody still needs an ended job is asked by `core.rules.ended_dependents`; how far its
+dependents were looked through is written down in `ended_dependents`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, ClassVar, Final, NamedTuple
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from leasehold.core.model.codes import EVENT_CODE, POLICY_OF, STATUS_CODE, STATUS_OF
+from leasehold.core.model.graph import Graph, graph_of_rows
 from leasehold.core.model.status import Event, Status
-from leasehold.core.rules import resolving
+from leasehold.core.rules import ended_dependents, resolving
 from leasehold.core.rules.placing import PendingEntry
 from leasehold.core.rules.resolving import Dependent, Ended
 from leasehold.stores.tables.inheritance import TableBases, fall_back
 from leasehold.stores.tables.job_states import Ending, JobState, TableHistories
+from leasehold.stores.tables.statements import Dialect, SqlConnection
 from leasehold.stores.tables.step import TableStep
+
+if TYPE_CHECKING:
+    from leasehold.stores.tables.database import TableDatabase
 
 RESOLVED: Final = "DELETE FROM resolving WHERE seq = $1"
 BLOCKED_BY: Final = """
@@ -191,3 +200,143 @@ class TableLinks:
 def _text(value: str | bytes) -> str:
     """A text, whatever its row holds: should this fail, so would every write from then on."""
     return value if isinstance(value, str) else value.decode(errors="replace")
+
+
+HAS_ENDED: Final = "EXISTS (SELECT 1 FROM finished AS ended WHERE ended.seq = link.seq)"
+LOOKED: Final = """
+    INSERT INTO ended_dependents VALUES ($1, $2)
+    ON CONFLICT (seq) DO UPDATE SET up_to = excluded.up_to
+"""
+LOOK_AGAIN: Final = """
+    DELETE FROM ended_dependents WHERE seq IN (SELECT needs FROM dependency WHERE seq = $1)
+"""
+NUMBERS: Final = "SELECT seq FROM job WHERE {}"
+
+
+class TableDependents:
+    """See `leasehold.core.rules.ended_dependents.DependentsBook`."""
+
+    __slots__ = ("_db",)
+    dialect: ClassVar[Dialect]
+    up_to: ClassVar[str]
+    """Up to which number the dependents of `{0}` were looked through; 0 at the start."""
+    count_further: ClassVar[str]
+    """Counts the dependents of several jobs that were not looked at."""
+
+    def __init__(self, db: SqlConnection) -> None:
+        self._db = db
+
+    def next(self, seq: int, limit: int) -> list[tuple[int, bool]]:
+        statement = f"""
+            SELECT link.seq, {HAS_ENDED} FROM dependency AS link
+            WHERE link.needs = $1 AND link.seq > {self.up_to.format("$1")}
+            ORDER BY link.seq LIMIT $2
+        """  # noqa: S608  # our own names
+        return self._db.execute(statement, (seq, limit)).fetchall()
+
+    def looked_up_to(self, seq: int, dependent: int) -> None:
+        self._db.execute(LOOKED, (seq, dependent))
+
+    def how_many(self, seqs: Sequence[int], limit: int) -> int:
+        values = (self.dialect.listed(seqs), limit)
+        return int(self._db.execute(self.count_further, values).fetchone()[0])
+
+    def needed_by(self, seq: int) -> str | None:
+        """The id of an unfinished job that depends on this job, if there is any."""
+        statement = f"""
+            SELECT job.id FROM dependency AS link JOIN job ON job.seq = link.seq
+            WHERE link.needs = $1 AND link.seq > {self.up_to.format("$1")} AND NOT {HAS_ENDED}
+            LIMIT 1
+        """  # noqa: S608  # our own names
+        row: Any = self._db.execute(statement, (seq,)).fetchone()
+        return None if row is None else row[0]
+
+    @classmethod
+    def still_needed(cls) -> str:
+        """Holds for a job in `finished` that an unfinished one depends on: it is spared."""
+        return f"""
+            EXISTS (SELECT 1 FROM dependency AS link WHERE link.needs = finished.seq
+                    AND link.seq > {cls.up_to.format("finished.seq")} AND NOT {HAS_ENDED})
+        """  # noqa: S608  # our own names
+
+    @classmethod
+    def look_through(cls, database: TableDatabase, job_ids: Sequence[str]) -> None:
+        """Look at very many dependents of jobs that are to be deleted, before the write that does.
+
+        One write must not pay for them all.
+        """
+        numbers = NUMBERS.format(cls.dialect.among("id", "$1"))
+        with database.read() as db:
+            jobs = db.execute(numbers, (cls.dialect.listed(job_ids),)).fetchall()
+            crowded = [seq for (seq,) in jobs if ended_dependents.is_crowded(cls(db), seq)]
+        for seq in crowded:
+            look = partial(cls._look_at_some, seq=seq)
+            ended_dependents.look_through(partial(database.write, look))
+
+    @classmethod
+    def _look_at_some(cls, step: TableStep, seq: int) -> int:
+        return ended_dependents.look_at_some(cls(step), seq)
+
+
+def replayed(step: TableStep, seq: int) -> None:
+    """A job that had ended has not any more: whom it depends on may be needed."""
+    step.execute(LOOK_AGAIN, (seq,))
+
+
+# CROSS JOIN: SQLite takes the tables in this order, and does not look through all jobs for the few.
+_NODES: Final = """
+    SELECT job.seq, job.id, lane.queue, lane.task, dependent.policy, ended_by.id,
+           coalesce(finished.status, waiting.status,
+                    CASE WHEN running.seq IS NULL THEN 2 ELSE 3 END),
+           coalesce(finished.reason, waiting.reason)
+    FROM linked CROSS JOIN job CROSS JOIN lane
+    LEFT JOIN running ON running.seq = job.seq
+    LEFT JOIN finished ON finished.seq = job.seq
+    LEFT JOIN waiting ON waiting.seq = job.seq
+    LEFT JOIN dependent ON dependent.seq = job.seq
+    LEFT JOIN job AS ended_by ON ended_by.seq = dependent.ended_by
+    WHERE job.seq = linked.seq AND lane.id = job.lane
+    ORDER BY job.seq
+"""
+_LINKS: Final = """
+    SELECT dependency.seq, job.id FROM linked CROSS JOIN dependency CROSS JOIN job
+    WHERE dependency.seq = linked.seq AND job.seq = needs
+    ORDER BY dependency.seq, n
+"""
+
+_WAITS_FOR_NOBODY: Final = """
+    SELECT id FROM waiting JOIN job USING (seq)
+    WHERE status = 1 AND seq NOT IN (SELECT seq FROM blocker) LIMIT 10
+"""
+_WAITS_FOR_EVER: Final = """
+    SELECT DISTINCT id FROM blocker JOIN job USING (seq) JOIN finished ON finished.seq = needs
+    WHERE needs NOT IN (SELECT seq FROM resolving)
+    UNION SELECT id FROM blocker JOIN job USING (seq) WHERE needs NOT IN (SELECT seq FROM job)
+    LIMIT 10
+"""
+_BLOCKED_NO_MORE: Final = """
+    SELECT DISTINCT seq FROM blocker
+    WHERE seq NOT IN (SELECT seq FROM waiting WHERE status = 1) LIMIT 10
+"""
+_NEVER_TOLD: Final = (
+    "SELECT seq FROM resolving WHERE seq NOT IN (SELECT seq FROM finished) LIMIT 10"
+)
+
+
+def graph_of(db: SqlConnection, linked: str, job_ids: Any) -> Graph:
+    """Jobs and all jobs linked with them; `linked` finds their numbers from a list of ids."""
+    rows = db.execute(linked + _NODES, (job_ids,)).fetchall()
+    links = db.execute(linked + _LINKS, (job_ids,)).fetchall()
+    return graph_of_rows(rows, links)
+
+
+def problems(db: SqlConnection) -> Iterator[str]:
+    """Every fault that would leave a job blocked for ever, or run it too early."""
+    for (job_id,) in db.execute(_WAITS_FOR_NOBODY):
+        yield f"job {job_id} is blocked, but waits for nobody"
+    for (job_id,) in db.execute(_WAITS_FOR_EVER):
+        yield f"job {job_id} waits for a job that has ended or is gone, and nobody will tell it"
+    for (seq,) in db.execute(_BLOCKED_NO_MORE):
+        yield f"number {seq} waits for another job, but is not blocked"
+    for (seq,) in db.execute(_NEVER_TOLD):
+        yield f"number {seq} has not ended, but its dependents are to be told so"

@@ -11,12 +11,12 @@ from leasehold.core.model.outcome import Fail, Outcome
 from leasehold.core.rules.ends import EndedLease, decide_end
 from leasehold.env import from_micros
 from leasehold.errors import LeaseLostError
-from leasehold.stores.tables import breakers
-from leasehold.stores.tables.attempts import TableEnds
+from leasehold.stores.tables import gate
+from leasehold.stores.tables.database import TableDatabase
 from leasehold.stores.tables.dependents import TableLinks
-from leasehold.stores.tables.granting import Granted
-from leasehold.stores.tables.leasing import Leased
-from leasehold.stores.tables.registry import note_consumer
+from leasehold.stores.tables.ends import TableEnds
+from leasehold.stores.tables.leasing import Granted, Leased
+from leasehold.stores.tables.recover import note_consumer
 from leasehold.stores.tables.step import TableStep
 
 
@@ -39,17 +39,18 @@ def settle_unfinished(
     decision = decide_end(held, outcome, allowance, retry, step.random, step.now)
     if isinstance(outcome, Fail) and outcome.breaker is not None:
         step.must_be_alone()
-        breakers.failed(step, lane, outcome.breaker)
+        gate.breaker_failed(step, lane, outcome.breaker)
     return ends.add(job_id, held, lane, decision)
 
 
 class TableExchange(ABC):
     """An exchange in one write, once its settlements are dealt with."""
 
-    __slots__ = ("_step",)
+    __slots__ = ("_database", "_step")
     links: ClassVar[type[TableLinks]]
 
-    def __init__(self, step: Any) -> None:
+    def __init__(self, database: Any, step: Any) -> None:
+        self._database: TableDatabase = database
         self._step: TableStep = step
 
     @abstractmethod

@@ -1,9 +1,7 @@
-"""The state of queues that the gate of a submit reads and keeps; `core.rules.gate` decides.
+"""The state of queues and lanes that lets jobs through: submits (`core.rules.gate`) and leases.
 
-Guard: depth and buckets are read, and written down, in the write that stores the jobs, so no other
-process comes in between.
-
-Lanes: one per queue and task, known by number.
+Guard: depth, slots and buckets are read, and written down, in the write that stores, leases or ends
+the jobs, so no other process comes in between. A lane is one queue and one task, known by number.
 """
 
 from __future__ import annotations
@@ -12,12 +10,76 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
+from leasehold.core.model.breaker import Breaker, BreakerState
 from leasehold.core.model.budget import FORGOTTEN_AT_ONCE
 from leasehold.core.model.drain import Drain
 from leasehold.core.model.queue_config import QueueRule
+from leasehold.core.model.stored import MOMENT_MAX
 from leasehold.core.rules.gate import QueueFill
+from leasehold.core.rules.queue_limits import made_way
+from leasehold.core.rules.rule_book import RuleBook
 from leasehold.stores.tables.statements import SqlConnection
 from leasehold.stores.tables.step import TableStep
+
+LOAD_BREAKER: Final = "SELECT failures_in_row, held_until, hold_micros FROM lane WHERE id = $1"
+KEEP_BREAKER: Final = """
+    UPDATE lane SET failures_in_row = $1, held_until = $2, hold_micros = $3 WHERE id = $4
+"""
+
+
+def breaker_failed(step: TableStep, lane: int, rule: Breaker) -> None:
+    """Count one more failure in a row, and hold the lane back when they are too many."""
+    step.flush()  # Earlier completions close the breaker first.
+    row = step.execute(LOAD_BREAKER, (lane,)).fetchone()
+    keep_breaker(step, lane, BreakerState(*row).failed(rule, step.now))
+
+
+def keep_breaker(step: TableStep, lane: int, breaker: BreakerState) -> None:
+    """Write down how a lane's breaker stands."""
+    step.look_again()
+    step.execute(KEEP_BREAKER, (*breaker, lane))
+
+
+RUNNING: Final = "SELECT CAST(coalesce(sum(running), 0) AS bigint) FROM lane WHERE queue = $1"
+PENDING: Final = "SELECT CAST(coalesce(sum(pending), 0) AS bigint) FROM lane WHERE queue = $1"
+# SQLite takes a value that is no number for greater than all numbers: it is left out.
+NEXT_REST: Final = f"SELECT min(until) FROM resting WHERE queue = $1 AND until <= {MOMENT_MAX}"  # noqa: S608  # our own number
+
+
+class Limits:
+    """See `leasehold.core.rules.queue_limits.LimitBook`; the counters must have been flushed."""
+
+    __slots__ = ("_execute", "buckets", "queue_of", "rules")
+
+    def __init__(self, step: TableStep) -> None:
+        self._execute = step.execute
+        self.queue_of = step.queue_of
+        self.rules: RuleBook = step.rules
+        self.buckets = step.buckets
+
+    def running(self, queue: str) -> int:
+        return int(self._value(RUNNING, queue))
+
+    def pending(self, queue: str) -> int:
+        return int(self._value(PENDING, queue))
+
+    def next_rest(self, queue: str) -> int | None:
+        until = self._value(NEXT_REST, queue)
+        return None if until is None else int(until)
+
+    def _value(self, statement: str, queue: str) -> Any:
+        return self._execute(statement, (queue,)).fetchone()[0]
+
+
+def tell_who_may_go_on(step: TableStep) -> None:
+    """After an operation: wake workers that may go on because of the places that it left free."""
+    if step.newly_shown:
+        step.newly_shown.clear()
+        step.hints.ready = True
+    if step.moved:
+        step.hints.ready = made_way(Limits(step), step.moved) or step.hints.ready
+        step.moved.clear()
+
 
 # Only the UNIQUE (queue, task) index and the queue's few lanes are read, never its jobs.
 FILLED: Final = """

@@ -8,7 +8,7 @@ from typing import Any, Final
 from leasehold.core.model.codes import EVENT_CODE
 from leasehold.core.model.status import Event
 from leasehold.core.rules.history import AttemptRow, EventRow, RunningRow
-from leasehold.stores.tables.query import NO_LIMIT, Kind, Query, Reader
+from leasehold.stores.tables.statements import NO_LIMIT, Kind, Query, Reader
 
 _ATTEMPTS: Final = Query(
     {

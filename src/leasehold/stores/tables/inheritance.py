@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 from leasehold.core.rules import inheritance
-from leasehold.stores.tables import places
-from leasehold.stores.tables.ready import TableReady
+from leasehold.stores.tables import order
+from leasehold.stores.tables.order import TableReady
 from leasehold.stores.tables.statements import SqlConnection
 from leasehold.stores.tables.step import TableStep
 
@@ -83,7 +83,7 @@ class TableBases(inheritance.NumberedBases):
                 step.execute(RAISE, (seq, base))
             else:
                 step.execute(FALL_BACK, (seq,))
-            standing = places.find(step, seq)
+            standing = order.standing_of(step, seq)
             if standing is not None:
                 self.ready(step).move([standing])
                 step.hints.ready = True

@@ -26,7 +26,7 @@ from leasehold.core.rules.submitting import due_at
 from leasehold.env import to_micros
 from leasehold.stores.tables.gate import LaneName, TableGate, TableLaneNumbers
 from leasehold.stores.tables.linking import TableLinker
-from leasehold.stores.tables.ready import Newcomer, TableReady
+from leasehold.stores.tables.order import Newcomer, TableReady
 from leasehold.stores.tables.step import TableStep
 
 TAKEN: Final = "SELECT id FROM job WHERE {}"

@@ -1,4 +1,4 @@
-"""Reading jobs: snapshots and searches. Never a write, never a wait for one."""
+"""Reading jobs: snapshots, and searches that read only so far. Never a write, nor a wait."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any, ClassVar, Final
 
+from leasehold.core.model.graph import Graph
 from leasehold.core.model.job import Job
 from leasehold.core.model.pages import check_cursor
 from leasehold.core.model.priority import DEFAULT_SCORING
@@ -22,15 +23,58 @@ from leasehold.core.model.search import (
     check_left_out,
     check_read,
     counted_up_to,
+    must_be_read,
 )
 from leasehold.core.model.status import Status
 from leasehold.core.model.stored import UNREADABLE
 from leasehold.core.rules.rule_book import RuleBook
 from leasehold.core.rules.serving import SEQ, Lane, LaneReader, Row, in_order
-from leasehold.stores.tables.lanes import stats
-from leasehold.stores.tables.places import AT_ITS_PLACE
-from leasehold.stores.tables.reach import lowest_read
-from leasehold.stores.tables.statements import SqlConnection
+from leasehold.stores.tables.dependents import graph_of
+from leasehold.stores.tables.figures import stats
+from leasehold.stores.tables.order import AT_ITS_PLACE
+from leasehold.stores.tables.statements import Dialect, SqlConnection
+
+FEW: Final = 10_000
+"""So many jobs are found by a list of their numbers, wherever they stand."""
+# Two seeks; both ends in one SELECT would be a scan.
+NUMBERS: Final = "SELECT (SELECT min(seq) FROM job), (SELECT max(seq) FROM job)"
+FAILED: Final = f"SELECT count(*) FROM (SELECT 1 FROM failed_job LIMIT {FEW + 1}) AS failed"  # noqa: S608  # our own number
+
+
+def lowest_read(
+    db: SqlConnection,
+    where: JobFilter,
+    before: int | None,
+    read_max: int | None,
+    jobs_of: Callable[[JobFilter], int],
+) -> int | None:
+    """The number below which a search does not look, so that it reads about so many jobs.
+
+    None where all may be read: few are left, an index leads to the fitting ones, or few can fit.
+    `jobs_of` counts the jobs in the queues, of the tasks and in the statuses of a filter.
+    """
+    if read_max is None or not must_be_read(where) or _few_can_fit(db, where, jobs_of):
+        return None
+    lowest, highest = db.execute(NUMBERS).fetchone()
+    if lowest is None:
+        return None
+    # Numbers of pruned jobs are passed over at no cost.
+    numbers_a_job = (highest - lowest + 1) / max(1, jobs_of(JobFilter()))
+    top = highest + 1 if before is None else min(before, highest + 1)
+    bottom = top - max(1, round(read_max * numbers_a_job))
+    return bottom if bottom > lowest else None
+
+
+def _few_can_fit(db: SqlConnection, where: JobFilter, jobs_of: Callable[[JobFilter], int]) -> bool:
+    if where.statuses is not None and Status.COMPLETED not in where.statuses:
+        of_lanes = JobFilter(queues=where.queues, tasks=where.tasks, statuses=where.statuses)
+        if jobs_of(of_lanes) <= FEW:
+            return True
+    if not where.error_text:
+        return False
+    failed: Any = db.execute(FAILED).fetchone()
+    return int(failed[0]) <= FEW
+
 
 _PENDING: Final = f"""
     SELECT lane.queue, ready.seq FROM job JOIN lane ON lane.id = job.lane
@@ -47,6 +91,9 @@ class TableJobs(ABC):
     stats: ClassVar[str]
     lanes: ClassVar[str]
     """The numbers of a queue's lanes that may have pending jobs."""
+    linked: ClassVar[str]
+    """Finds, from a list of ids, the numbers of these jobs and of all that are linked with them."""
+    dialect: ClassVar[Dialect]
 
     def __init__(self, db: Any) -> None:
         self._db: SqlConnection = db
@@ -132,6 +179,10 @@ class TableJobs(ABC):
         scoring = DEFAULT_SCORING if rule is None else rule.config.scoring
         numbers = self._db.execute(lanes, (queue,)).fetchall()
         return in_order(self._places(), [Lane(number, scoring) for (number,) in numbers], now)
+
+    def graph(self, job_ids: Sequence[str]) -> Graph:
+        """These jobs and all jobs linked with them."""
+        return graph_of(self._db, self.linked, self.dialect.listed(job_ids))
 
     def search(
         self,

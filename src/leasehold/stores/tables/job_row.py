@@ -13,8 +13,8 @@ from leasehold.core.model.outcome import JobError
 from leasehold.core.model.plain_data import LEFT_OUT
 from leasehold.core.model.stored import metadata_of, moment, retry_of
 from leasehold.env import from_micros
-from leasehold.stores.tables.places import AT_ITS_PLACE
-from leasehold.stores.tables.query import Kind
+from leasehold.stores.tables.order import AT_ITS_PLACE
+from leasehold.stores.tables.statements import Kind
 
 T = TypeVar("T")
 

@@ -14,9 +14,10 @@ from leasehold.core.model.lease import Settled, Settlement
 from leasehold.core.model.status import TERMINAL, Event, Status
 from leasehold.core.rules import fence
 from leasehold.core.rules.decision import Decision, end_of_waiting
+from leasehold.core.rules.messages import not_started_by
+from leasehold.env import from_micros
 from leasehold.errors import LeaseLostError
-from leasehold.stores.tables.places import AT_ITS_PLACE
-from leasehold.stores.tables.ready import TableReady
+from leasehold.stores.tables.order import AT_ITS_PLACE, Candidate, TableReady
 from leasehold.stores.tables.statements import Dialect
 from leasehold.stores.tables.step import TableStep
 
@@ -297,3 +298,33 @@ def _table_of(status: Status) -> str:
     if status is Status.RUNNING:
         return "running"
     return "finished" if status in TERMINAL else "waiting"
+
+
+class LateRow(NamedTuple):
+    """A pending job that a sweep has found."""
+
+    seq: int
+    lane: int
+    version: int
+    attempts: int
+    events: int
+    available_at: int
+    id: str
+    start_by: int
+    priority: int
+
+
+def cancel_late(histories: TableHistories, jobs: Sequence[Candidate | LateRow]) -> None:
+    """Jobs that were not started in time are cancelled, with that reason."""
+    histories.end(
+        [
+            Ending(standing(job), Status.CANCELLED, not_started_by(from_micros(job.start_by or 0)))
+            for job in jobs
+        ]
+    )
+
+
+def standing(job: Candidate | LateRow) -> JobState:
+    """Where a pending job stands, as a lease or a sweep has read it."""
+    stood = (Status.PENDING, job.version, job.attempts, job.events, job.available_at, None)
+    return JobState(job.seq, job.id, job.lane, *stood, job.priority)

@@ -8,33 +8,69 @@ the same write, up to a budget (`core.model.budget`); the next exchange goes on.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 from leasehold.core.model.breaker import BreakerState
 from leasehold.core.model.budget import PASSED_OVER_AT_ONCE
 from leasehold.core.model.codes import EVENT_CODE, STATUS_CODE
-from leasehold.core.model.lease import LeaseRequest
+from leasehold.core.model.lease import Lease, LeaseRequest
 from leasehold.core.model.limits import UNLIMITED
 from leasehold.core.model.priority import DEFAULT_SCORING, Scoring
+from leasehold.core.model.span import Measure
 from leasehold.core.model.status import Event, Status
 from leasehold.core.rules import key_accounts
 from leasehold.core.rules.group_rounds import GroupRounds
 from leasehold.core.rules.key_accounts import Account
 from leasehold.core.rules.leasing import OpenLane, OpenQueue, Verdict, Walk, open_lane
 from leasehold.core.rules.placing import PendingEntry
-from leasehold.core.rules.queue_limits import next_starts, open_queues
+from leasehold.core.rules.queue_limits import next_starts, open_queues, starts_used_up
 from leasehold.core.rules.serving import Lane, LaneReader, Row, in_order
-from leasehold.stores.tables import breakers
-from leasehold.stores.tables.granting import Granted
-from leasehold.stores.tables.job_states import TableHistories
-from leasehold.stores.tables.late import cancel_late
-from leasehold.stores.tables.order import Candidate, as_candidate
+from leasehold.stores.tables import gate
+from leasehold.stores.tables.gate import Limits
+from leasehold.stores.tables.job_states import TableHistories, cancel_late
+from leasehold.stores.tables.order import Candidate, TableReady, as_candidate
 from leasehold.stores.tables.parking import free_of
-from leasehold.stores.tables.queue_limits import Limits
 from leasehold.stores.tables.rebalance import rebalance
 from leasehold.stores.tables.step import TableStep
+
+_LEASED: Final = ("leased",)
+
+Granted = tuple[Candidate, Lease]
+
+
+def count_granted(
+    step: TableStep,
+    ready: TableReady,
+    granted: Sequence[Granted],
+    waits: Mapping[tuple[int, Measure], Sequence[int]],
+    counted: Sequence[tuple[int, int]],
+    placed: Sequence[int],
+) -> None:
+    """Count jobs from pending to running whose rows a lease has just moved.
+
+    `waits` has how long they waited, by lane and measure, `counted` the lane and priority of each;
+    `placed` are those that may have a place of their own.
+    """
+    for (lane, measure), waited in waits.items():
+        step.move(lane, Status.PENDING, Status.RUNNING, len(waited))
+        step.count(lane, "total_leased", len(waited))
+        step.measured.took(lane, measure, waited)
+        step.worked(granted[0][1].worker, lane, _LEASED, len(waited))
+    ready.left(counted, placed)
+    if step.rules.paced:
+        starts = [(lease.queue, job.limit_key) for job, lease in granted]
+        starts_used_up(Limits(step), starts)
+    if step.rules.key_limits:
+        keys = Counter(
+            (lease.queue, job.limit_key, job.lane)
+            for job, lease in granted
+            if job.limit_key is not None
+        )
+        key_accounts.granted(ready.shelf(step), keys)
+        step.newly_shown.difference_update(placed)
 
 
 class Leased(NamedTuple):
@@ -246,7 +282,7 @@ class TableLeaseLook(ABC):
         step = self._step
         for number, lane in self.lanes.items():
             if lane.probe is not None and lane.is_over:
-                breakers.keep(step, number, lane.probe.probed(step.now))
+                gate.keep_breaker(step, number, lane.probe.probed(step.now))
         self._grant(granted, life)
         # Only now: to take these out or aside may move others, and those were read where they were.
         key_accounts.turn_away(

@@ -9,9 +9,8 @@ from leasehold.core.rules import rebalancing
 from leasehold.core.rules.key_accounts import Account, Counted
 from leasehold.core.rules.placing import Standing
 from leasehold.core.rules.rebalancing import BEYOND, Pass
+from leasehold.stores.tables.order import STANDING, TableReady, standing_of
 from leasehold.stores.tables.parking import ACCOUNT, LOOK_AGAIN_AT
-from leasehold.stores.tables.places import STANDING, find
-from leasehold.stores.tables.ready import TableReady
 from leasehold.stores.tables.step import TableStep
 
 CROSSING: Final = f"""
@@ -136,7 +135,7 @@ class TablePasses:
         self.write.execute(COUNT_NO_MORE, (job.seq,))
 
     def find(self, seq: int) -> Standing | None:
-        return find(self.write, seq)
+        return standing_of(self.write, seq)
 
     def account(self, number: int) -> Account | None:
         return next((Account(*row) for row in self._rows(ACCOUNT, number)), None)

@@ -1,22 +1,32 @@
-"""Removing ended jobs in the writes of a clean-up."""
+"""Clean-ups: removing ended jobs in their writes, and one clean-up as a whole."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, ClassVar, Final
 
 from leasehold.core.model.codes import STATUS_OF
 from leasehold.core.model.queue_retention import QueueRetention
-from leasehold.core.model.retention import DAY_SECONDS, CleanUp, Scope
-from leasehold.core.rules.cleanup_store import CleanUpProgress, EndedJob
+from leasehold.core.model.retention import DAY_SECONDS, CleanUp, PruneReport, Scope
+from leasehold.core.rules import cleaning
+from leasehold.core.rules.cleaning import PruneRequest
+from leasehold.core.rules.cleanup_store import (
+    CleanedStore,
+    CleanUpLook,
+    CleanUpProgress,
+    CleanUpWrite,
+    EndedJob,
+)
 from leasehold.core.rules.ended_dependents import within_budget
 from leasehold.env import from_micros, to_micros
 from leasehold.stores.tables import cleanup
 from leasehold.stores.tables.archive import DROP
-from leasehold.stores.tables.ended_dependents import TableDependents
-from leasehold.stores.tables.finding import OLD_KEYS
+from leasehold.stores.tables.cleanup import OLD_KEYS, TableLook
+from leasehold.stores.tables.database import TableDatabase
+from leasehold.stores.tables.dependents import TableDependents
 from leasehold.stores.tables.job_states import RECORDS_OF_A_JOB
 from leasehold.stores.tables.step import TableStep
 
@@ -79,16 +89,16 @@ class TableRemoval(ABC):
         return 0
 
     def own_retentions(self) -> Mapping[str, QueueRetention]:
-        return cleanup.own_retentions(self._step.rules)
+        return cleanup.retentions_of(self._step.rules)
 
     def latest(self) -> CleanUp | None:
-        return next(cleanup.latest(self._step.db, 1), None)
+        return next(cleanup.latest_cleanups(self._step.db, 1), None)
 
     def progress(self, run: int) -> CleanUpProgress | None:
         return cleanup.progress_of(self._step.db, run)
 
     def save(self, progress: CleanUpProgress) -> None:
-        cleanup.save(self._step.db, progress)
+        cleanup.save_progress(self._step.db, progress)
 
     def still_ended(self, keys: Sequence[int]) -> Sequence[EndedJob[int]]:
         bounded = within_budget(self.dependents(self._step), keys)
@@ -153,3 +163,26 @@ class TableRemoval(ABC):
 
     def _listed(self, keys: Sequence[int]) -> Any:
         return self.dependents.dialect.listed(keys)
+
+
+class TablePruning:
+    """A clean-up of a store."""
+
+    look: ClassVar[type[TableLook]]
+    removal: ClassVar[type[TableRemoval]]
+
+    def __init__(self, database: Any) -> None:
+        self._database: TableDatabase = database
+
+    def run(self, run: int | None, order: PruneRequest) -> PruneReport:
+        """Begin a clean-up, or go on with one."""
+        store = CleanedStore(self._look, self._remove, self._database.env.clock.monotonic)
+        return cleaning.prune(store, run, order)
+
+    @contextmanager
+    def _look(self) -> Iterator[CleanUpLook[int]]:
+        with self._database.read() as db:
+            yield self.look(db, self._database.now(db))
+
+    def _remove(self, operation: Callable[[CleanUpWrite[int]], PruneReport]) -> PruneReport:
+        return self._database.write(lambda step: operation(self.removal(step)))

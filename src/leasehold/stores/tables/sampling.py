@@ -1,5 +1,4 @@
-"""The counters of the lanes, and the spans kept of them. core.rules.sampling decides which, and
-when.
+"""The counters of the lanes, and the spans kept of them, as core.rules.sampling decides.
 
 Guard: in the first write of a new minute, before it changes anything, and with it: if that write is
 rolled back, so is the sample, and the next write takes it.
@@ -16,10 +15,41 @@ import msgspec
 
 from leasehold.core.model.budget import FORGOTTEN_AT_ONCE
 from leasehold.core.model.histogram import Measurements
+from leasehold.core.model.priority import FIRST_DEADLINE_TIER
 from leasehold.core.model.span import MINUTE_MICROS, SUMMED, Span
 from leasehold.core.rules.sampling import KeptSpan, Resolution
+from leasehold.stores.tables.figures import FORGET_WORKERS
 from leasehold.stores.tables.statements import SqlConnection
-from leasehold.stores.tables.tallies import FORGET_WORKERS
+
+
+def oldest_from(pending_lanes: str, queue: str, *, moment: str, by_age: str) -> str:
+    """The statement for when the pending job of each queue became available that waits longest.
+
+    Where a job's turn is the time since when it is available, the first of a tier waits longest:
+    from one tier to the next it is a seek in the primary key, however many jobs there are. Those
+    whose turn is another have an index of their own, which `by_age` names. `pending_lanes` finds
+    where jobs stand (in their lanes, or parked beside them for a key that is full), `queue` is how
+    the queue's name is read, `moment` how a time is.
+    """
+    in_lane = f"FROM ready WHERE ready.lane = stood.lane AND tier < {FIRST_DEADLINE_TIER}"
+    return f"""
+        WITH stood(lane, queue) AS ({pending_lanes})
+        SELECT {queue},
+            min((WITH RECURSIVE head(tier) AS (
+                    SELECT (SELECT tier {in_lane} ORDER BY tier LIMIT 1)
+                    UNION ALL
+                    SELECT (SELECT tier {in_lane} AND tier > head.tier ORDER BY tier LIMIT 1)
+                    FROM head WHERE head.tier IS NOT NULL)
+                SELECT min((SELECT {moment} {in_lane} AND ready.tier = head.tier
+                            ORDER BY turn, seq LIMIT 1))
+                FROM head WHERE head.tier IS NOT NULL)),
+            min((SELECT available_at FROM ready {by_age}
+                WHERE ready.lane = stood.lane AND {moment} IS NOT NULL
+                AND (available_at <> turn OR tier >= {FIRST_DEADLINE_TIER})
+                ORDER BY available_at LIMIT 1))
+        FROM stood GROUP BY queue
+    """  # noqa: S608  # our own names
+
 
 SPAN_COLUMNS: Final = (
     *SUMMED, "pending_before", "pending", "deepest", "oldest_micros", "measures",

@@ -1,16 +1,20 @@
-"""The connection that statements are executed on, for any database.
+"""How statements are executed and rows are read, for any database.
 
 A statement in this folder is the same text for every database. Its placeholders are numbered ($1)
 in the order in which they first appear: PostgreSQL goes by the number, SQLite takes $1 for a name
 and goes by the order. Lists of values are one parameter (`Dialect`). What else has to be said
 differently (many rows at once, the order of joins) is said by the store itself, in a method of its
 own.
+
+A `Query` says of each column what it is to hold. A database that keeps any value in any column
+needs to be told, so that damage in one row does not hide the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from enum import Enum
+from typing import Any, Final, NamedTuple, Protocol
 
 
 class SqlCursor(Protocol):
@@ -47,3 +51,54 @@ class Dialect(NamedTuple):
     def among(self, column: str, placeholder: str) -> str:
         """Holds where a column has one of the values."""
         return f"{column} {self.is_one_of.format(placeholder)}"
+
+
+NO_LIMIT: Final = 2**63 - 1
+"""More rows than there can be, and above the number of every one."""
+
+
+class Kind(Enum):
+    """The type of a column; those that may be NULL say so."""
+
+    WHOLE = "integer"
+    WHOLE_OR_NULL = "integer or null"
+    MOMENT = "moment"
+    MOMENT_OR_NULL = "moment or null"
+    SECONDS_OR_NULL = "seconds or null"
+    TEXT = "text"
+    TEXT_OR_NULL = "text or null"
+    BYTES = "blob"
+    BYTES_OR_NULL = "blob or null"
+
+
+class Query:
+    """A statement that selects columns, each of a kind."""
+
+    def __init__(self, columns: Mapping[str, Kind], rest: str) -> None:
+        self.columns = columns
+        self.rest = rest
+        self.plain = f"SELECT {', '.join(columns)} {rest}"  # our own names
+
+
+class Reader(Protocol):
+    """Reads the rows of queries; all of them can always be read."""
+
+    @property
+    def db(self) -> SqlConnection: ...
+
+    def rows(self, query: Query, *values: Any) -> Iterable[tuple[Any, ...]]: ...
+
+    def sound_rows(self, query: Query, *values: Any) -> Iterable[tuple[Any, ...]]:
+        """The same without rows in which anything is not as it should be."""
+
+
+class PlainReader:
+    """For a database in which a column holds only its own type."""
+
+    def __init__(self, db: SqlConnection) -> None:
+        self.db = db
+
+    def rows(self, query: Query, *values: Any) -> Iterable[tuple[Any, ...]]:
+        return self.db.execute(query.plain, values)
+
+    sound_rows = rows

@@ -1,4 +1,4 @@
-"""An operation's state inside a write: connection, time, counters and hints."""
+"""An operation's state inside a write: connection, time, counters, and hints to listeners."""
 
 from __future__ import annotations
 
@@ -18,8 +18,44 @@ from leasehold.core.rules.rule_book import RuleBook
 from leasehold.core.rules.settings_in_force import SettingsInForce
 from leasehold.core.rules.starting import StartBook
 from leasehold.env import Env
-from leasehold.stores.tables.hints import Hints
 from leasehold.stores.tables.statements import Execute, SqlConnection
+
+
+class Hints:
+    """Whom to wake after the commit. Losing one costs time, never a job: nothing may hang on it."""
+
+    __slots__ = ("cancel_requested", "ended", "ready", "unresolved")
+
+    def __init__(self) -> None:
+        self.ready = False
+        self.ended: list[str] = []
+        self.unresolved = False
+        """Whether this write left dependents to another one; the table `resolving` names them."""
+        self.cancel_requested: list[str] = []
+
+    def __bool__(self) -> bool:
+        return bool(self.ready or self.unresolved or self.ended or self.cancel_requested)
+
+    def clear(self) -> None:
+        self.ready = self.unresolved = False
+        self.ended = []
+        self.cancel_requested = []
+
+    def take_ready(self) -> Hints:
+        """Only the news of jobs to lease, which are not told a second time."""
+        taken = Hints()
+        taken.ready, self.ready = self.ready, False
+        return taken
+
+    def take(self, other: Hints) -> None:
+        """Add what another one holds, and leave it empty."""
+        if other.ready or other.unresolved or other.ended or other.cancel_requested:
+            self.ready = self.ready or other.ready
+            self.unresolved = self.unresolved or other.unresolved
+            self.ended += other.ended
+            self.cancel_requested += other.cancel_requested
+            other.clear()
+
 
 NEXT_GENERATION: Final = "UPDATE store_state SET queue_generation = queue_generation + 1"
 NEXT_SETTINGS: Final = "UPDATE store_state SET settings_generation = settings_generation + 1"

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from leasehold.stores.tables.verbs.access import SettingVerbs, TokenVerbs
+from leasehold.stores.tables.verbs.access import PinVerbs, SettingVerbs, TokenVerbs
 from leasehold.stores.tables.verbs.figures import FigureVerbs
 from leasehold.stores.tables.verbs.holding import HoldingVerbs
 from leasehold.stores.tables.verbs.keeping import KeepingVerbs
 from leasehold.stores.tables.verbs.looking import LookingVerbs
 from leasehold.stores.tables.verbs.people import PeopleVerbs
-from leasehold.stores.tables.verbs.pins import PinVerbs
 from leasehold.stores.tables.verbs.queues import QueueVerbs, ScheduleVerbs
 
 

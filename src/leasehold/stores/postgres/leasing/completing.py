@@ -27,7 +27,7 @@ from leasehold.stores.postgres.server.arrays import RowPlaces
 from leasehold.stores.postgres.server.connection import unnested
 from leasehold.stores.postgres.writing.grants import Grant, Grants
 from leasehold.stores.postgres.writing.step import Statement, Step
-from leasehold.stores.tables.attempts import trim_attempts
+from leasehold.stores.tables.ends import trim_attempts
 
 _EVENT, _STATUS = COMPLETED_CODES
 

@@ -18,8 +18,7 @@ from leasehold.core.contract.transactions import Connection
 from leasehold.core.model.joblog import LogLine, check_progress
 from leasehold.core.model.lease import Settled, Settlement
 from leasehold.errors import LeaseLostError, StoreUnavailableError, TransactionError
-from leasehold.stores.postgres.leasing import renew
-from leasehold.stores.postgres.leasing.ends import refuse
+from leasehold.stores.postgres.leasing.ends import Messages, refuse
 from leasehold.stores.postgres.leasing.settle import settle
 from leasehold.stores.postgres.server.connection import Row, patience_seconds
 from leasehold.stores.postgres.server.failures import translated
@@ -157,9 +156,9 @@ class HeldTransaction:
     def _end(self, step: Step, settlement: Settlement) -> Settled | LeaseLostError:
         job = (self._job_id, self._version)
         if self._progress is not None:
-            renew.report_progress(step, *job, self._progress)
+            Messages.report_progress(step, *job, self._progress)
         for lines, dropped in self._log:
-            renew.append_log(step, *job, lines, dropped)
+            Messages.append_log(step, *job, lines, dropped)
         return settle(step, [settlement])[0]
 
     def _fenced(

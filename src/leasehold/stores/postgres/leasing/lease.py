@@ -28,17 +28,15 @@ from leasehold.stores.postgres.leasing.order import (
     FOR_LEASING,
     FOR_LEASING_IN_GROUP,
     LaneReader,
+    ReadyRows,
     first_jobs,
 )
-from leasehold.stores.postgres.leasing.ready import ReadyRows
 from leasehold.stores.postgres.server.arrays import RowPlaces
 from leasehold.stores.postgres.server.connection import unnested
 from leasehold.stores.postgres.writing.step import Statement, Step
 from leasehold.stores.tables import leasing
-from leasehold.stores.tables.granting import Granted, count_granted
-from leasehold.stores.tables.job_states import Ending
-from leasehold.stores.tables.late import standing
-from leasehold.stores.tables.leasing import Leased, TableLeaseLook
+from leasehold.stores.tables.job_states import Ending, standing
+from leasehold.stores.tables.leasing import Granted, Leased, TableLeaseLook, count_granted
 from leasehold.stores.tables.order import Candidate
 
 # A due job moves from waiting to ready, and its history says so: its status, then the columns of a

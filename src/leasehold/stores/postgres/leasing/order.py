@@ -1,21 +1,152 @@
-"""The pending jobs of lanes as `core.rules.serving` reads them. Every statement is a seek."""
+"""Pending jobs in the words of this database: their rows, their order, and those parked for keys.
+
+See `tables.order` and `tables.parking`. Every statement that reads in order is a seek.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from leasehold.core.model.budget import PARKED_KEYS_AT_ONCE, RESTED_AT_ONCE
+from leasehold.core.rules.key_accounts import Key, KeyInLane
+from leasehold.core.rules.measuring import count_entered
 from leasehold.core.rules.serving import SEQ, TIER, TURN, Row
-from leasehold.stores.postgres.server.connection import SqlConnection, SqlCursor
-from leasehold.stores.postgres.writing.step import Statement
+from leasehold.stores.postgres.server.connection import POSTGRES, SqlConnection, SqlCursor, unnested
+from leasehold.stores.postgres.writing.step import Statement, Step
 from leasehold.stores.tables.order import (
     CANDIDATE,
     PLACE,
     SPREAD,
+    Newcomer,
+    PendingJob,
     Statements,
     TableLaneReader,
+    TableReady,
+    keys_of,
 )
-from leasehold.stores.tables.parking import NEXT_TIER
+from leasehold.stores.tables.parking import NEXT_TIER, TableKeyShelf
+
+# Only jobs that are not counted yet: a job is taken in once.
+KEY_OF_UNCOUNTED: Final = """
+    SELECT job.seq, lane.queue, limit_key, job.lane
+    FROM job JOIN lane ON lane.id = job.lane LEFT JOIN place ON place.seq = job.seq
+    WHERE job.seq = ANY($1) AND limit_key IS NOT NULL AND place.key_lane IS NULL
+"""
+KEY_OF_JOB: Final = """
+    SELECT lane.queue, limit_key, job.lane FROM job JOIN lane ON lane.id = job.lane
+    WHERE job.seq = ANY($1) AND limit_key IS NOT NULL
+"""
+COUNT_RUNNING: Final = f"""
+    INSERT INTO key_lane (queue, key, lane, running)
+    SELECT * FROM {unnested("text text bigint bigint")}
+    ON CONFLICT (lane, key) DO UPDATE SET running = key_lane.running + excluded.running
+"""  # noqa: S608  # our own names
+COUNTED: Final = """
+    SELECT place.seq, place.tier, key_lane.id, key_lane.queue, key_lane.key, key_lane.lane
+    FROM place JOIN key_lane ON key_lane.id = place.key_lane WHERE place.seq = ANY($1)
+"""
+# The accounts that have parked jobs of a group, behind one of them: one seek for each.
+PARKED_IN_GROUP: Final = f"""
+    WITH RECURSIVE parked (lane, keys_left) AS (
+        SELECT min(lane), {PARKED_KEYS_AT_ONCE - 1} FROM ready
+        WHERE parent_id = $1 AND lane > $2 AND lane < 0
+        UNION ALL
+        SELECT (SELECT min(lane) FROM ready
+                WHERE parent_id = $1 AND lane > parked.lane AND lane < 0), keys_left - 1
+        FROM parked WHERE parked.lane IS NOT NULL AND keys_left > 0
+    )
+    SELECT parked.lane, key_lane.id, key_lane.queue, key_lane.key, key_lane.lane
+    FROM parked LEFT JOIN key_lane ON key_lane.id = -parked.lane WHERE parked.lane IS NOT NULL
+    ORDER BY parked.lane
+"""  # noqa: S608  # our own number
+RESTED: Final = f"""
+    DELETE FROM resting WHERE (queue, key) IN (
+        SELECT queue, key FROM resting WHERE queue = ANY($1) AND until <= $2
+        ORDER BY until LIMIT {RESTED_AT_ONCE})
+    RETURNING queue, key
+"""  # noqa: S608  # our own number
+TIERS_NOW: Final = "SELECT seq, tier FROM place WHERE seq = ANY($1)"
+
+
+class KeyShelf(TableKeyShelf):
+    """The pending jobs of limited keys, in one write."""
+
+    __slots__ = ()
+    dialect = POSTGRES
+    find_counted = COUNTED
+    find_parked_in_group = PARKED_IN_GROUP
+
+    def keys_of_uncounted(self, seqs: Sequence[int]) -> Mapping[int, KeyInLane]:
+        rows = self._rows(KEY_OF_UNCOUNTED, (list(seqs),))
+        return {seq: (queue, key, lane) for seq, queue, key, lane in rows}
+
+    def keys_of(self, seqs: Iterable[int]) -> Iterable[KeyInLane]:
+        return self._rows(KEY_OF_JOB, (list(seqs),))
+
+    def tiers_of(self, seqs: Sequence[int]) -> Mapping[int, int]:
+        return dict(self._rows(TIERS_NOW, (list(seqs),)))
+
+    def count_running(self, jobs: Sequence[tuple[str, str, int, int]]) -> None:
+        self._step.many(COUNT_RUNNING, jobs)
+
+    def take_rested(self, queues: Sequence[str]) -> Sequence[Key]:
+        return self._rows(RESTED, (list(queues), self._step.now))
+
+
+# A new job's place is the default one, unless it has a deadline or its queue a max_priority.
+ENTER_NEW: Final = f"""
+    INSERT INTO ready
+    SELECT lane, (100 - priority) * 1000, turn, seq, 0, 0, 1, turn, parent_id
+    FROM {unnested("bigint bigint bigint bigint text")}
+        AS new (lane, priority, turn, seq, parent_id)
+"""  # noqa: S608  # our own names
+ENTER: Final = f"""
+    INSERT INTO ready SELECT * FROM {
+    unnested("bigint bigint bigint bigint bigint bigint bigint bigint text")
+}
+"""  # noqa: S608  # our own names
+MOVE: Final = f"""
+    UPDATE ready SET tier = to_tier, turn = to_turn FROM {
+    unnested("bigint bigint bigint bigint bigint bigint")
+} AS moved (to_tier, to_turn, lane, tier, turn, seq)
+    WHERE ready.lane = moved.lane AND ready.tier = moved.tier AND ready.turn = moved.turn
+        AND ready.seq = moved.seq
+"""  # noqa: S608  # our own names
+REMEMBER_PLACES: Final = f"""
+    INSERT INTO place (seq, tier, turn, crosses_at)
+    SELECT * FROM {unnested("bigint bigint bigint bigint")}
+    ON CONFLICT (seq) DO UPDATE
+    SET tier = excluded.tier, turn = excluded.turn, crosses_at = excluded.crosses_at
+"""  # noqa: S608  # our own names
+FORGET_PLACES: Final = "DELETE FROM place WHERE seq = ANY($1)"
+LEAVE_BY_NUMBERS: Final = f"""
+    DELETE FROM ready WHERE (lane, tier, turn, seq) IN ({keys_of("= ANY($1)")})
+"""  # noqa: S608  # our own names
+
+
+class ReadyRows(TableReady):
+    """The ready table in one write."""
+
+    __slots__ = ()
+    shelf = KeyShelf
+    enter_rows = ENTER
+    move_rows = MOVE
+    remember_places = REMEMBER_PLACES
+    _step: Step
+
+    def enter_new(self, newcomers: Sequence[Newcomer]) -> None:
+        self._step.look_again()
+        self._step.many(ENTER_NEW, newcomers)
+        count_entered(self._step.count, newcomers)
+
+    def _take_out(self, jobs: Sequence[PendingJob]) -> Sequence[tuple[int, int]]:
+        self._step.execute(LEAVE_BY_NUMBERS, ([seq for seq, *_ in jobs],))
+        return [(lane, priority) for _, lane, priority in jobs]
+
+    def _forget_places(self, seqs: Sequence[int]) -> None:
+        self._step.execute(FORGET_PLACES, (list(seqs),))
+
 
 _LEASE: Final = f"{CANDIDATE}, nextval('lease_version'), ready.ctid"
 """The columns of a Candidate; behind them a number of the sequence of lease versions, for the lease

@@ -1,20 +1,107 @@
-"""The recovery sweep in the words of this database; see `tables.sweep`."""
+"""Workers, whose lives are locks of a session, and jobs that are taken back from them.
+
+Guard of the take: the row is still in `running` with the version that was read, in the same write.
+See `tables.recover`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 from leasehold.core.model.lease import SweepReport
 from leasehold.core.model.lives import Life
-from leasehold.stores.postgres.leasing import taking_back
-from leasehold.stores.postgres.leasing.registry import Registry
+from leasehold.core.model.records import WorkerInfo
+from leasehold.core.rules import recovery
+from leasehold.core.rules.ends import EndedLease
+from leasehold.core.rules.recovery import HeldJob, report_of
+from leasehold.stores.postgres.leasing.ends import END_LEASES, Ends, Histories
 from leasehold.stores.postgres.reading.feed import FEED
 from leasehold.stores.postgres.rules.orders import QueueBook
-from leasehold.stores.postgres.server.connection import SqlConnection
-from leasehold.stores.postgres.writing.database import Database
+from leasehold.stores.postgres.server.connection import SqlConnection, unnested
+from leasehold.stores.postgres.server.failures import translated
+from leasehold.stores.postgres.server.life import SessionLife
 from leasehold.stores.postgres.writing.step import Step
-from leasehold.stores.tables.sweep import TableSweep
+from leasehold.stores.tables.recover import (
+    HeldRow,
+    TableHoldings,
+    TableRegistry,
+    TableSweep,
+    held_of,
+)
+
+if TYPE_CHECKING:
+    from leasehold.stores.postgres.writing.database import Database
+
+_HELD_JOB: Final = """
+    SELECT seq, id, lane, running.version, worker, life, expires_at, heartbeat_at, running.attempts,
+           allowance, max_retries + 1, cancel_reason
+    FROM running JOIN job USING (seq)
+"""
+# A job in whose transaction its task is just now is not lost: it is passed over.
+STILL_LOST: Final = f"""
+    {_HELD_JOB} WHERE seq = ANY($1) ORDER BY expires_at, seq FOR UPDATE OF job SKIP LOCKED
+"""
+RUNNING: Final = f"{_HELD_JOB} ORDER BY expires_at, seq FOR UPDATE OF job SKIP LOCKED"
+# Nor is it waited for: the caller is told to try again.
+HELD_UNDER: Final = f"{_HELD_JOB} WHERE id = $1 AND running.version = $2 FOR UPDATE OF job NOWAIT"
+
+
+class Holdings(TableHoldings, Histories):
+    """The running jobs, to be taken from their holders."""
+
+    held_under = HELD_UNDER
+    ends = Ends
+
+    def _end_lease(self, job: HeldRow) -> EndedLease:
+        row: Any = self._step.execute(END_LEASES, ([job.seq], [job.version])).fetchone()
+        return EndedLease._make(row)
+
+
+def take_back_restored(step: Step) -> None:
+    """Take back every running job, after a dump of the store was restored."""
+    recovery.take_back_restored(Holdings(step), _held(step, RUNNING, ()))
+
+
+def _held(step: Step, statement: str, values: Sequence[Any]) -> list[tuple[HeldRow, HeldJob]]:
+    rows = step.execute(statement, values).fetchall()
+    return [each for row in rows if (each := held_of(row)) is not None]
+
+
+class Registry(TableRegistry):
+    """The registry of a store's workers."""
+
+    add = """
+        INSERT INTO worker VALUES ($1, $2, $3, $4, $5, $6, $7, $7, $8, false, $9)
+        ON CONFLICT (id) DO UPDATE SET host = excluded.host, pid = excluded.pid,
+            queues = excluded.queues, tasks = excluded.tasks, slots = excluded.slots,
+            started_at = excluded.started_at, heartbeat_at = excluded.heartbeat_at,
+            life = excluded.life, is_consumer = false, app_version = excluded.app_version
+    """
+    forget = f"""
+        DELETE FROM worker USING {unnested("text integer")} AS over (id, life)
+        WHERE worker.id = over.id AND worker.life = over.life
+    """  # noqa: S608  # our own names
+    _database: Database
+
+    def register(self, info: WorkerInfo) -> SessionLife:
+        database = self._database
+        # Held before it is in the registry, so that it is never seen there with its lock free.
+        with translated(database.address):
+            life = Life(info.id, database.session.begin_life())
+
+        def leave() -> None:
+            self._leave(life)
+            database.session.let_go(life.number)
+
+        try:
+            self._enter(info, life)
+        except BaseException:
+            database.session.let_go(life.number)
+            raise
+        database.lives.begin(life)
+        return SessionLife(database.session.fileno, leave)
+
 
 # `running` is small, so a reader simply reads it all.
 LOST: Final = (
@@ -35,4 +122,5 @@ class Sweep(TableSweep):
         return self._database.deaths.find(db)
 
     def recover(self, step: Step, jobs: Sequence[int], dead: Collection[Life]) -> SweepReport:
-        return taking_back.recover(step, jobs, dead)
+        held = _held(step, STILL_LOST, (list(jobs),))
+        return report_of(recovery.sweep(Holdings(step), held, now=step.now, dead=dead))

@@ -20,7 +20,7 @@ from leasehold.errors import LeaseLostError
 from leasehold.stores.postgres.leasing import lease as leasing
 from leasehold.stores.postgres.leasing.completing import Completions
 from leasehold.stores.postgres.leasing.ends import HELD, HELD_BY_NAME, Ends, settle_stale
-from leasehold.stores.postgres.leasing.parking import KeyShelf
+from leasehold.stores.postgres.leasing.order import KeyShelf
 from leasehold.stores.postgres.reading.read import read_job
 from leasehold.stores.postgres.rules.schedules import shelf
 from leasehold.stores.postgres.server.arrays import RowPlaces
@@ -34,8 +34,7 @@ from leasehold.stores.tables.exchanging import (
     are_of_different_jobs,
     settle_unfinished,
 )
-from leasehold.stores.tables.granting import Granted
-from leasehold.stores.tables.leasing import Leased
+from leasehold.stores.tables.leasing import Granted, Leased
 
 # The lock is the fence: what this does not return was not the caller's any more. With each lease
 # comes what decides about a job whose attempt did not complete it, and where its row is. Rows are
@@ -187,13 +186,10 @@ def _exchange(
 class ExchangeWrite(TableExchange):
     """An exchange in one write."""
 
-    __slots__ = ("_database",)
+    __slots__ = ()
     links = Links
+    _database: Database
     _step: Step
-
-    def __init__(self, database: Database, step: Step) -> None:
-        super().__init__(step)
-        self._database = database
 
     def _fire_due(self) -> int | None:
         tick = self._step.found.next_tick

@@ -13,7 +13,7 @@ from leasehold.stores.postgres.rules.orders import QueueReader
 from leasehold.stores.postgres.rules.schedules import SCHEDULES
 from leasehold.stores.postgres.server.address import Address
 from leasehold.stores.postgres.server.connection import SqlConnection
-from leasehold.stores.tables import graph, inheritance, key_check, places_check
+from leasehold.stores.tables import checks, dependents, inheritance
 from leasehold.stores.tables.moving import READ_SEAL
 from leasehold.stores.tables.tokens import TokenReader
 
@@ -38,12 +38,12 @@ def check(db: SqlConnection) -> list[str]:
 
 
 _PARTS: Final[tuple[Callable[[SqlConnection], Iterable[str]], ...]] = (
-    places_check.misplaced,
-    graph.problems,
+    checks.misplaced,
+    dependents.problems,
     inheritance.problems,
     figures.problems,
-    lambda db: key_check.problems(db, QueueReader),
-    lambda db: places_check.miscounted(db, "lane_now"),
+    lambda db: checks.key_problems(db, QueueReader),
+    lambda db: checks.miscounted(db, "lane_now"),
     lambda db: known.read_rules(db).problems(),
     unreadable_settings,
     SCHEDULES.unreadable,

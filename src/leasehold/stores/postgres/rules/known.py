@@ -1,11 +1,13 @@
-"""What people have laid down, as a write needs it: rules of queues, and settings.
+"""What a write knows of queues: lanes, buckets and rules; and settings.
 
-They are read again only after a change. A row that makes no sense hinders only itself.
+See `tables.gate`. Rules and settings are read again only after a change. A row that makes no sense
+hinders only itself.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from leasehold.core.model.queue_config import QueueRule
 from leasehold.core.model.settings import SettingValue
@@ -13,7 +15,54 @@ from leasehold.core.model.stored import moment
 from leasehold.core.rules.rule_book import RuleBook
 from leasehold.core.rules.settings_in_force import SettingsInForce
 from leasehold.core.rules.stored_rules import rule_from, settings_from
-from leasehold.stores.postgres.server.connection import SqlConnection
+from leasehold.stores.postgres.server.connection import SqlConnection, unnested
+from leasehold.stores.tables.gate import LaneName, TableLaneNumbers, TableStartBook
+
+if TYPE_CHECKING:
+    from leasehold.stores.postgres.writing.step import Step
+
+
+KEEP_BUCKETS: Final = f"""
+    INSERT INTO bucket SELECT * FROM {unnested("text text bigint")}
+    ON CONFLICT (queue, name) DO UPDATE SET full_at = excluded.full_at
+"""  # noqa: S608  # our own names
+FIND_LANES: Final = f"""
+    SELECT lane.queue, lane.task, id FROM {unnested("text text")} AS wanted (queue, task)
+        JOIN lane ON lane.queue = wanted.queue AND lane.task = wanted.task
+"""  # noqa: S608  # our own names
+MAKE_LANES: Final = f"""
+    INSERT INTO lane (queue, task, made_at) SELECT * FROM {unnested("text text bigint")}
+    RETURNING queue, task, id
+"""  # noqa: S608  # our own names
+QUEUES: Final = "SELECT queue FROM lane UNION SELECT name FROM queue ORDER BY 1"
+
+
+class StartBook(TableStartBook):
+    """See `leasehold.core.rules.starting.StartBook`."""
+
+    __slots__ = ()
+    _db: SqlConnection
+
+    def _keep(self, buckets: Sequence[tuple[str, str, int]]) -> None:
+        self._db.many(KEEP_BUCKETS, buckets)
+
+
+class LaneNumbers(TableLaneNumbers):
+    """Remembers lane numbers, while the server lasts."""
+
+    def _find(self, step: Step, names: Collection[LaneName]) -> dict[LaneName, int]:
+        found = step.many(FIND_LANES, list(names)) or ()
+        return {(queue, task): number for queue, task, number in found}
+
+    def _make(self, step: Step, names: Collection[LaneName]) -> dict[LaneName, int]:
+        made = step.many(MAKE_LANES, [(*name, step.now) for name in names]) or ()
+        return {(queue, task): number for queue, task, number in made}
+
+
+def queues(db: SqlConnection) -> list[str]:
+    """Every queue that has jobs or rules, or had."""
+    return [str(name) for (name,) in db.execute(QUEUES)]
+
 
 READ_RULES: Final = """
     SELECT name, state, config, created_at, created_by, changed_at, changed_by FROM queue

@@ -1,6 +1,6 @@
 """Queues, and what people ask for of them and of jobs, in the words of this database.
 
-See `tables.queues`, `tables.queue_book`, `tables.order_desk` and `tables.operations`.
+See `tables.queues`, `tables.queues`, `tables.orders` and `tables.orders`.
 """
 
 from __future__ import annotations
@@ -12,15 +12,13 @@ from leasehold.core.model.job import Job
 from leasehold.core.model.status import Status
 from leasehold.stores.postgres.leasing.ends import Histories
 from leasehold.stores.postgres.reading.read import Jobs, read_jobs
+from leasehold.stores.postgres.rules.known import StartBook
 from leasehold.stores.postgres.server.connection import POSTGRES, unnested
 from leasehold.stores.postgres.submitting.dependencies import DependentsBook, Linker
-from leasehold.stores.postgres.submitting.gate import StartBook
 from leasehold.stores.postgres.writing.step import Step
-from leasehold.stores.tables.operations import BY_ID, TableOperations
-from leasehold.stores.tables.order_desk import TableDesk
-from leasehold.stores.tables.query import Query
-from leasehold.stores.tables.queue_book import TableQueueBook
-from leasehold.stores.tables.queues import TableQueues
+from leasehold.stores.tables.orders import BY_ID, TableDesk, TableOperations
+from leasehold.stores.tables.queues import TableQueueBook, TableQueues
+from leasehold.stores.tables.statements import Query
 
 # Few rows: one per queue and task. `coalesce` makes one statement of it, for one queue and for all.
 FIGURES: Final = (

@@ -16,9 +16,9 @@ from leasehold.core.model.stored import (
 from leasehold.core.rules.scheduling import UnreadableSchedule
 from leasehold.errors import LeaseholdError
 from leasehold.stores.postgres.reading.read import read_job
+from leasehold.stores.postgres.rules.known import LaneNumbers
 from leasehold.stores.postgres.server.connection import POSTGRES
-from leasehold.stores.postgres.submitting.gate import LaneNumbers
-from leasehold.stores.postgres.submitting.submit import submit
+from leasehold.stores.postgres.submitting.submit import submit_in
 from leasehold.stores.postgres.writing.database import Database
 from leasehold.stores.postgres.writing.step import Step
 from leasehold.stores.tables.schedules import (
@@ -62,7 +62,7 @@ class ScheduleShelf(TableSchedules):
         self._lanes = lanes
 
     def _submit(self, draft: Draft) -> Sequence[object] | LeaseholdError:
-        return submit(self._step, self._lanes, [draft], partial=True)
+        return submit_in(self._step, self._lanes, [draft], partial=True)
 
     def read_job(self, job_id: str) -> Job | None:
         return read_job(self._step.db, job_id)

@@ -37,7 +37,7 @@ from leasehold.interrupts import SHIELD
 from leasehold.stores.postgres.server.address import Address
 from leasehold.stores.postgres.server.connection import SqlConnection, open_connection
 from leasehold.stores.postgres.server.silence import CONNECT_TIMEOUT_SECONDS
-from leasehold.stores.tables.hints import Hints
+from leasehold.stores.tables.step import Hints
 
 logger = logging.getLogger("leasehold.store")
 

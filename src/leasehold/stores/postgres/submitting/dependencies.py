@@ -1,7 +1,7 @@
 """Jobs that depend on others, in the words of this database.
 
 See `tables.linking` (jobs that begin to wait), `tables.dependents` (jobs that are told of an end),
-`tables.ended_dependents` (whether a job is still needed), `tables.graph`, and `tables.inheritance`
+`tables.dependents` (whether a job is still needed), `tables.dependents`, and `tables.inheritance`
 (priorities that are inherited).
 """
 
@@ -10,13 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from leasehold.core.model.graph import Graph
 from leasehold.stores.postgres.leasing.ends import Histories
-from leasehold.stores.postgres.leasing.ready import ReadyRows
-from leasehold.stores.postgres.server.connection import POSTGRES, SqlConnection, unnested
-from leasehold.stores.tables.dependents import TableLinks
-from leasehold.stores.tables.ended_dependents import TableDependents
-from leasehold.stores.tables.graph import graph_of
+from leasehold.stores.postgres.leasing.order import ReadyRows
+from leasehold.stores.postgres.server.connection import POSTGRES, unnested
+from leasehold.stores.tables.dependents import TableDependents, TableLinks
 from leasehold.stores.tables.inheritance import TableBases
 from leasehold.stores.tables.linking import TableLinker
 
@@ -106,25 +103,6 @@ class Links(TableLinks):
     find_ended = NEXT_ENDED
     schedule = SCHEDULE
     ended_by = ENDED_BY
-
-
-# Not by way of a job that is gone: its dependents have nothing to do with each other. One step of
-# a recursion may name `linked` once only.
-_LINKED: Final = """
-    WITH RECURSIVE linked (seq) AS (
-        SELECT seq FROM job WHERE id = ANY($1)
-        UNION SELECT step.other FROM linked JOIN LATERAL (
-            SELECT needs AS other FROM dependency JOIN job ON job.seq = needs
-            WHERE dependency.seq = linked.seq
-            UNION ALL SELECT dependency.seq FROM dependency WHERE needs = linked.seq
-        ) AS step ON true
-    )
-"""
-
-
-def graph(db: SqlConnection, job_ids: Sequence[str]) -> Graph:
-    """These jobs and all jobs linked with them."""
-    return graph_of(db, _LINKED, list(job_ids))
 
 
 # -- new links ---------------------------------------------------------------------------------

@@ -43,9 +43,10 @@ from leasehold.env import SYSTEM, Env
 from leasehold.errors import StoreClosedError, StoreError, StoreLostError
 from leasehold.forking import at_fork
 from leasehold.interrupts import SHIELD
-from leasehold.stores.postgres.leasing.ready import ReadyRows
-from leasehold.stores.postgres.leasing.taking_back import take_back_restored
+from leasehold.stores.postgres.leasing.order import ReadyRows
+from leasehold.stores.postgres.leasing.recover import take_back_restored
 from leasehold.stores.postgres.reading.figures import SpanShelf
+from leasehold.stores.postgres.rules.known import LaneNumbers
 from leasehold.stores.postgres.schema.migrate import migrate
 from leasehold.stores.postgres.server import address as addresses
 from leasehold.stores.postgres.server.clock import SERVER_MICROS, StoreClock
@@ -55,7 +56,6 @@ from leasehold.stores.postgres.server.lending import Lending
 from leasehold.stores.postgres.server.life import Deaths
 from leasehold.stores.postgres.server.session import ServerSession
 from leasehold.stores.postgres.submitting.dependencies import Links
-from leasehold.stores.postgres.submitting.gate import LaneNumbers
 from leasehold.stores.postgres.writing import remembered
 from leasehold.stores.postgres.writing.grants import Grants
 from leasehold.stores.postgres.writing.loans import Loans
@@ -71,9 +71,9 @@ from leasehold.stores.postgres.writing.step import (
 from leasehold.stores.postgres.writing.tries import TRIES_MAX, MaySideBySide, Tries, Way
 from leasehold.stores.postgres.writing.turn import Turn
 from leasehold.stores.tables import statements
-from leasehold.stores.tables.going_on import WritesGoOn
-from leasehold.stores.tables.hints import Hints
-from leasehold.stores.tables.queue_limits import tell_who_may_go_on
+from leasehold.stores.tables.database import TableDatabase
+from leasehold.stores.tables.gate import tell_who_may_go_on
+from leasehold.stores.tables.step import Hints
 
 T = TypeVar("T")
 
@@ -84,7 +84,7 @@ RAISE_CLOCK: Final = "UPDATE store_state SET clock = $1 WHERE clock < $1"
 NOW: Final = f"SELECT clock, {SERVER_MICROS} FROM store_state"  # noqa: S608  # our own names
 
 
-class Database(WritesGoOn):
+class Database(TableDatabase):
     """What every verb of the store is given; the verbs themselves are functions of it."""
 
     _links = Links

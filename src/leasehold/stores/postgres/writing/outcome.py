@@ -16,7 +16,7 @@ from leasehold.errors import StoreUnavailableError
 from leasehold.stores.postgres.server.address import Address
 from leasehold.stores.postgres.server.connection import SqlConnection, open_connection
 from leasehold.stores.postgres.server.silence import CONNECT_TIMEOUT_SECONDS
-from leasehold.stores.tables.hints import Hints
+from leasehold.stores.tables.step import Hints
 
 T = TypeVar("T")
 

@@ -14,10 +14,9 @@ from leasehold.core.rules.settings_in_force import SettingsInForce
 from leasehold.env import Env
 from leasehold.stores.postgres.reading.figures import FIND_WORKER, MAKE_WORKER, note_failures
 from leasehold.stores.postgres.rules import known
-from leasehold.stores.postgres.rules.known import read_rules
+from leasehold.stores.postgres.rules.known import StartBook, read_rules
 from leasehold.stores.postgres.schema.texts import storable
 from leasehold.stores.postgres.server.connection import SqlConnection, SqlCursor, unnested
-from leasehold.stores.postgres.submitting.gate import StartBook
 from leasehold.stores.postgres.writing.grants import Grants
 from leasehold.stores.postgres.writing.loans import Loans
 from leasehold.stores.postgres.writing.remembered import Known, StateRow

@@ -10,20 +10,20 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import apsw
 
+from leasehold.core.model.text import mentions
 from leasehold.errors import StoreClosedError, StoreUnavailableError
 from leasehold.interrupts import SHIELD
 from leasehold.stores.sqlite.disk.failures import translated
 from leasehold.stores.sqlite.disk.files import Durability
 from leasehold.stores.sqlite.disk.log_sync import LogSync
 from leasehold.stores.sqlite.disk.watch import FileWatch
-from leasehold.stores.sqlite.reading.where import add_mentions
 from leasehold.stores.sqlite.schema.damaged_cells import add_reads_as
 from leasehold.stores.sqlite.schema.migrate import migrate, migrations, schema_version
-from leasehold.stores.sqlite.writing.transaction import wait_when_busy
+from leasehold.stores.sqlite.writing.turn import wait_when_busy
 
 SQLITE_OLDEST: Final = (3, 51, 3)
 """Up to 3.51.2 a reset of the write-ahead log can corrupt the database."""
@@ -96,9 +96,16 @@ def connected(path: Path) -> apsw.Connection:
     db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
     db.set_busy_timeout(round(BUSY_SECONDS * 1000))
     _keep_plans(db)
-    add_mentions(db)
+    # SQLite's own `lower` knows no letters beyond ASCII.
+    db.create_scalar_function("mentions", _mentions, 2, deterministic=True)
     add_reads_as(db)
     return db
+
+
+def _mentions(*values: Any) -> int:
+    text, part = values
+    # Payloads and messages come as bytes, which need not be UTF-8.
+    return mentions(text.decode(errors="replace") if isinstance(text, bytes) else text, part)
 
 
 def _keep_plans(db: apsw.Connection) -> None:

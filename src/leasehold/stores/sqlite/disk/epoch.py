@@ -38,7 +38,7 @@ from leasehold.env import Env
 from leasehold.stores.sqlite.disk.continuity import Continuity, StoreProgress
 from leasehold.stores.sqlite.disk.failures import translated
 from leasehold.stores.sqlite.disk.files import FileId, StoreFiles, boot_id
-from leasehold.stores.sqlite.writing.transaction import transaction
+from leasehold.stores.sqlite.writing.turn import transaction
 
 FLOOR_SHIFT: Final = 20
 """Seconds since 1970, shifted this far, stay below 2^53: exact wherever numbers are doubles.

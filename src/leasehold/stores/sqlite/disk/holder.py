@@ -29,7 +29,7 @@ _PROGRAM_BYTES: Final = 48
 
 _VERBS: Final = {
     "PlainSubmit": "submit",
-    "_submit": "submit",
+    "submit_by": "submit",
     "change": "change a queue",
     "_on_shelf": "change or fire schedules",
     "resolve": "resolve dependents",

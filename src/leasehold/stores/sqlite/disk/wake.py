@@ -22,7 +22,7 @@ from leasehold.core.model.records import Listener
 from leasehold.env import Env
 from leasehold.errors import StoreClosedError
 from leasehold.interrupts import SHIELD
-from leasehold.stores.tables.hints import Hints
+from leasehold.stores.tables.step import Hints
 
 logger = logging.getLogger("leasehold.store")
 

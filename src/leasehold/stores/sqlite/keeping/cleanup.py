@@ -1,32 +1,89 @@
-"""Clean-ups: rules.cleaning decides; here it is given a look at the store, and a way to write."""
+"""Clean-ups and the archive: core.rules.cleaning decides; here it gets a look, and a way to write.
+
+See `tables.cleanup`, `tables.removing` and `tables.archive`. Free pages go back to the disk some
+hundred at a time: never by a plain VACUUM, which would keep everybody out while it copies the file.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final
 
 import apsw
+import msgspec
 
+from leasehold.core.model.archive import ERROR_CHARS, RESULT_SUMMARY_CHARS, SUMMARY_BYTES
 from leasehold.core.model.codes import STATUS_CODE
 from leasehold.core.model.retention import PruneReport, Scope
+from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import Status
 from leasehold.core.model.stored import MOMENT_MAX, UNREADABLE
 from leasehold.core.rules.cleaning import PruneRequest
 from leasehold.core.rules.cleanup_store import Bookmark, CleanUpBatch, Cutoffs
 from leasehold.env import to_micros
 from leasehold.errors import LeaseholdError
-from leasehold.stores.sqlite.disk import space
-from leasehold.stores.sqlite.keeping import archive
 from leasehold.stores.sqlite.reading.figures import STATS
 from leasehold.stores.sqlite.rules.known import read_rules
+from leasehold.stores.sqlite.schema.rows import SQLITE
 from leasehold.stores.sqlite.submitting.dependencies import DependentsBook
 from leasehold.stores.sqlite.writing.database import Database
 from leasehold.stores.sqlite.writing.step import Step
-from leasehold.stores.tables.finding import TableLook
-from leasehold.stores.tables.pruning import TablePruning
-from leasehold.stores.tables.removing import TableRemoval
+from leasehold.stores.tables.archive import Clause, TableArchive
+from leasehold.stores.tables.cleanup import TableLook
+from leasehold.stores.tables.removing import TablePruning, TableRemoval
 from leasehold.stores.tables.statements import SqlCursor
+
+# Guard: rows of `finished` only, in the write that takes them out of it. A result past its time to
+# live leaves no summary.
+ARCHIVE: Final = f"""
+    INSERT INTO archive
+    SELECT :day, job.seq, job.id, lane.queue, lane.task, finished.status, job.created_at,
+        coalesce(finished.started_at, (SELECT started_at FROM attempt WHERE attempt.seq = job.seq
+                                       ORDER BY version DESC LIMIT 1)),
+        finished.finished_at, :now, finished.attempts,
+        failed.error_type, substr(failed.error_message, 1, {ERROR_CHARS}), finished.reason,
+        iif(finished.result_codec IS NULL
+                AND (job.result_ttl_seconds IS NULL
+                     OR finished.finished_at + job.result_ttl_seconds * 1000000 > :now),
+            substr(CAST(substr(finished.result, 1, {SUMMARY_BYTES}) AS TEXT),
+                   1, {RESULT_SUMMARY_CHARS}), NULL),
+        job.metadata, job.parent_id,
+        coalesce(failed_job.count, 0), failed_job.first_at, failed_job.last_at
+    FROM json_each(:seqs) AS doomed
+    CROSS JOIN finished ON finished.seq = doomed.value
+    JOIN job ON job.seq = finished.seq
+    JOIN lane ON lane.id = job.lane
+    LEFT JOIN failed_job ON failed_job.seq = job.seq
+    LEFT JOIN attempt AS failed ON failed.seq = job.seq AND failed.version = (
+        SELECT max(version) FROM attempt
+        WHERE attempt.seq = job.seq AND attempt.error_type IS NOT NULL)
+"""  # noqa: S608  # our own numbers
+# A day that is none would be dropped last, or never: it is left to a person who reads `check`.
+OLDEST_DAY: Final = "SELECT day FROM archive WHERE typeof(day) = 'integer' ORDER BY day LIMIT 1"
+_ERROR_TEXT: Final = "coalesce(CAST(error_type || ': ' || error_message AS BLOB), '')"
+_HAS_TAG: Final = """
+    EXISTS (SELECT 1
+            FROM json_each(iif(json_valid(archive.metadata), archive.metadata, NULL)) AS tag,
+                json_each({}) AS wanted
+            WHERE tag.key = wanted.key AND tag.value IS wanted.value)
+"""
+
+
+class JobArchive(TableArchive):
+    """SQLite compares every condition."""
+
+    dialect = SQLITE
+
+    def further_clauses(self, where: JobFilter) -> list[Clause]:
+        clauses: list[Clause] = []
+        if where.error_text is not None:
+            clauses.append((f"mentions({_ERROR_TEXT}, {{}})", (where.error_text,)))
+        for key, value in (where.metadata or {}).items():
+            clauses.append((_HAS_TAG, (msgspec.json.encode({key: value}).decode(),)))
+        return clauses
+
 
 _QUEUE: Final = """
     iif(:by_queue, (SELECT lane.queue FROM job JOIN lane ON lane.id = job.lane
@@ -80,12 +137,40 @@ SUBMITTED: Final = f"""
 NEXT_SEQ: Final = "SELECT next_seq FROM store_state"
 
 
+KEPT_FREE: Final = 4
+"""One page in so many stays free inside the file: the jobs of the next day will fill it again, and
+giving it back only to ask for it anew would be work for nothing."""
+
+
+def to_release(db: apsw.Connection, *, everything: bool) -> int:
+    """How many free pages are worth giving back to the disk."""
+    free = int(str(db.pragma("freelist_count")))
+    return free if everything else max(0, free - int(str(db.pragma("page_count"))) // KEPT_FREE)
+
+
+def release(db: apsw.Connection, pages: int) -> None:
+    """Give so many free pages back; the file shrinks with the next checkpoint."""
+    if pages > 0:
+        # Each page is one step of the statement: it must be run to its end.
+        db.execute(f"PRAGMA incremental_vacuum({pages:d})").fetchall()
+
+
+def checkpoint(db: apsw.Connection) -> None:
+    """Move commits from the write-ahead log to the database, blocking no writer.
+
+    Called where no caller waits, so that less of it falls to commits.
+    """
+    # Busy: somebody else is at it already.
+    with suppress(apsw.BusyError):
+        db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+
+
 class CleanUpLook(TableLook):
     """What core.rules.cleaning asks of a reader."""
 
     load_rules = staticmethod(read_rules)
     stats = STATS
-    oldest_day = archive.OLDEST
+    oldest_day = OLDEST_DAY
     oldest_audit = OLDEST_AUDIT
     results = RESULTS
     histories = HISTORIES
@@ -110,7 +195,7 @@ class CleanUpLook(TableLook):
         return self._walk(COMPLETED, values, cutoffs, after, limit)
 
     def has_rest(self, scope: Scope) -> bool:
-        return self._has_old_keys() or space.to_release(self._db, everything=scope.emergency) > 0
+        return self._has_old_keys() or to_release(self._db, everything=scope.emergency) > 0
 
 
 def first_submitted_after(db: apsw.Connection, cutoff: int) -> int:
@@ -156,7 +241,7 @@ class Removal(TableRemoval):
 
     def _archive(self, keys: Sequence[int], day: int) -> None:
         values = {"day": day, "now": self._step.now, "seqs": self._listed(keys)}
-        self._step.execute(archive.ARCHIVE, values)
+        self._step.execute(ARCHIVE, values)
 
     def archive_audits(self, until: datetime, limit: int) -> int:
         moved = self._step.changed(ARCHIVE_AUDITS, (to_micros(until), limit))
@@ -164,8 +249,8 @@ class Removal(TableRemoval):
         return moved
 
     def _release(self, limit: int, scope: Scope) -> int:
-        pages = min(limit, space.to_release(self._step.db, everything=scope.emergency))
-        space.release(self._step.db, pages)
+        pages = min(limit, to_release(self._step.db, everything=scope.emergency))
+        release(self._step.db, pages)
         return pages
 
 
@@ -192,5 +277,5 @@ class Pruning(TablePruning):
             database.mend()
         if run is not None:
             with database.read() as db:
-                space.checkpoint(db)
+                checkpoint(db)
         return report

@@ -29,17 +29,15 @@ from leasehold.core.rules.decision import Decision
 from leasehold.core.rules.ends import EndedLease
 from leasehold.core.rules.measuring import count_left
 from leasehold.stores.sqlite.leasing.ends import Ends, Histories
-from leasehold.stores.sqlite.leasing.parking import KeyShelf
-from leasehold.stores.sqlite.leasing.ready import FORGET_PLACE
+from leasehold.stores.sqlite.leasing.order import FORGET_PLACE, KeyShelf
 from leasehold.stores.sqlite.rules import known
 from leasehold.stores.sqlite.rules.known import TokenReader, unreadable_settings
 from leasehold.stores.sqlite.rules.schedules import SCHEDULES
 from leasehold.stores.sqlite.schema import damaged_cells
-from leasehold.stores.sqlite.schema.job_row import GUARDED, problems
-from leasehold.stores.sqlite.schema.rows import whole
+from leasehold.stores.sqlite.schema.rows import GUARDED, problems, whole
 from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.tables.job_states import Ending, JobState
-from leasehold.stores.tables.ready import keys_of
+from leasehold.stores.tables.order import keys_of
 
 _STATE: Final = ", ".join((whole("version"), whole("attempts"), whole("events")))
 _READY: Final = f"RETURNING {_STATE}, {whole('available_at', MOMENT_MAX)}, {whole('lane')}"

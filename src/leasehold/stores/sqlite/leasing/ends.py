@@ -1,16 +1,19 @@
-"""The states of jobs, and how attempts and jobs end, in the words of this database.
+"""What holders tell, and where jobs stand and end, in the words of this database.
 
-See `tables.job_states`, and `core.rules.ends` for the records of ended attempts.
+See `tables.ends` and `tables.job_states`, and `core.rules.ends` for the records of ended attempts.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import Final
 
+from leasehold.core.model.lease import RunningLease
 from leasehold.core.model.stored import MOMENT_MAX
-from leasehold.stores.sqlite.leasing.ready import ReadyRows
+from leasehold.stores.sqlite.leasing.order import ReadyRows
 from leasehold.stores.sqlite.schema.rows import ENDED_STATUS, SQLITE, whole
-from leasehold.stores.tables.attempts import TableEnds
+from leasehold.stores.sqlite.writing.step import Step
+from leasehold.stores.tables.ends import HeldLease, LeaseName, TableEnds, TableMessages
 from leasehold.stores.tables.job_states import TableHistories, state_by
 
 ENDED: Final = f"""
@@ -68,3 +71,25 @@ class Ends(TableEnds):
     insert_attempts = INSERT_ATTEMPT
     count_failures = COUNT_FAILURE
     insert_waiting = INSERT_WAITING
+
+
+HELD_LEASE: Final = """
+    SELECT seq, job.lane, acquired_at, expires_at, moved_by, cancel_reason
+    FROM job JOIN running USING (seq) WHERE id = ? AND version = ?
+"""
+
+
+class Messages(TableMessages):
+    """The messages of holders."""
+
+    histories = Histories
+    extend = "UPDATE running SET expires_at = ?3, heartbeat_at = ?4 WHERE seq = ?1 AND version = ?2"
+    keep_progress = "INSERT OR REPLACE INTO progress VALUES (?, ?)"
+    add_lines = "INSERT INTO log VALUES (?, ?, ?, ?)"
+
+    @classmethod
+    def held(cls, step: Step, leases: Collection[LeaseName]) -> Mapping[LeaseName, HeldLease]:
+        found = ((name, step.execute(HELD_LEASE, name).fetchone()) for name in leases)
+        return {
+            name: (row[0], row[1], RunningLease(*row[2:])) for name, row in found if row is not None
+        }

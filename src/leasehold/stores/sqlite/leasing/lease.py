@@ -21,14 +21,17 @@ from leasehold.env import from_micros
 from leasehold.stores.sqlite.leasing import damage
 from leasehold.stores.sqlite.leasing.damage import Damaged
 from leasehold.stores.sqlite.leasing.ends import Histories
-from leasehold.stores.sqlite.leasing.order import FOR_LEASING, FOR_LEASING_IN_GROUP, LaneReader
-from leasehold.stores.sqlite.leasing.ready import LEAVE, ReadyRows
-from leasehold.stores.sqlite.schema.job_row import problem_with
-from leasehold.stores.sqlite.schema.rows import seconds_of
+from leasehold.stores.sqlite.leasing.order import (
+    FOR_LEASING,
+    FOR_LEASING_IN_GROUP,
+    LEAVE,
+    LaneReader,
+    ReadyRows,
+)
+from leasehold.stores.sqlite.schema.rows import problem_with, seconds_of
 from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.tables import leasing
-from leasehold.stores.tables.granting import Granted, count_granted
-from leasehold.stores.tables.leasing import Leased, TableLeaseLook
+from leasehold.stores.tables.leasing import Granted, Leased, TableLeaseLook, count_granted
 from leasehold.stores.tables.order import Candidate
 
 # A due job moves from waiting to ready, and its history says so: its status, then the columns of a

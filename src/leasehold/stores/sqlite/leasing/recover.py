@@ -1,22 +1,110 @@
-"""The recovery sweep in the words of this database; see `tables.sweep`."""
+"""Workers, whose lives are locks on files, and jobs that are taken back from them.
+
+Guard of the take: the row is still in `running` with the version that was read, in the same write.
+See `tables.recover`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import Any, Final
+from collections.abc import Collection, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
-from leasehold.core.contract.clock_store import ClockRepair
 from leasehold.core.model.lease import SweepReport
 from leasehold.core.model.limits import SECONDS_MAX
 from leasehold.core.model.lives import Life
-from leasehold.stores.sqlite.leasing import taking_back
-from leasehold.stores.sqlite.leasing.registry import Registry
+from leasehold.core.model.records import WorkerInfo
+from leasehold.core.model.status import Event
+from leasehold.core.rules import recovery
+from leasehold.core.rules.ends import EndedLease
+from leasehold.core.rules.recovery import HeldJob, report_of
+from leasehold.stores.sqlite.disk.failures import of_files
+from leasehold.stores.sqlite.disk.life import LockedLife
+from leasehold.stores.sqlite.leasing import damage
+from leasehold.stores.sqlite.leasing.ends import END_LEASE, Ends, Histories
 from leasehold.stores.sqlite.reading.feed import FEED
 from leasehold.stores.sqlite.rules.orders import QueueBook
-from leasehold.stores.sqlite.writing import clock_repair
-from leasehold.stores.sqlite.writing.database import Database
+from leasehold.stores.sqlite.schema.rows import problem_with
 from leasehold.stores.sqlite.writing.step import Step
-from leasehold.stores.tables.sweep import TableSweep
+from leasehold.stores.tables.recover import (
+    HeldRow,
+    TableHoldings,
+    TableRegistry,
+    TableSweep,
+    held_of,
+)
+
+if TYPE_CHECKING:
+    from leasehold.stores.sqlite.writing.database import Database
+
+# A life that cannot be read is no life: no death proves such a lease lost, and it waits to expire.
+LIFE: Final = "iif(typeof(life) = 'integer', life, 0)"
+_HELD_JOB: Final = f"""
+    SELECT seq, id, lane, running.version, worker, {LIFE}, expires_at, heartbeat_at,
+           running.attempts, allowance, max_retries + 1, cancel_reason
+    FROM running JOIN job USING (seq)
+"""  # noqa: S608  # our own names
+RUNNING: Final = "SELECT seq FROM running ORDER BY expires_at, seq"
+STILL_LOST: Final = f"{_HELD_JOB} WHERE seq = ?"
+HELD_UNDER: Final = f"{_HELD_JOB} WHERE id = ? AND running.version = ?"
+
+
+class Holdings(TableHoldings, Histories):
+    """The running jobs, to be taken from their holders."""
+
+    held_under = HELD_UNDER
+    ends = Ends
+
+    def _end_lease(self, job: HeldRow) -> EndedLease:
+        row: Any = self._step.execute(END_LEASE, (job.seq, job.version)).fetchone()
+        return EndedLease._make(row)
+
+
+def take_back_restored(step: Step) -> None:
+    """Take back every running job, after a copy of the store came back."""
+    running = [seq for (seq,) in step.execute(RUNNING)]
+    recovery.take_back_restored(Holdings(step), _held(step, running, set_aside=[]))
+
+
+def _held(
+    step: Step, jobs: Sequence[int], set_aside: list[Event]
+) -> Iterator[tuple[HeldRow, HeldJob]]:
+    """Those of these jobs that run; jobs that cannot be read are set aside, with their events."""
+    for seq in jobs:
+        problem = problem_with(step.db, seq)
+        if problem is not None:
+            decision = damage.set_aside(step, damage.Damaged(seq, problem))
+            set_aside.extend([] if decision is None else [decision.event])
+        elif (found := held_of(step.execute(STILL_LOST, (seq,)).fetchone())) is not None:
+            yield found
+
+
+LIFE_BITS: Final = 48
+"""So many bits of chance tell the lives of one name apart."""
+
+
+class Registry(TableRegistry):
+    """The registry of a store's workers."""
+
+    add = "INSERT OR REPLACE INTO worker VALUES ($1, $2, $3, $4, $5, $6, $7, $7, 0, $8, $9)"
+    forget = "DELETE FROM worker WHERE id = ? AND life = ?"
+    _database: Database
+
+    def register(self, info: WorkerInfo) -> LockedLife:
+        database = self._database
+        life = Life(info.id, database.env.random.getrandbits(LIFE_BITS) + 1)
+        try:
+            locked = LockedLife(database.files.workers, life, partial(self._leave, life))
+        except OSError as error:
+            raise of_files(error, database.files.database) from error
+        try:
+            self._enter(info, life)
+        except BaseException:
+            locked.let_go()
+            raise
+        database.lives.begin(life)
+        return locked
+
 
 # `running` is small, so a reader simply reads it all. An expiry beyond all leases cannot be read.
 LOST: Final = f"""
@@ -35,7 +123,7 @@ class Sweep(TableSweep):
     registry = Registry
     feed = FEED
     lost = LOST
-    life = taking_back.LIFE
+    life = LIFE
     _database: Database
 
     def run(self) -> SweepReport:
@@ -49,12 +137,7 @@ class Sweep(TableSweep):
         self._database.deaths.bury(lives)
 
     def recover(self, step: Step, jobs: Sequence[int], dead: Collection[Life]) -> SweepReport:
-        return taking_back.recover(step, jobs, dead)
-
-
-def repair_clock(database: Database, actor: str) -> ClockRepair:
-    """Set the store's clock back to the wall clock, once no worker is left."""
-    Sweep(database).run()
-    return database.write(
-        lambda step: clock_repair.repair(step, database.env.clock.reading(), actor)
-    )
+        set_aside: list[Event] = []
+        held = _held(step, jobs, set_aside)
+        events = recovery.sweep(Holdings(step), held, now=step.now, dead=dead)
+        return report_of(events + set_aside)

@@ -18,7 +18,7 @@ from leasehold.core.rules.ends import EndedLease
 from leasehold.errors import LeaseLostError
 from leasehold.stores.sqlite.leasing import lease as leasing
 from leasehold.stores.sqlite.leasing.ends import END_LEASE, Ends, settle_stale
-from leasehold.stores.sqlite.leasing.parking import KeyShelf
+from leasehold.stores.sqlite.leasing.order import KeyShelf
 from leasehold.stores.sqlite.reading.read import read_job
 from leasehold.stores.sqlite.rules.schedules import shelf
 from leasehold.stores.sqlite.submitting.dependencies import Links
@@ -30,8 +30,7 @@ from leasehold.stores.tables.exchanging import (
     are_of_different_jobs,
     settle_unfinished,
 )
-from leasehold.stores.tables.granting import Granted
-from leasehold.stores.tables.leasing import Leased
+from leasehold.stores.tables.leasing import Granted, Leased
 
 FIND_SEQ: Final = "SELECT seq FROM job WHERE id = ?"
 JOB_LANE: Final = "SELECT lane FROM job WHERE seq = ?"
@@ -150,13 +149,10 @@ def _exchange(
 class ExchangeWrite(TableExchange):
     """An exchange in one write."""
 
-    __slots__ = ("_database",)
+    __slots__ = ()
     links = Links
+    _database: Database
     _step: Step
-
-    def __init__(self, database: Database, step: Step) -> None:
-        super().__init__(step)
-        self._database = database
 
     def _fire_due(self) -> int | None:
         return shelf(self._database, self._step).fire_due()[1]

@@ -1,6 +1,6 @@
 """Counts and measurements, in the words of this database. Jobs are never scanned.
 
-See `tables.tallies` (failures and workers), `tables.sampling` (spans) and `tables.metrics`.
+See `tables.figures` (failures and workers), `tables.sampling` (spans) and `tables.figures`.
 """
 
 from __future__ import annotations
@@ -21,21 +21,27 @@ from leasehold.core.rules.failures import ErrorType, note
 from leasehold.core.rules.measuring import WORKER_COUNTERS
 from leasehold.core.rules.sampling import Resolution
 from leasehold.env import from_micros, to_micros
+from leasehold.stores.sqlite.rules.known import queues
 from leasehold.stores.sqlite.schema.damaged_cells import sound_row
 from leasehold.stores.sqlite.schema.rows import WHOLE_MAX, LenientReader, whole
-from leasehold.stores.sqlite.submitting.gate import queues
-from leasehold.stores.tables.lanes import standings_from, stats_from
-from leasehold.stores.tables.metrics import TableMetrics
-from leasehold.stores.tables.oldest import oldest_from
-from leasehold.stores.tables.query import Query
+from leasehold.stores.tables.figures import (
+    FAILURE_COLUMNS,
+    TableFailures,
+    TableMetrics,
+    failures_of,
+    row_of,
+    standings_from,
+    stats_from,
+)
 from leasehold.stores.tables.sampling import (
     EVERY_KEY,
     SPAN_COLUMNS,
     SPAN_NAMES,
     TableSpans,
+    oldest_from,
     queue_name,
 )
-from leasehold.stores.tables.tallies import FAILURE_COLUMNS, TableFailures, failures_of, row_of
+from leasehold.stores.tables.statements import Query
 
 STATS: Final = stats_from("lane")
 KNOWN: Final = Query(

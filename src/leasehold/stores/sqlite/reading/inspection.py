@@ -21,7 +21,7 @@ from leasehold.stores.sqlite.reading import figures
 from leasehold.stores.sqlite.rules.orders import QueueReader
 from leasehold.stores.sqlite.writing import own_state
 from leasehold.stores.sqlite.writing.turn import who_writes
-from leasehold.stores.tables import graph, inheritance, key_check, places_check
+from leasehold.stores.tables import checks, dependents, inheritance
 from leasehold.stores.tables.moving import READ_SEAL
 
 
@@ -48,12 +48,12 @@ def _as_far_as_possible(
 
 
 _PARTS: Final[dict[str, Callable[[apsw.Connection], Iterable[str]]]] = {
-    "places": places_check.misplaced,
-    "dependencies": graph.problems,
+    "places": checks.misplaced,
+    "dependencies": dependents.problems,
     "inherited priorities": inheritance.problems,
     "metrics": figures.problems,
-    "limits per key": lambda db: key_check.problems(db, QueueReader),
-    "counters": lambda db: places_check.miscounted(db, "lane"),
+    "limits per key": lambda db: checks.key_problems(db, QueueReader),
+    "counters": lambda db: checks.miscounted(db, "lane"),
 }
 
 

@@ -1,4 +1,7 @@
-"""Reading jobs, in the words of this database; see `tables.job_reading`."""
+"""Reading jobs, in the words of this database; see `tables.job_reading`.
+
+A JobFilter in SQL must say what JobFilter.matches says, and a test compares the two.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +9,178 @@ from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 import apsw
+import msgspec
 
-from leasehold.core.model.codes import STATUS_OF
+from leasehold.core.model.codes import STATUS_CODE, STATUS_OF
 from leasehold.core.model.job import Job
 from leasehold.core.model.search import HeavyField, JobFilter, lightened
 from leasehold.core.model.status import Status
 from leasehold.core.model.stored import UNREADABLE
+from leasehold.env import to_micros
 from leasehold.stores.sqlite.leasing.order import FOR_COUNTING, LaneReader
 from leasehold.stores.sqlite.reading.figures import STATS
-from leasehold.stores.sqlite.reading.where import conditions, counted_jobs
 from leasehold.stores.sqlite.rules.known import read_rules
-from leasehold.stores.sqlite.schema.job_row import job_carefully, job_of
-from leasehold.stores.sqlite.schema.rows import SQLITE
-from leasehold.stores.tables.job_reading import TableJobs
+from leasehold.stores.sqlite.schema.rows import SQLITE, job_carefully, job_of, whole
+from leasehold.stores.tables.job_reading import FEW, TableJobs
 from leasehold.stores.tables.job_row import BY_STATUS, IDS, JOB, NUMBERS, job_without
+
+# As bytes, as a payload is: text that is no UTF-8 could not even be given to a function.
+_ERROR_TEXT: Final = """
+    coalesce((SELECT CAST(error_type || ': ' || error_message AS BLOB) FROM attempt
+     WHERE attempt.seq = job.seq AND error_type IS NOT NULL ORDER BY version DESC LIMIT 1), '')
+"""
+# In their lanes, or parked beside them for a key that is full.
+_LANES: Final = """
+    SELECT lane.id FROM lane WHERE {0}
+    UNION ALL SELECT -key_lane.id FROM key_lane JOIN lane ON lane.id = key_lane.lane WHERE {0}
+"""
+_FAILED_ONCE: Final = """
+    job.seq IN (SELECT seq FROM attempt INDEXED BY attempt_in_trouble WHERE error_type IS NOT NULL)
+"""
+_HAS_TAG: Final = """
+    EXISTS (SELECT 1
+            FROM json_each(iif(json_valid(job.metadata), job.metadata, NULL)) AS tag,
+                json_each(?) AS wanted
+            WHERE tag.key = wanted.key AND tag.value IS wanted.value)
+"""
+
+Clause = tuple[str, tuple[Any, ...]]
+
+
+def conditions(db: apsw.Connection, where: JobFilter) -> tuple[list[str], list[Any]]:
+    """The clauses that must all hold, and the values for their placeholders."""
+    found = [*_of_its_lane(db, where), *_of_the_job(where), *_of_its_texts(where)]
+    return [clause for clause, _ in found], [value for _, values in found for value in values]
+
+
+def _of_its_lane(db: apsw.Connection, where: JobFilter) -> list[Clause]:
+    """Queue, task and status: the lanes know how many jobs there are."""
+    lanes = _lanes(where)
+    chosen, named = lanes
+    if not named and where.statuses is None:
+        return []
+    found = _counted(db, lanes, where.statuses or ())
+    if not found[0]:
+        return [("0", ())]
+    clauses: list[Clause] = []
+    if named:
+        clauses.append((f"job.lane IN (SELECT id FROM lane WHERE {chosen})", lanes[1]))  # noqa: S608  # our own names
+    if where.statuses is not None:
+        # For many, jobs are looked at from the newest on, until enough of them fit.
+        many = found[1] > FEW
+        clauses.append(_met(where.statuses) if many else _listed(where.statuses, lanes))
+    return clauses
+
+
+def counted_jobs(db: apsw.Connection, where: JobFilter) -> int:
+    """How many jobs there are in the queues, of the tasks and in the statuses of a filter."""
+    statuses = tuple(Status) if where.statuses is None else where.statuses
+    return _counted(db, _lanes(where), statuses)[1]
+
+
+def _lanes(where: JobFilter) -> Clause:
+    listed = (("queue", where.queues), ("task", where.tasks))
+    named = {column: _json(wanted) for column, wanted in listed if wanted is not None}
+    one_of = "lane.{} IN (SELECT value FROM json_each(?))"
+    return " AND ".join(map(one_of.format, named)) or "1", tuple(named.values())
+
+
+def _counted(db: apsw.Connection, lanes: Clause, statuses: Sequence[Status]) -> tuple[int, int]:
+    """How many lanes there are, and how many jobs of these statuses are in them."""
+    counted = " + ".join(whole(each.value) for each in statuses) or "0"
+    found: Any = db.execute(
+        f"SELECT count(*), coalesce(sum({counted}), 0) FROM lane WHERE {lanes[0]}",  # noqa: S608  # our own names
+        lanes[1],
+    ).fetchone()
+    return int(found[0]), int(found[1])
+
+
+def _of_the_job(where: JobFilter) -> list[Clause]:
+    compared = (
+        ("job.priority >= ?", where.priority_min),
+        ("job.priority <= ?", where.priority_max),
+        ("job.created_at >= ?", where.created_from and to_micros(where.created_from)),
+        ("job.created_at < ?", where.created_before and to_micros(where.created_before)),
+        ("finished.finished_at >= ?", where.finished_from and to_micros(where.finished_from)),
+        ("finished.finished_at < ?", where.finished_before and to_micros(where.finished_before)),
+        ("job.idempotency_key = ?", where.idempotency_key),
+        ("job.parent_id = ?", where.parent_id),
+        ("job.limit_key = ?", where.limit_key),
+    )
+    clauses: list[Clause] = [(clause, (value,)) for clause, value in compared if value is not None]
+    if where.ids is not None:
+        clauses.append(("job.id IN (SELECT value FROM json_each(?))", (_json(where.ids),)))
+    if where.has_parent:
+        clauses.append(("job.parent_id IS NOT NULL", ()))
+    for key, value in (where.metadata or {}).items():
+        if isinstance(value, str):
+            # A name that is not even in the text need not be read as JSON, as most are not.
+            clauses.append(("instr(job.metadata, ?)", (_json(value),)))
+        clauses.append((_HAS_TAG, (_json({key: value}),)))
+    return clauses
+
+
+def _of_its_texts(where: JobFilter) -> list[Clause]:
+    clauses: list[Clause] = []
+    if where.error_text:
+        clauses.append((_FAILED_ONCE, ()))
+        clauses.append((f"mentions({_ERROR_TEXT}, ?)", (where.error_text,)))
+    if where.text is not None:
+        either = f"(mentions(CAST(job.payload AS BLOB), ?) OR mentions({_ERROR_TEXT}, ?))"
+        clauses.append((either, (where.text, where.text)))
+    return clauses
+
+
+def _listed(statuses: Sequence[Status], lanes: Clause) -> Clause:
+    """Few jobs: their numbers are read from the tables in which they stand.
+
+    `status <> 5` is said again because SQLite uses a partial index only for its very words.
+    """
+    chosen, named = lanes
+    either: list[Clause] = []
+    for status in statuses:
+        code = STATUS_CODE[status]
+        if status is Status.COMPLETED:
+            either.append((f"finished.status = {code}", ()))
+        elif status.is_terminal:
+            either.append(_among(f"finished WHERE status = {code} AND status <> 5"))
+        elif status is Status.PENDING:
+            either.append(_among(f"ready WHERE lane IN ({_LANES.format(chosen)})", named * 2))
+        elif status is Status.RUNNING:
+            either.append(_among("running"))
+        else:
+            either.append(_among(f"waiting WHERE status = {code}"))
+    values = tuple(value for _, given in either for value in given)
+    return f"({' OR '.join(clause for clause, _ in either) or '0'})", values
+
+
+def _among(table: str, values: tuple[Any, ...] = ()) -> Clause:
+    return f"job.seq IN (SELECT seq FROM {table})", values  # noqa: S608  # our own names
+
+
+def _met(statuses: Sequence[Status]) -> Clause:
+    """Many jobs: each that is met on the way is looked up."""
+    either = []
+    for status in statuses:
+        code = STATUS_CODE[status]
+        if status.is_terminal:
+            either.append(f"finished.status = {code}")
+        elif status is Status.PENDING:
+            either.append("(finished.seq IS NULL AND waiting.seq IS NULL AND running.seq IS NULL)")
+        elif status is Status.RUNNING:
+            either.append("running.seq IS NOT NULL")
+        else:
+            either.append(f"waiting.status = {code}")
+    clause = f"({' OR '.join(either)})"
+    if all(status.is_terminal for status in statuses):
+        # A backlog that is newer than all ended jobs is passed over at once.
+        clause += " AND job.seq <= (SELECT max(seq) FROM finished)"
+    return clause, ()
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
+
 
 # A range of the unique index. No id goes on with the last character of all: it is not printable.
 FIND_IDS: Final = (
@@ -37,12 +198,24 @@ def read_job(db: apsw.Connection, job_id: str) -> Job | None:
         return None if found is None else job_carefully(db, found[0])
 
 
+# Not by way of a job that is gone: its dependents have nothing to do with each other.
+LINKED: Final = f"""
+    WITH RECURSIVE linked (seq) AS (
+        SELECT seq FROM job WHERE {SQLITE.among("id", "$1")}
+        UNION SELECT needs FROM linked JOIN dependency USING (seq) JOIN job ON job.seq = needs
+        UNION SELECT dependency.seq FROM linked JOIN dependency ON needs = linked.seq
+    )
+"""  # noqa: S608  # our own names
+
+
 class Jobs(TableJobs):
     """The jobs of a store, for one read."""
 
     load_rules = staticmethod(read_rules)
     stats = STATS
     lanes = "SELECT id FROM lane WHERE queue = $1 AND pending > 0"
+    linked = LINKED
+    dialect = SQLITE
     _db: apsw.Connection
 
     def read_job(self, job_id: str) -> Job | None:

@@ -1,11 +1,13 @@
-"""What people have laid down: rules of queues, settings, and tokens of the service.
+"""What a write knows of queues: lanes, buckets and rules; and settings, and tokens of the service.
 
-Rules and settings are read again only after a change. A damaged row hinders only itself.
+See `tables.gate`. Rules and settings are read again only after a change. A damaged row hinders only
+itself.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 import apsw
 
@@ -17,7 +19,53 @@ from leasehold.core.rules.settings_in_force import SettingsInForce
 from leasehold.core.rules.stored_rules import rule_from, settings_from
 from leasehold.stores.sqlite.schema.rows import LenientReader, guarded, value_of
 from leasehold.stores.tables import tokens
-from leasehold.stores.tables.query import Kind, Query
+from leasehold.stores.tables.gate import LaneName, TableLaneNumbers, TableStartBook
+from leasehold.stores.tables.statements import Kind, Query
+
+if TYPE_CHECKING:
+    from leasehold.stores.sqlite.writing.step import Step
+
+
+KEEP_BUCKET: Final = "INSERT OR REPLACE INTO bucket VALUES (?, ?, ?)"
+FIND_LANE: Final = "SELECT id FROM lane WHERE queue = ? AND task = ?"
+MAKE_LANE: Final = """
+    INSERT INTO lane (queue, task, made_at) VALUES (?, ?, ?) ON CONFLICT DO NOTHING
+"""
+QUEUES: Final = """
+    SELECT CAST(queue AS BLOB) FROM lane UNION SELECT CAST(name AS BLOB) FROM queue ORDER BY 1
+"""
+
+
+class StartBook(TableStartBook):
+    """See `leasehold.core.rules.starting.StartBook`."""
+
+    __slots__ = ()
+    _db: apsw.Connection
+
+    def _keep(self, buckets: Sequence[tuple[str, str, int]]) -> None:
+        self._db.executemany(KEEP_BUCKET, buckets)
+
+
+class LaneNumbers(TableLaneNumbers):
+    """Remembers lane numbers."""
+
+    def _find(self, step: Step, names: Collection[LaneName]) -> dict[LaneName, int]:
+        found = ((name, step.execute(FIND_LANE, name).fetchone()) for name in names)
+        return {name: int(row[0]) for name, row in found if row is not None}
+
+    def _make(self, step: Step, names: Collection[LaneName]) -> dict[LaneName, int]:
+        made = {}
+        for name in names:
+            step.execute(MAKE_LANE, (*name, step.now))
+            made[name] = step.db.last_insert_rowid()
+        return made
+
+
+def queues(db: apsw.Connection) -> list[str]:
+    """Every queue that has jobs or rules, or had."""
+    names: Any = db.execute(QUEUES)
+    return [name.decode(errors="replace") for (name,) in names]
+
 
 READ_RULES: Final = f"""
     SELECT {guarded("name", Kind.TEXT)}, {guarded("state", Kind.TEXT)},
@@ -33,24 +81,6 @@ SIGNATURES: Final = Query(
     },
     "FROM queue",
 )
-
-
-class RuleCache:
-    """Remembers the rules under the generation at which they were read."""
-
-    def __init__(self) -> None:
-        self._generation = 0
-        # Before the first change there is nothing to read.
-        self._known = RuleBook()
-
-    def at(self, db: apsw.Connection, generation: int) -> RuleBook:
-        """The rules by queue. `generation` must be committed: one that is not may come to nothing
-        and then be used again for other rules.
-        """
-        if generation != self._generation:
-            self._known = read_rules(db)
-            self._generation = generation
-        return self._known
 
 
 def read_rules(db: apsw.Connection) -> RuleBook:
@@ -82,22 +112,6 @@ GENERATION: Final = "SELECT settings_generation FROM store_state"
 READ_SETTINGS: Final = f"""
     SELECT {guarded("name", Kind.TEXT)}, {guarded("value", Kind.TEXT)} FROM setting
 """  # noqa: S608  # our own names
-
-
-class KnownSettings:
-    """Remembers the settings under the generation at which they were read."""
-
-    def __init__(self) -> None:
-        # Before the first change there is nothing to read.
-        self._known = self.unset = SettingsInForce.of(0, {})
-
-    def at(self, db: apsw.Connection, generation: int) -> SettingsInForce:
-        """The settings. `generation` must be committed: one that is not may come to nothing and
-        then be used again for other settings.
-        """
-        if generation != self._known.generation:
-            self._known = read_settings(db)
-        return self._known
 
 
 def read_settings(db: apsw.Connection) -> SettingsInForce:

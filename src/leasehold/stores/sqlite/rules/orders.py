@@ -1,6 +1,6 @@
 """Queues, and what people ask for of them and of jobs, in the words of this database.
 
-See `tables.queues`, `tables.queue_book` and `tables.order_desk`.
+See `tables.queues`, `tables.queues` and `tables.orders`.
 """
 
 from __future__ import annotations
@@ -14,15 +14,13 @@ from leasehold.core.model.unreadable import cannot_be_read
 from leasehold.core.rules.people import Replay
 from leasehold.stores.sqlite.leasing.ends import Histories
 from leasehold.stores.sqlite.reading.read import Jobs, read_job
-from leasehold.stores.sqlite.schema.job_row import problem_with
-from leasehold.stores.sqlite.schema.rows import SQLITE
+from leasehold.stores.sqlite.rules.known import StartBook
+from leasehold.stores.sqlite.schema.rows import SQLITE, problem_with
 from leasehold.stores.sqlite.submitting.dependencies import DependentsBook, Linker
-from leasehold.stores.sqlite.submitting.gate import StartBook
 from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.tables.job_states import JobState
-from leasehold.stores.tables.order_desk import TableDesk
-from leasehold.stores.tables.queue_book import TableQueueBook
-from leasehold.stores.tables.queues import TableQueues
+from leasehold.stores.tables.orders import TableDesk
+from leasehold.stores.tables.queues import TableQueueBook, TableQueues
 
 # Few rows: one per queue and task. `coalesce` makes one statement of it, for one queue and for all.
 FIGURES: Final = (

@@ -16,11 +16,10 @@ from leasehold.core.rules.scheduling import UnreadableSchedule, next_tick_from
 from leasehold.env import to_micros
 from leasehold.errors import LeaseholdError
 from leasehold.stores.sqlite.reading.read import read_job
+from leasehold.stores.sqlite.rules.known import LaneNumbers
 from leasehold.stores.sqlite.schema.rows import SQLITE, guarded, value_of
-from leasehold.stores.sqlite.submitting.gate import LaneNumbers
-from leasehold.stores.sqlite.submitting.submit import submit
+from leasehold.stores.sqlite.submitting.submit import submit_in
 from leasehold.stores.sqlite.writing.step import Step
-from leasehold.stores.tables.query import Kind
 from leasehold.stores.tables.schedules import (
     COLUMNS,
     ScheduleRows,
@@ -28,6 +27,7 @@ from leasehold.stores.tables.schedules import (
     makes_no_sense,
     schedule_from,
 )
+from leasehold.stores.tables.statements import Kind
 
 if TYPE_CHECKING:
     from leasehold.stores.sqlite.writing.database import Database
@@ -101,7 +101,7 @@ class ScheduleShelf(TableSchedules):
             self._admit([draft])
         except LeaseholdError as error:
             return error
-        return submit(self._step, self._lanes, [draft], partial=True)
+        return submit_in(self._step, self._lanes, [draft], partial=True)
 
     def read_job(self, job_id: str) -> Job | None:
         return read_job(self._step.db, job_id)

@@ -8,7 +8,7 @@ from typing import Final
 import apsw
 
 from leasehold.errors import StoreVersionError
-from leasehold.stores.sqlite.writing.transaction import transaction
+from leasehold.stores.sqlite.writing.turn import transaction
 
 APPLICATION_ID: Final = 0x4C454153  # "LEAS", in the file's header
 

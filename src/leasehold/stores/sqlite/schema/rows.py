@@ -4,23 +4,31 @@ SQLite keeps whatever it is given, so a column may hold another type than it sho
 UTF-8 (which cannot even be fetched), a number without bounds, or a document of a newer version.
 Reading that must not go wrong asks for `guarded` columns, which can always be fetched, and turns
 each into its value with `value_of`, or learns what is wrong with it.
+
+Of a job's row (`tables.job_row`), `job_of` makes nearly every snapshot, and raises one of
+UNREADABLE for a row that is not as it should be. `job_carefully` reads such a row too: what can be
+read of it, and an error that says what cannot. `problems` only says that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
+import apsw
 import msgspec
 
-from leasehold.core.model.codes import STATUS_CODE
+from leasehold.core.model.codes import POLICY_OF, STATUS_CODE, STATUS_OF
+from leasehold.core.model.job import Job
 from leasehold.core.model.limits import SECONDS_MAX
+from leasehold.core.model.outcome import JobError
 from leasehold.core.model.status import TERMINAL, Status
-from leasehold.core.model.stored import MOMENT_MAX
-from leasehold.stores.tables.query import Kind, Query
-from leasehold.stores.tables.statements import Dialect, SqlConnection
+from leasehold.core.model.stored import MOMENT_MAX, UNREADABLE, metadata_of, problem_of, retry_of
+from leasehold.core.model.unreadable import ERROR_TYPE, set_aside_reason
+from leasehold.stores.tables.job_row import COLUMNS, FROM, JobColumn, JobRow, snapshot
+from leasehold.stores.tables.statements import Dialect, Kind, Query, SqlConnection
 
 SQLITE: Final = Dialect(
     "IN (SELECT value FROM json_each({}))",
@@ -150,3 +158,165 @@ ENDED_STATUS: Final = f"""
         finished.status, {STATUS_CODE[Status.DEAD]})
 """
 """How a job has ended. One whose row does not say so has ended, and counts as a dead letter."""
+
+
+T = TypeVar("T")
+
+DEPENDS_ON: Final = "SELECT id FROM dependency WHERE seq = ? ORDER BY n"
+# What no snapshot tells, but a lease or a settlement needs.
+_BESIDES: Final = (
+    JobColumn("born", "job.born", Kind.WHOLE),
+    JobColumn(
+        "the number of its events",
+        "coalesce(ready.events, running.events, finished.events, waiting.events)",
+        Kind.WHOLE,
+    ),
+    JobColumn("leased_event", "running.leased_event", Kind.WHOLE_OR_NULL),
+    JobColumn("lease_micros", "running.lease_micros", Kind.WHOLE_OR_NULL),
+    JobColumn("the parent_id of its place", "ready.parent_id", Kind.TEXT_OR_NULL),
+    JobColumn("the time until which it waits", "dependent.due", Kind.MOMENT_OR_NULL),
+    JobColumn("the time when it is due", "waiting.due", Kind.MOMENT_OR_NULL),
+)  # fmt: skip
+_ALL: Final = (*COLUMNS, *_BESIDES)
+
+GUARDED: Final = (
+    f"SELECT {', '.join(guarded(each.expression, each.kind) for each in _ALL)} "  # our own names
+    + FROM.format("LEFT")
+)
+"""One row per job, whatever it holds, for `problems`."""
+
+_LAST_ERROR: Final = """
+    SELECT error_type, error_message, traceback FROM attempt
+    WHERE seq = ? AND error_type IS NOT NULL ORDER BY version DESC LIMIT 1
+"""
+_LAST_ATTEMPT: Final = "SELECT started_at FROM attempt WHERE seq = ? ORDER BY version DESC LIMIT 1"
+KNOWN_TYPES_MAX: Final = 10_000
+_known_types: set[tuple[type, ...]] = set()
+_NAMES: Final = {each.name: place for place, each in enumerate(COLUMNS)}
+_TEXT_PLACES: Final = tuple(
+    place for place, each in enumerate(_ALL) if each.kind in (Kind.TEXT, Kind.TEXT_OR_NULL)
+)
+_SECONDS: Final = ("timeout_seconds", "lease_seconds", "result_ttl_seconds")
+_TO_DECODE: Final = tuple(
+    _NAMES[name] for name in ("retry", "metadata", "progress", "the dependency policy", *_SECONDS)
+)
+
+
+def problems(row: tuple[Any, ...]) -> list[str]:
+    """What cannot be read of a row that GUARDED gave; nothing, of nearly all."""
+    return [] if _is_plain(row) else _read(row)[1]
+
+
+def _is_plain(row: tuple[Any, ...]) -> bool:
+    """Whether a row is surely readable: most are, and are not looked at column by column."""
+    if any(row[place] is not None for place in _TO_DECODE) or str in map(type, row):
+        return False
+    numbers = [value for value in row if type(value) is int]
+    try:
+        for place in _TEXT_PLACES:
+            if row[place] is not None:
+                row[place].decode()
+    except UnicodeDecodeError:
+        return False
+    return (
+        min(numbers) >= 0
+        and max(numbers) <= WHOLE_MAX
+        and row[_NAMES["priority"]] <= 100
+        and row[_NAMES["status"]] in STATUS_OF
+    )
+
+
+def problem_with(db: apsw.Connection, seq: int) -> str | None:
+    """What cannot be read of one job; None if all can be."""
+    row: Any = db.execute(f"{GUARDED} WHERE job.seq = ?", (seq,)).fetchone()
+    return None if row is None else "; ".join(problems(row)) or None
+
+
+def job_carefully(db: apsw.Connection, seq: int) -> Job:
+    """A snapshot with what can be read of a job, and an error that names what cannot."""
+    guarded_row: Any = db.execute(f"{GUARDED} WHERE job.seq = ?", (seq,)).fetchone()
+    row, found = _read(guarded_row)
+    try:
+        job = job_of(db, tuple(row))
+    except UNREADABLE as error:
+        # Not its own row, but one of those that go with it: its attempts or dependencies.
+        found.append(problem_of(error))
+        version = row[_NAMES["lease version"]]
+        row[_NAMES["lease version"]], row[_NAMES["the dependency policy"]] = 0, None
+        job = msgspec.structs.replace(job_of(db, tuple(row)), lease_version=version)
+    if not found:
+        return job
+    said = JobError(ERROR_TYPE, set_aside_reason("; ".join(found)))
+    return msgspec.structs.replace(job, error=said)
+
+
+def _read(guarded_row: tuple[Any, ...]) -> tuple[list[Any], list[str]]:
+    """The row as `job_of` takes it, and what had to be left out of it."""
+    row: list[Any] = []
+    found: list[str] = []
+    is_status_lost = False
+    for column, value in zip(_ALL, guarded_row, strict=True):
+        try:
+            row.append(_value(column, value))
+        except UNREADABLE as error:
+            row.append(column.instead)
+            found.append(problem_of(error))
+            is_status_lost = is_status_lost or column.name == "status"
+    if is_status_lost and row[_NAMES["finished_at"]] is not None:
+        row[_NAMES["status"]] = STATUS_CODE[Status.DEAD]
+    return row[: len(COLUMNS)], found
+
+
+def _value(column: JobColumn, fetched: Any) -> Any:
+    value = value_of(column.name, column.kind, fetched)
+    match column.name:
+        case "retry" if value is not None:
+            retry_of(value)
+        case "metadata" if value is not None:
+            metadata_of(value)
+        case "progress" if value is not None:
+            msgspec.json.decode(value)
+        case "priority" if not 0 <= value <= 100:
+            raise ValueError(f"priority is {value}")
+        case "status" if value not in STATUS_OF:
+            raise ValueError(f"unknown status {value}")
+        case "the dependency policy" if value is not None and value not in POLICY_OF:
+            raise ValueError(f"unknown dependency policy {value}")
+    return value
+
+
+def job_of(db: apsw.Connection, row: tuple[Any, ...]) -> Job:
+    """The snapshot that a row of JOB tells."""
+    types = tuple(map(type, row))
+    if types not in _known_types:
+        _check_types(types)
+    told = JobRow._make(row)
+    for name in _SECONDS:
+        seconds = row[_NAMES[name]]
+        if seconds is not None:
+            seconds_of(name, seconds)
+    depends_on: tuple[str, ...] = ()
+    if told.policy is not None:
+        depends_on = tuple(str(needed) for (needed,) in db.execute(DEPENDS_ON, (told.seq,)))
+    error = last_start = None
+    if told.version:
+        # Only a job that was leased before can have failed before.
+        failed: Any = db.execute(_LAST_ERROR, (told.seq,)).fetchone()
+        error = None if failed is None else JobError(*failed)
+        if told.started_at is None and not told.acquired_at:
+            last: Any = db.execute(_LAST_ATTEMPT, (told.seq,)).fetchone()
+            last_start = None if last is None else last[0]
+    return snapshot(told, depends_on, error, last_start, _read_document)
+
+
+def _read_document(decode: Callable[[str], T], text: str | None) -> T | None:
+    return None if text is None else decode(text)
+
+
+def _check_types(types: tuple[type, ...]) -> None:
+    """Raise unless each column has one of its types; rows of the same types then pass at once."""
+    for column, found in zip(COLUMNS, types, strict=True):
+        if found not in PYTHON_TYPES[column.kind]:
+            raise TypeError(f"{column.name} is of another type: {found.__name__}")
+    if len(_known_types) < KNOWN_TYPES_MAX:
+        _known_types.add(types)

@@ -1,7 +1,7 @@
 """Jobs that depend on others, in the words of this database.
 
 See `tables.linking` (jobs that begin to wait), `tables.dependents` (jobs that are told of an end),
-`tables.ended_dependents` (whether a job is still needed), `tables.graph`, and `tables.inheritance`
+`tables.dependents` (whether a job is still needed), `tables.dependents`, and `tables.inheritance`
 (priorities that are inherited).
 """
 
@@ -10,15 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-import apsw
-
-from leasehold.core.model.graph import Graph
 from leasehold.stores.sqlite.leasing.ends import Histories
-from leasehold.stores.sqlite.leasing.ready import ReadyRows
+from leasehold.stores.sqlite.leasing.order import ReadyRows
 from leasehold.stores.sqlite.schema.rows import ENDED_STATUS, SQLITE
-from leasehold.stores.tables.dependents import TableLinks
-from leasehold.stores.tables.ended_dependents import TableDependents
-from leasehold.stores.tables.graph import graph_of
+from leasehold.stores.tables.dependents import TableDependents, TableLinks
 from leasehold.stores.tables.inheritance import TableBases
 from leasehold.stores.tables.linking import TableLinker
 
@@ -105,21 +100,6 @@ class Links(TableLinks):
     find_ended = NEXT_ENDED
     schedule = "INSERT INTO waiting VALUES (?, 0, ?, ?, ?, ?, ?, NULL)"
     ended_by = "UPDATE dependent SET ended_by = ?2 WHERE seq = ?1"
-
-
-# Not by way of a job that is gone: its dependents have nothing to do with each other.
-_LINKED: Final = f"""
-    WITH RECURSIVE linked (seq) AS (
-        SELECT seq FROM job WHERE {SQLITE.among("id", "$1")}
-        UNION SELECT needs FROM linked JOIN dependency USING (seq) JOIN job ON job.seq = needs
-        UNION SELECT dependency.seq FROM linked JOIN dependency ON needs = linked.seq
-    )
-"""  # noqa: S608  # our own names
-
-
-def graph(db: apsw.Connection, job_ids: Sequence[str]) -> Graph:
-    """These jobs and all jobs linked with them."""
-    return graph_of(db, _LINKED, SQLITE.listed(job_ids))
 
 
 # -- new links ---------------------------------------------------------------------------------

@@ -1,24 +1,35 @@
-"""Submit in the words of this database; see `tables.intake`."""
+"""Submit: drafts are checked, sorted out and stored, in the words of this database.
+
+See `tables.intake`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial as bind
 from itertools import islice
 from types import MappingProxyType
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import apsw
 
 from leasehold.core.model.codes import STATUS_OF
 from leasehold.core.model.job import Draft
+from leasehold.core.model.records import Submitted
 from leasehold.core.rules import submitting
+from leasehold.core.rules.dependencies import SortedOut
 from leasehold.core.rules.intake import Answer, FirstUse, KeyName
 from leasehold.errors import LeaseholdError, QueueFullError
-from leasehold.stores.sqlite.leasing.ready import ReadyRows
+from leasehold.stores.sqlite.leasing.order import ReadyRows
+from leasehold.stores.sqlite.rules.known import LaneNumbers
 from leasehold.stores.sqlite.submitting.dependencies import Linker
-from leasehold.stores.sqlite.submitting.gate import LaneNumbers
 from leasehold.stores.sqlite.writing.step import Grouped, Step
+from leasehold.stores.tables import replies
 from leasehold.stores.tables.intake import NewJobs, TableIntake
+from leasehold.stores.tables.replies import Stored, Write
+
+if TYPE_CHECKING:
+    from leasehold.stores.sqlite.writing.database import Database
 
 INSERT_JOB: Final = f"INSERT INTO job VALUES ({', '.join('?' * 20)})"  # noqa: S608  # placeholders
 INSERT_WAITING: Final = "INSERT INTO waiting VALUES (?, ?, ?, ?, 0, 0, 1, NULL)"
@@ -35,7 +46,7 @@ FIND_KEY: Final = """
 KEEP_KEY: Final = "INSERT OR REPLACE INTO idempotency VALUES (?, ?, ?, ?, ?)"
 
 
-def submit(
+def submit_in(
     step: Step,
     lanes: LaneNumbers,
     drafts: Sequence[Draft],
@@ -65,7 +76,7 @@ class PlainSubmit(Grouped[Sequence[Answer] | QueueFullError]):
     ) -> list[Sequence[Answer] | QueueFullError]:
         """All of them as one; raises if any of them would."""
         drafts = [draft for each in operations for draft in each.drafts]
-        stored = submit(step, operations[0].lanes, drafts, partial=False)
+        stored = submit_in(step, operations[0].lanes, drafts, partial=False)
         if isinstance(stored, QueueFullError):
             raise stored  # Together they are too many; one by one, some may still find room.
         answers = iter(stored)
@@ -107,3 +118,59 @@ class Intake(TableIntake):
             if clash is None:
                 raise  # A number that is in use: `own_state.raise_next_seq` sees to it.
             raise clash from None
+
+
+def submit(
+    database: Database, drafts: Sequence[Draft], *, partial: bool
+) -> list[Submitted | LeaseholdError]:
+    """Submit them in a write of their own."""
+    return submit_by(database, database.write, database.lanes, drafts, partial=partial)
+
+
+def submit_after(
+    database: Database, check: Callable[[Step], None], drafts: Sequence[Draft]
+) -> list[Submitted | LeaseholdError]:
+    """Submit them in a write that checks its right first; raises the error of the check."""
+
+    def write(operation: Callable[[Step], Stored]) -> Stored:
+        def checked(step: Step) -> Stored:
+            check(step)
+            return operation(step)
+
+        return database.write(checked)
+
+    return submit_by(database, write, database.lanes, drafts, partial=False)
+
+
+def submit_once(
+    database: Database, request_id: str, drafts: Sequence[Draft], *, partial: bool
+) -> list[Submitted | LeaseholdError]:
+    """The same, or the answer to it when it was carried out before under this id."""
+    submit = bind(submit_by, database, lanes=database.lanes, drafts=drafts, partial=partial)
+    return replies.submit_once(database, request_id, drafts, submit, partial=partial)
+
+
+def submit_by(
+    database: Database, write: Write, lanes: LaneNumbers, drafts: Sequence[Draft], *, partial: bool
+) -> list[Submitted | LeaseholdError]:
+    """Submit them in a write that is made in this way."""
+    if not partial:
+        is_plain = True
+        for draft in drafts:
+            draft.check()
+            is_plain = is_plain and draft.idempotency_key is None and not draft.depends_on
+        database.disk.refuse_when_low(drafts)
+        if is_plain:
+            return _stored(write(PlainSubmit(lanes, drafts)))
+        return _stored(write(lambda step: submit_in(step, lanes, drafts, partial=False)))
+    sorted_out = SortedOut.of(drafts)
+    good, refused = sorted_out.good, sorted_out.refused
+    database.disk.refuse_when_low(good)
+    answers = write(lambda step: submit_in(step, lanes, good, refused, partial=True))
+    return sorted_out.woven(_stored(answers))
+
+
+def _stored(answers: Stored) -> list[Submitted | LeaseholdError]:
+    if isinstance(answers, LeaseholdError):
+        raise answers
+    return list(answers)

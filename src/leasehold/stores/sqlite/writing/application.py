@@ -28,10 +28,9 @@ from leasehold.stores.sqlite.disk.connection import (
 from leasehold.stores.sqlite.disk.failures import translated
 from leasehold.stores.sqlite.disk.files import Durability
 from leasehold.stores.sqlite.schema.damaged_cells import add_reads_as
-from leasehold.stores.sqlite.writing.remembered import Remembered
-from leasehold.stores.sqlite.writing.transaction import begin, wait_when_busy
-from leasehold.stores.sqlite.writing.turn import ApplicationTurn
-from leasehold.stores.tables.hints import Hints
+from leasehold.stores.sqlite.writing.step import Remembered
+from leasehold.stores.sqlite.writing.turn import ApplicationTurn, begin, wait_when_busy
+from leasehold.stores.tables.step import Hints
 
 _open_transactions: Final[weakref.WeakValueDictionary[tuple[int, Path], ApplicationConnection]] = (
     weakref.WeakValueDictionary()

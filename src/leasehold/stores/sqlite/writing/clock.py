@@ -11,7 +11,7 @@ from leasehold.core.model.stored import MOMENT_MAX
 from leasehold.core.rules.clock import ClockBasis, StoreTime, show_time, tell_time
 from leasehold.env import Env
 from leasehold.stores.sqlite.writing import own_state
-from leasehold.stores.sqlite.writing.transaction import transaction
+from leasehold.stores.sqlite.writing.turn import transaction
 
 BASIS: Final = "boot_id, basis_clock, basis_awake, basis_boot, doubt_since, doubt_by, clock_repairs"
 READ_CLOCK: Final = f"SELECT clock, {BASIS} FROM store_state"  # noqa: S608  # our own names

@@ -18,7 +18,9 @@ from leasehold.core.rules.clock import TOLERANCE_MICROS, basis_of_now
 from leasehold.core.rules.sampling import KEPT
 from leasehold.env import ClockReading, from_micros
 from leasehold.errors import InvalidTransitionError
+from leasehold.stores.sqlite.leasing.recover import Sweep
 from leasehold.stores.sqlite.rules.schedules import go_on_from
+from leasehold.stores.sqlite.writing.database import Database
 from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.tables.rebalance import RESCORE
 
@@ -82,8 +84,13 @@ SPANS: Final = "DELETE FROM span WHERE resolution = ? AND at > ?"
 OPEN_MINUTE: Final = "UPDATE store_state SET open_minute = ?"
 
 
-def repair(step: Step, reading: ClockReading, actor: str) -> ClockRepair:
-    """Set the clock back, if it is ahead and no worker is left."""
+def repair_clock(database: Database, actor: str) -> ClockRepair:
+    """Set the store's clock back to the wall clock, once no worker is left."""
+    Sweep(database).run()
+    return database.write(lambda step: _repair(step, database.env.clock.reading(), actor))
+
+
+def _repair(step: Step, reading: ClockReading, actor: str) -> ClockRepair:
     before, now = step.now, reading.wall
     if before - now <= TOLERANCE_MICROS:
         return ClockRepair(before=from_micros(before), after=from_micros(before), changed={})

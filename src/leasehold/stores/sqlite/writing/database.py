@@ -29,18 +29,17 @@ from leasehold.stores.sqlite.disk.continuity import (
 )
 from leasehold.stores.sqlite.disk.epoch import has_store_id
 from leasehold.stores.sqlite.disk.failures import translated
-from leasehold.stores.sqlite.disk.files import Durability, FileId, StoreFiles
+from leasehold.stores.sqlite.disk.files import DiskReserve, Durability, FileId, StoreFiles
 from leasehold.stores.sqlite.disk.life import Deaths
 from leasehold.stores.sqlite.disk.lock import LOCK_TIMEOUT_SECONDS, LOCK_TIMEOUT_SECONDS_MAX
 from leasehold.stores.sqlite.disk.log_sync import LogSync
-from leasehold.stores.sqlite.disk.space import DiskReserve
 from leasehold.stores.sqlite.disk.wake import Wake
 from leasehold.stores.sqlite.disk.watch import FileWatch
 from leasehold.stores.sqlite.leasing import damage
-from leasehold.stores.sqlite.leasing.ready import ReadyRows
+from leasehold.stores.sqlite.leasing.order import ReadyRows
+from leasehold.stores.sqlite.rules.known import LaneNumbers
 from leasehold.stores.sqlite.schema import damaged_cells
 from leasehold.stores.sqlite.submitting.dependencies import Links
-from leasehold.stores.sqlite.submitting.gate import LaneNumbers
 from leasehold.stores.sqlite.writing import own_state, recounting
 from leasehold.stores.sqlite.writing.application import ApplicationConnection, check_not_inside
 from leasehold.stores.sqlite.writing.clock import StoreClock
@@ -48,9 +47,9 @@ from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.sqlite.writing.turn import ApplicationTurn
 from leasehold.stores.sqlite.writing.write_side import WriteSide
 from leasehold.stores.sqlite.writing.writer import Writer
-from leasehold.stores.tables.going_on import WritesGoOn
-from leasehold.stores.tables.hints import Hints
+from leasehold.stores.tables.database import TableDatabase
 from leasehold.stores.tables.statements import SqlConnection
+from leasehold.stores.tables.step import Hints
 
 T = TypeVar("T")
 
@@ -60,7 +59,7 @@ KnownLease = tuple[int, int, int]
 """The version of a lease, and the number and the lane of its job."""
 
 
-class Database(WritesGoOn):
+class Database(TableDatabase):
     """What every verb of the store is given; the verbs themselves are functions of it."""
 
     _links = Links

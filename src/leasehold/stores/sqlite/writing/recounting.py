@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from contextlib import ExitStack
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import apsw
 import msgspec
@@ -26,10 +26,11 @@ from leasehold.core.model.span import band_of
 from leasehold.core.model.status import Status
 from leasehold.core.model.stored import UNREADABLE
 from leasehold.env import Env
-from leasehold.stores.sqlite.disk.connection import Readers
 from leasehold.stores.sqlite.schema.cells import COUNTERS
 from leasehold.stores.sqlite.writing import own_state
-from leasehold.stores.sqlite.writing.writer import Writer
+
+if TYPE_CHECKING:
+    from leasehold.stores.sqlite.writing.database import Database
 
 Counts = dict[str, int]
 """By the name of a counter."""
@@ -58,21 +59,13 @@ class Note(msgspec.Struct, frozen=True):
     lanes: dict[int, Counts]
 
 
-class Recounted(Protocol):
-    """The parts of a database that are needed here."""
-
-    env: Env
-    readers: Readers
-    writer: Writer
-
-
 def is_left(db: apsw.Connection, env: Env) -> bool:
     """Whether somebody has begun to count and does not go on."""
     note = _note(db)
     return note is not None and not 0 <= env.now_micros() - note.at <= SILENT_MICROS
 
 
-def recount(database: Recounted) -> None:
+def recount(database: Database) -> None:
     """Put right what cannot be right in lanes, and count their jobs."""
     with database.readers.lend() as db:
         about = count(db, own_state.damaged_lanes(db) | _noted(db))

@@ -1,4 +1,9 @@
-"""An operation's state inside a write: connection, time, counters and hints.
+"""One write: what it learns when it begins, and the state that its operations share.
+
+The state of the store changes with every write in three numbers only. The rest (generations, the
+open minute, the basis of the clock) is compared as a whole with the last reading: while it is the
+same, so are the rules, the settings and the basis that were made of it. So most writes learn the
+state for nothing.
 
 The writer carries out functions of the write, or operations of a kind that is done in groups.
 """
@@ -12,7 +17,9 @@ from typing import Any, Final, Generic, Self, TypeVar
 
 import apsw
 
+from leasehold.core.model.seals import check_unsealed
 from leasehold.core.model.span import MINUTE_MICROS
+from leasehold.core.model.stored import MOMENT_MAX
 from leasehold.core.rules.clock import ClockBasis, StoreTime
 from leasehold.core.rules.rule_book import RuleBook
 from leasehold.core.rules.sampling import end_minute
@@ -24,12 +31,77 @@ from leasehold.stores.sqlite.reading.figures import (
     SpanShelf,
     note_failures,
 )
-from leasehold.stores.sqlite.rules import known
-from leasehold.stores.sqlite.rules.known import read_rules
-from leasehold.stores.sqlite.submitting.gate import StartBook
-from leasehold.stores.sqlite.writing.clock import WRITE_BASIS, StoreClock, move_leases
-from leasehold.stores.sqlite.writing.remembered import Remembered
+from leasehold.stores.sqlite.rules.known import StartBook, read_rules, read_settings
+from leasehold.stores.sqlite.schema.rows import WHOLE_MAX
+from leasehold.stores.sqlite.writing import own_state
+from leasehold.stores.sqlite.writing.clock import BASIS, WRITE_BASIS, StoreClock, move_leases
+from leasehold.stores.tables.moving import READ_SEAL
 from leasehold.stores.tables.step import TableStep
+
+# A value that is no number is above all numbers: a place that cannot be read is left out.
+READ_STATE: Final = f"""
+    SELECT clock, version_floor, next_seq, EXISTS (SELECT 1 FROM blocker),
+           EXISTS (SELECT 1 FROM resolving) + 2 * EXISTS (SELECT 1 FROM inheriting),
+           (SELECT min(crosses_at) FROM place WHERE crosses_at <= {MOMENT_MAX}),
+           EXISTS (SELECT 1 FROM rescoring),
+           queue_generation, settings_generation, open_minute, {BASIS}
+    FROM store_state
+"""  # noqa: S608  # our own names
+_CHANGING: Final = 7
+"""So many of them may differ from write to write."""
+
+
+class Remembered:
+    """Belongs to one connection that writes."""
+
+    def __init__(self) -> None:
+        # Before the first change there are neither rules nor settings to read.
+        self._rules_generation = 0
+        self._steady: tuple[Any, ...] = ()
+        self.rules = RuleBook()
+        self.settings = SettingsInForce.of(0, {})
+        self.basis = ClockBasis()
+        self.open_minute = 0
+        self.worker_numbers: dict[tuple[str, int], int] = {}
+        """Of this minute: idle workers are forgotten at its end."""
+
+    def read(self, db: apsw.Connection, cursor: apsw.Cursor, env: Env) -> tuple[Any, ...]:
+        """The state of the store, what changes of it; the rest is remembered here.
+
+        Damage is put right first, in the write under way.
+        """
+        try:
+            row: Any = cursor.execute(READ_STATE).fetchone()
+            clock, floor, next_seq = row[:3]
+            is_sound = (
+                type(clock) is type(floor) is type(next_seq) is int
+                and 0 <= clock <= MOMENT_MAX
+                and 0 <= floor <= WHOLE_MAX
+                and 0 < next_seq <= WHOLE_MAX
+            )
+        except (TypeError, ValueError):
+            is_sound = False
+        if not is_sound or row[_CHANGING:] != self._steady:
+            if own_state.put_state_right(db, env) or not is_sound:
+                row = db.execute(READ_STATE).fetchone()
+            self._learn(db, row[_CHANGING:])
+        changing: tuple[Any, ...] = row[:_CHANGING]
+        return changing
+
+    def _learn(self, db: apsw.Connection, steady: tuple[Any, ...]) -> None:
+        # A seal comes with another generation, so a process that has not met it looks for it here.
+        row: Any = db.execute(READ_SEAL).fetchone()
+        check_unsealed(None if row is None else row[0], db.filename)
+        # The generations are committed: one that is not might come to nothing, and be used again.
+        generation, set_at, self.open_minute, *basis = steady
+        if generation != self._rules_generation:
+            self.rules, self._rules_generation = read_rules(db), generation
+        if set_at != self.settings.generation:
+            self.settings = read_settings(db)
+        self.basis = ClockBasis(*basis)
+        self.worker_numbers = {}
+        self._steady = steady
+
 
 WRITE_STATE: Final = "UPDATE store_state SET clock = ?, version_floor = ?, next_seq = ?"
 # A lane whose breaker has counted failures; it is closed, and news if it held jobs back.
@@ -176,7 +248,7 @@ class Step(TableStep):
 
     def _load_settings(self) -> SettingsInForce:
         self._settings_changed = True
-        return known.read_settings(self.db)
+        return read_settings(self.db)
 
     def flush(self) -> None:
         """Write the counters and measurements."""
@@ -230,7 +302,7 @@ class Step(TableStep):
         if self._rules_changed:
             self.rules = read_rules(self.db)
         if self._settings_changed:
-            self.settings = known.read_settings(self.db)
+            self.settings = read_settings(self.db)
 
 
 @cache

@@ -16,18 +16,23 @@ from urllib.parse import quote
 import apsw
 
 from leasehold.core.contract.transactions import OwnConnection
+from leasehold.core.model.job import Draft
 from leasehold.core.model.joblog import LogLine, check_progress
 from leasehold.core.model.lease import Settled, Settlement
-from leasehold.errors import LeaseLostError, TransactionError
+from leasehold.core.model.records import Submitted
+from leasehold.errors import LeaseholdError, LeaseLostError, TransactionError
 from leasehold.interrupts import shielded
 from leasehold.stores.sqlite.disk.failures import translated
-from leasehold.stores.sqlite.leasing import renew, settle
-from leasehold.stores.sqlite.leasing.ends import refuse
+from leasehold.stores.sqlite.leasing import settle
+from leasehold.stores.sqlite.leasing.ends import HELD_LEASE, Messages, refuse
+from leasehold.stores.sqlite.rules.known import LaneNumbers
 from leasehold.stores.sqlite.submitting.dependencies import Links
+from leasehold.stores.sqlite.submitting.submit import submit_by
 from leasehold.stores.sqlite.writing.application import ApplicationConnection
 from leasehold.stores.sqlite.writing.database import Database
 from leasehold.stores.sqlite.writing.step import Step
-from leasehold.stores.tables.queue_limits import tell_who_may_go_on
+from leasehold.stores.tables.gate import tell_who_may_go_on
+from leasehold.stores.tables.replies import Stored
 
 T = TypeVar("T")
 
@@ -79,7 +84,7 @@ def open_transaction(database: Database, job_id: str, version: int) -> HeldTrans
 
 
 def _refuse_stale(database: Database, db: ApplicationConnection, job_id: str, version: int) -> None:
-    if db.execute(renew.HELD, (job_id, version)).fetchone() is None:
+    if db.execute(HELD_LEASE, (job_id, version)).fetchone() is None:
         raise within(database, db, lambda step: refuse(step, job_id, version))
 
 
@@ -101,6 +106,18 @@ def within(database: Database, connection: OwnConnection, operation: Callable[[S
     db.hints.take(step.hints)
     db.take_note()
     return answer
+
+
+def submit_within(
+    database: Database, connection: OwnConnection, drafts: Sequence[Draft], *, partial: bool
+) -> list[Submitted | LeaseholdError]:
+    """Submit them as a part of the application's transaction."""
+
+    def write(operation: Callable[[Step], Stored]) -> Stored:
+        return within(database, connection, operation)
+
+    # Lanes that this transaction makes come to nothing if it is rolled back: none is kept.
+    return submit_by(database, write, LaneNumbers(), drafts, partial=partial)
 
 
 def _check_connection(database: Path, connection: OwnConnection) -> ApplicationConnection:
@@ -154,12 +171,12 @@ class HeldTransaction:
     def report_progress(self, progress: bytes) -> None:
         check_progress(self._job_id, progress)
         self._fenced(
-            lambda step: renew.report_progress(step, self._job_id, self._version, progress)
+            lambda step: Messages.report_progress(step, self._job_id, self._version, progress)
         )
 
     def append_log(self, lines: Sequence[LogLine], *, dropped: int = 0) -> None:
         self._fenced(
-            lambda step: renew.append_log(step, self._job_id, self._version, lines, dropped)
+            lambda step: Messages.append_log(step, self._job_id, self._version, lines, dropped)
         )
 
     @shielded

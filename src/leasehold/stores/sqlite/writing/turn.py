@@ -1,4 +1,4 @@
-"""An application's turn to write, and a note of its holder.
+"""Beginning to write: a transaction as such, and an application's turn with a note of its holder.
 
 All writers take the file lock first, and keep it while they wait for SQLite's own write lock: so
 only one process at a time waits for that, and none is starved. The store's writer keeps the file
@@ -14,14 +14,67 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+import apsw
 
 from leasehold.env import Env, from_micros
 from leasehold.errors import StoreClosedError
-from leasehold.interrupts import SHIELD
+from leasehold.interrupts import SHIELD, Interrupted
 from leasehold.stores.sqlite.disk.files import StoreFiles
 from leasehold.stores.sqlite.disk.holder import holder_of, is_stopped, open_transaction_of
 from leasehold.stores.sqlite.disk.lock import LOCK_TIMEOUT_SECONDS, WriteLock
+
+PAUSES_SECONDS: Final = (0.001, 0.002, 0.005, 0.01, 0.015, 0.02, 0.025, 0.025, 0.025, 0.05)
+"""Between one try and the next to get SQLite's own lock; the last one again and again."""
+
+_never_free: Final = threading.Lock()
+_never_free.acquire()
+
+
+def wait_when_busy(db: apsw.Connection, limit_seconds: float) -> None:
+    """Let a connection wait so long for SQLite's own locks. It can be interrupted, which SQLite's
+    own busy timeout cannot.
+    """
+    waited = 0.0
+
+    def is_worth_waiting(tries: int) -> bool:
+        nonlocal waited
+        waited = waited if tries else 0.0
+        if waited >= limit_seconds or SHIELD.is_interrupted():
+            return False
+        pause = PAUSES_SECONDS[min(tries, len(PAUSES_SECONDS) - 1)]
+        _never_free.acquire(timeout=pause)
+        waited += pause
+        return True
+
+    db.set_busy_handler(is_worth_waiting)
+
+
+def begin(db: apsw.Connection | apsw.Cursor) -> None:
+    """Begin to write. Call it under the store's file lock; raises Interrupted when it had to wait
+    and a signal came.
+    """
+    try:
+        db.execute("BEGIN IMMEDIATE")
+    except apsw.BusyError:
+        if SHIELD.is_interrupted():
+            raise Interrupted from None
+        raise
+
+
+@contextmanager
+def transaction(db: apsw.Connection) -> Iterator[None]:
+    """Commit the writes inside, or none of them. Call it under the store's file lock."""
+    try:
+        begin(db)
+        yield
+        db.execute("COMMIT")
+    except BaseException:
+        # Where the disk is full or failing, SQLite has already rolled back.
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise
 
 
 class ApplicationTurn:

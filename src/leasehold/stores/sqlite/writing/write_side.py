@@ -22,7 +22,7 @@ from leasehold.stores.sqlite.disk.log_sync import LogSync
 from leasehold.stores.sqlite.disk.watch import FileWatch
 from leasehold.stores.sqlite.writing.clock import open_clock
 from leasehold.stores.sqlite.writing.own_state import put_state_right
-from leasehold.stores.sqlite.writing.transaction import transaction
+from leasehold.stores.sqlite.writing.turn import transaction
 
 
 class WriteSide:

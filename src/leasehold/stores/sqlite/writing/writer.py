@@ -41,16 +41,15 @@ from leasehold.stores.sqlite.disk.failures import (
 from leasehold.stores.sqlite.disk.files import StoreFiles
 from leasehold.stores.sqlite.disk.holder import doing
 from leasehold.stores.sqlite.disk.log_sync import LogSync
-from leasehold.stores.sqlite.leasing.taking_back import take_back_restored
+from leasehold.stores.sqlite.leasing.recover import take_back_restored
 from leasehold.stores.sqlite.submitting.dependencies import Links
 from leasehold.stores.sqlite.writing.clock import StoreClock
-from leasehold.stores.sqlite.writing.remembered import Remembered
-from leasehold.stores.sqlite.writing.step import Grouped, Step
-from leasehold.stores.sqlite.writing.transaction import begin, transaction
+from leasehold.stores.sqlite.writing.step import Grouped, Remembered, Step
+from leasehold.stores.sqlite.writing.turn import begin, transaction
 from leasehold.stores.sqlite.writing.write_queue import Ticket, WriteQueue
 from leasehold.stores.sqlite.writing.write_side import WriteSide
-from leasehold.stores.tables.hints import Hints
-from leasehold.stores.tables.queue_limits import tell_who_may_go_on
+from leasehold.stores.tables.gate import tell_who_may_go_on
+from leasehold.stores.tables.step import Hints
 
 T = TypeVar("T")
 

@@ -1,12 +1,14 @@
-"""Settings, and access from other machines."""
+"""Settings, pins (deploy marks, named views, stops of workers), and access from other machines."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
+from leasehold.core.model.pins import Pin, PinKind
 from leasehold.core.model.settings import SettingValue, StoredSettings
 from leasehold.core.model.tokens import Token, TokenDraft
+from leasehold.core.rules.pins import pin, unpin
 from leasehold.core.rules.settings_in_force import SettingsInForce
 from leasehold.core.rules.tokens import (
     check_same,
@@ -15,35 +17,27 @@ from leasehold.core.rules.tokens import (
     is_over,
     revoke_token,
 )
-from leasehold.stores.tables import setting_verbs
+from leasehold.stores.tables import settings as table_settings
 from leasehold.stores.tables.database import TableDatabase
-from leasehold.stores.tables.pins import stops
+from leasehold.stores.tables.settings import PinShelf, pins, stops
 from leasehold.stores.tables.step import TableStep
 from leasehold.stores.tables.tokens import TokenReader, TokenShelf, make_key
-
-
-class SettingReading(Protocol):
-    """A store's module `rules.known`."""
-
-    def read_settings(self, db: Any, /) -> SettingsInForce: ...
 
 
 class SettingVerbs:
     """What is set in the store."""
 
     _database: TableDatabase
-    _settings: SettingReading
+    _read_settings: Callable[[Any], SettingsInForce]
 
     def settings(self) -> StoredSettings:
-        return self._database.look(
-            lambda db: self._settings.read_settings(db).stored({}, stops(db))
-        )
+        return self._database.look(lambda db: self._read_settings(db).stored({}, stops(db)))
 
     def set_setting(self, name: str, value: SettingValue, *, actor: str) -> StoredSettings:
-        return self._database.write(lambda step: setting_verbs.keep(step, name, value, actor))
+        return self._database.write(lambda step: table_settings.keep(step, name, value, actor))
 
     def unset_setting(self, name: str, *, actor: str) -> StoredSettings:
-        return self._database.write(lambda step: setting_verbs.forget(step, name, actor))
+        return self._database.write(lambda step: table_settings.forget(step, name, actor))
 
 
 class TokenVerbs:
@@ -89,3 +83,18 @@ class TokenVerbs:
             self._database.write(lambda step: make_key(step, self._database.env))
             return self.signing_key()
         return known
+
+
+class PinVerbs:
+    """What people left on the store for others."""
+
+    _database: TableDatabase
+
+    def pins(self, kind: PinKind) -> list[Pin]:
+        return self._database.look(lambda db: pins(db, kind))
+
+    def pin(self, kind: PinKind, name: str, text: str, *, actor: str) -> Pin:
+        return self._database.write(lambda step: pin(PinShelf(step), kind, name, text, actor))
+
+    def unpin(self, kind: PinKind, name: str, *, actor: str) -> Pin | None:
+        return self._database.write(lambda step: unpin(PinShelf(step), kind, name, actor))

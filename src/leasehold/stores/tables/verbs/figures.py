@@ -15,10 +15,8 @@ from leasehold.core.rules.lifetime import LifetimeReader, QueueLifetime, lifetim
 from leasehold.core.rules.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, QueueMetrics
 from leasehold.core.rules.timeline import ResolutionName, Timeline, timeline
 from leasehold.stores.tables.database import TableDatabase
-from leasehold.stores.tables.lanes import stats
-from leasehold.stores.tables.query import Reader
-from leasehold.stores.tables.statements import SqlConnection
-from leasehold.stores.tables.tallies import TableFailures, worker_totals
+from leasehold.stores.tables.figures import TableFailures, stats, worker_totals
+from leasehold.stores.tables.statements import Reader, SqlConnection
 
 
 class MetricsOf(Protocol):

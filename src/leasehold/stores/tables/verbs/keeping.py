@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from leasehold.core.model.archive import EVERYTHING, ArchivedJob, ArchivePage, ArchiveSpan
 from leasehold.core.model.retention import (
     BATCH_MAX,
@@ -14,11 +17,11 @@ from leasehold.core.model.retention import (
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.settings import retention_by
 from leasehold.core.rules.cleaning import PruneRequest
+from leasehold.core.rules.settings_in_force import SettingsInForce
 from leasehold.stores.tables import cleanup
 from leasehold.stores.tables.archive import TableArchive
 from leasehold.stores.tables.database import TableDatabase
-from leasehold.stores.tables.pruning import TablePruning
-from leasehold.stores.tables.verbs.access import SettingReading
+from leasehold.stores.tables.removing import TablePruning
 
 
 class KeepingVerbs:
@@ -27,7 +30,7 @@ class KeepingVerbs:
     _database: TableDatabase
     _archive: TableArchive
     _pruning: type[TablePruning]
-    _settings: SettingReading
+    _read_settings: Callable[[Any], SettingsInForce]
 
     def prune(
         self,
@@ -43,11 +46,11 @@ class KeepingVerbs:
 
     def _policy(self) -> RetentionPolicy:
         with self._database.read() as db:
-            values = self._settings.read_settings(db).values
+            values = self._read_settings(db).values
         return retention_by(values, RetentionPolicy())
 
     def cleanups(self, limit: int = 100) -> list[CleanUp]:
-        return self._database.look(lambda db: list(cleanup.latest(db, limit)))
+        return self._database.look(lambda db: list(cleanup.latest_cleanups(db, limit)))
 
     def archived(self, job_id: str) -> ArchivedJob | None:
         return self._database.look(lambda db: self._archive.find(db, job_id))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 
 from leasehold.core.model.changes import Changes
 from leasehold.core.model.graph import Graph
@@ -24,22 +24,9 @@ from leasehold.stores.tables.database import TableDatabase
 from leasehold.stores.tables.feed import TableFeed
 from leasehold.stores.tables.history import JobHistory
 from leasehold.stores.tables.job_reading import TableJobs
-from leasehold.stores.tables.query import Reader
 from leasehold.stores.tables.rebalance import LAGS
-from leasehold.stores.tables.statements import SqlConnection
-from leasehold.stores.tables.stuck import stuck_jobs
-
-
-class GraphReading(Protocol):
-    """A store's module `submitting.graph`."""
-
-    def graph(self, db: Any, job_ids: Sequence[str], /) -> Graph: ...
-
-
-class LaneReading(Protocol):
-    """A store's module that knows lanes."""
-
-    def queues(self, db: Any, /) -> list[str]: ...
+from leasehold.stores.tables.records import stuck_jobs
+from leasehold.stores.tables.statements import Reader, SqlConnection
 
 
 class LookingVerbs:
@@ -49,8 +36,7 @@ class LookingVerbs:
     _reader: Callable[[Any], Reader]
     _jobs: type[TableJobs]
     _feed: TableFeed
-    _graphs: GraphReading
-    _lanes: LaneReading
+    _queue_names: Callable[[Any], list[str]]
 
     def get(self, job_id: str) -> Job | None:
         def look(db: SqlConnection) -> Job | None:
@@ -111,10 +97,10 @@ class LookingVerbs:
         self._database.rebalance_the_rest()
 
     def graph(self, job_ids: Sequence[str]) -> Graph:
-        return self._database.look(lambda db: self._graphs.graph(db, job_ids))
+        return self._database.look(lambda db: self._jobs(db).graph(job_ids))
 
     def queues(self) -> list[str]:
-        return self._database.look(self._lanes.queues)
+        return self._database.look(self._queue_names)
 
     def changes(self, cursor: str | None = None, *, limit: int = 1000) -> Changes:
         """The caller is a follower from now on."""

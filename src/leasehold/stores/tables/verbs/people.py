@@ -31,12 +31,11 @@ from leasehold.core.rules.operations import (
 from leasehold.core.rules.people import OrderDesk
 from leasehold.env import from_micros
 from leasehold.errors import LeaseholdError
-from leasehold.stores.tables import operations as records
 from leasehold.stores.tables.database import TableDatabase
-from leasehold.stores.tables.ended_dependents import TableDependents
+from leasehold.stores.tables.dependents import TableDependents
 from leasehold.stores.tables.job_reading import TableJobs
-from leasehold.stores.tables.operations import TableOperations
-from leasehold.stores.tables.query import Reader
+from leasehold.stores.tables.orders import TableOperations, every_operation, find_operation
+from leasehold.stores.tables.statements import Reader
 from leasehold.stores.tables.step import TableStep
 
 
@@ -135,10 +134,10 @@ class PeopleVerbs:
         )
 
     def operations(self) -> list[Operation]:
-        return self._database.look(lambda db: records.every(self._reader(db)))
+        return self._database.look(lambda db: every_operation(self._reader(db)))
 
     def operation(self, operation_id: str) -> Operation | None:
-        return self._database.look(lambda db: records.find(self._reader(db), operation_id))
+        return self._database.look(lambda db: find_operation(self._reader(db), operation_id))
 
     def _shelf(self, step: TableStep) -> TableOperations:
         return self._operations(step, self._reader(step.db))

@@ -16,9 +16,7 @@ from leasehold.core.model.search import JobFilter
 from leasehold.core.rules import queue_orders, scheduling
 from leasehold.errors import QueueFullError
 from leasehold.stores.tables.database import TableDatabase
-from leasehold.stores.tables.queue_book import TableQueueBook
-from leasehold.stores.tables.queue_changes import QueueChanges
-from leasehold.stores.tables.queues import TableQueues
+from leasehold.stores.tables.queues import QueueChanges, TableQueueBook, TableQueues
 from leasehold.stores.tables.schedules import ScheduleRows, TableSchedules
 from leasehold.stores.tables.statements import SqlConnection
 

@@ -1,7 +1,7 @@
-"""Counts beside the lanes: the failures by fingerprint, and the work of each worker.
+"""Figures: the counters of lanes, failures by fingerprint, and the work of each worker.
 
-Guard: written in the operation that ends or begins the attempts, and rolled back with it. A row
-that cannot be read is as good as none: no job waits for it to be mended.
+Jobs are never scanned. Guard: written in the operation that ends or begins the attempts, and rolled
+back with it. A row that cannot be read is as good as none: no job waits for it to be mended.
 """
 
 from __future__ import annotations
@@ -15,13 +15,47 @@ from typing import Any, Final
 import msgspec
 
 from leasehold.core.model.failure import Failure
-from leasehold.core.model.records import WorkerTotals
-from leasehold.core.model.span import MINUTE_MICROS
+from leasehold.core.model.records import Stats, WorkerInfo, WorkerTotals
+from leasehold.core.model.span import BANDS, COUNTED, MINUTE_MICROS
+from leasehold.core.model.status import Status
 from leasehold.core.model.stored import UNREADABLE
 from leasehold.core.rules.failures import ErrorType, StandingFailure
 from leasehold.core.rules.measuring import WORKER_COUNTERS
+from leasehold.core.rules.metrics import QueueStanding
 from leasehold.env import from_micros, to_micros
-from leasehold.stores.tables.query import Kind, Query, Reader
+from leasehold.stores.tables.records import who_works
+from leasehold.stores.tables.statements import Kind, Query, Reader, SqlConnection
+
+OF_QUEUE: Final = "queue = coalesce($1, queue)"
+"""One queue, or all of them."""
+
+
+def stats_from(lanes: str) -> str:
+    """The statement for the counters of a queue, or of all; `lanes` names the table or view."""
+    names = (*(status.value for status in Status), *(f"total_{name}" for name in COUNTED))
+    return f"SELECT {_sums(names)} FROM {lanes} WHERE {OF_QUEUE}"  # noqa: S608  # our own names
+
+
+def standings_from(lanes: str, queue: str) -> str:
+    """The statement for each queue's jobs by status, and its pending ones by band of priority.
+
+    `queue` is how the queue's name is read.
+    """
+    names = (*(status.value for status in Status), *(f"pending_{band}" for band in BANDS))
+    return f"SELECT {queue}, {_sums(names)} FROM {lanes} WHERE {OF_QUEUE} GROUP BY queue"  # noqa: S608  # our own names
+
+
+def _sums(names: tuple[str, ...]) -> str:
+    return ", ".join(f"CAST(coalesce(sum({name}), 0) AS bigint)" for name in names)
+
+
+def stats(db: SqlConnection, statement: str, queue: str | None) -> Stats:
+    """The columns of a statement of `stats_from`."""
+    row = db.execute(statement, (queue,)).fetchone()
+    counts = dict(zip(Status, row, strict=False))
+    totals = dict(zip(COUNTED, row[len(Status) :], strict=True))
+    return Stats(counts=counts, **totals)
+
 
 FAILURE_COLUMNS: Final = {
     "fingerprint": Kind.TEXT,
@@ -37,9 +71,6 @@ FAILURE_COLUMNS: Final = {
     "hours": Kind.TEXT,
 }
 ALL: Final = Query(FAILURE_COLUMNS, "FROM failure")
-KNOWN: Final = Query(
-    FAILURE_COLUMNS, "FROM failure WHERE fingerprint IN (SELECT value FROM json_each(?))"
-)
 SIZE: Final = "SELECT count(*) FROM failure"
 TYPES: Final = Query(
     {"queue": Kind.TEXT, "error_type": Kind.TEXT, "attempts": Kind.WHOLE}, "FROM error_total"
@@ -158,3 +189,52 @@ def worker_totals(reader: Reader, open_minute: int) -> Iterator[tuple[str, Worke
                 last_at=from_micros(open_minute * MINUTE_MICROS if lately[number] else last_at),
             ),
         )
+
+
+class TableMetrics(ABC):
+    """What core.rules.metrics asks of a reader; each store hands in its statements."""
+
+    stats: str
+    standing: str
+
+    def __init__(self, reader: Reader, now: int, lost: Collection[str] = ()) -> None:
+        self._reader = reader
+        self._execute = reader.db.execute
+        self.now = now
+        self._lost = lost
+
+    @abstractmethod
+    def open_minute(self) -> int: ...
+
+    @abstractmethod
+    def available_since(self, queue: str | None) -> Mapping[str, int]: ...
+
+    @abstractmethod
+    def queues(self) -> Iterable[str]: ...
+
+    def named(self, queue: Any) -> str:
+        """The name of a queue, as statements read it."""
+        return str(queue)
+
+    def standings(self, queue: str | None) -> Mapping[str, QueueStanding]:
+        since = self.available_since(queue)
+        rows = self._execute(self.standing, (queue,))
+        return {
+            name: QueueStanding(
+                counts=dict(zip(Status, figures, strict=False)),
+                pending_by_priority=dict(zip(BANDS, figures[len(Status) :], strict=True)),
+                oldest_available_at=since.get(name),
+            )
+            for name, figures in ((self.named(name), figures) for name, *figures in rows)
+        }
+
+    def leased_by(self) -> Mapping[tuple[str, str], int]:
+        totals = worker_totals(self._reader, self.open_minute())
+        return {(queue, each.worker): each.leased for queue, each in totals}
+
+    def failed_with(self) -> Mapping[ErrorType, int]:
+        return failed_with(self._reader)
+
+    def workers(self) -> list[WorkerInfo]:
+        known = who_works(self._reader, self.now)
+        return [each for each in known if each.id not in self._lost]

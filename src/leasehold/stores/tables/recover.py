@@ -1,4 +1,4 @@
-"""The recovery sweep: take back what expired, or whose holder is proved dead.
+"""The registry of workers, and the recovery sweep: take back what expired, or whose holder is dead.
 
 A reader looks for them, which blocks no writer; the writes that follow take back so many each, and
 look at every job once more: its lease is expired by now, or its holder is proved dead in this very
@@ -8,7 +8,7 @@ write. (A worker that comes back under its old id has its lock again before it c
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any, ClassVar, Final, NamedTuple
 
@@ -20,20 +20,163 @@ from leasehold.core.model.budget import (
     RECOVERED_AT_ONCE,
     batched,
 )
-from leasehold.core.model.lease import SweepReport
-from leasehold.core.model.lives import Life
-from leasehold.core.model.records import SILENT_SECONDS
-from leasehold.core.rules.recovery import WORKER_SILENT_MICROS_MAX
+from leasehold.core.model.lease import LeaseRequest, Settled, SweepReport
+from leasehold.core.model.lives import Life, remote_life
+from leasehold.core.model.records import SILENT_SECONDS, WorkerInfo, WorkerLife
+from leasehold.core.rules import key_accounts
+from leasehold.core.rules.decision import Decision
+from leasehold.core.rules.ends import EndedLease
+from leasehold.core.rules.recovery import WORKER_SILENT_MICROS_MAX, HeldJob
 from leasehold.stores.tables.database import TableDatabase
+from leasehold.stores.tables.ends import TableEnds
 from leasehold.stores.tables.feed import TableFeed
-from leasehold.stores.tables.late import LateRow, cancel_late
-from leasehold.stores.tables.places import AT_ITS_PLACE
-from leasehold.stores.tables.queue_book import TableQueueBook
-from leasehold.stores.tables.queue_changes import QueueChanges
+from leasehold.stores.tables.job_states import LateRow, TableHistories, cancel_late
+from leasehold.stores.tables.order import AT_ITS_PLACE
+from leasehold.stores.tables.queues import QueueChanges, TableQueueBook
 from leasehold.stores.tables.rebalance import rebalance
-from leasehold.stores.tables.registry import TableRegistry
 from leasehold.stores.tables.statements import SqlConnection
 from leasehold.stores.tables.step import TableStep
+
+SET_ALLOWANCE: Final = "UPDATE job SET allowance = $1 WHERE seq = $2"
+
+
+class HeldRow(NamedTuple):
+    """What names a running job here."""
+
+    seq: int
+    id: str
+    lane: int
+    version: int
+
+
+class TableHoldings(TableHistories):
+    """See `leasehold.core.rules.recovery.Holdings`."""
+
+    held_under: ClassVar[str]
+    """Selects a HeldRow and the rest of a HeldJob by id and version, for this write alone."""
+    ends: ClassVar[type[TableEnds]]
+
+    @abstractmethod
+    def _end_lease(self, job: HeldRow) -> EndedLease: ...
+
+    def held(self, job_id: str, version: int) -> tuple[HeldRow, HeldJob] | None:
+        return held_of(self._step.execute(self.held_under, (job_id, version)).fetchone())
+
+    def set_allowance(self, job: HeldRow, allowance: int) -> None:
+        self._step.execute(SET_ALLOWANCE, (allowance, job.seq))
+
+    def audit(self, actor: str, action: str, count: int, detail: dict[str, Any]) -> None:
+        self._step.audit(actor, action, count, detail)
+
+    def take_back(self, job: HeldRow, decision: Decision) -> Settled:
+        step = self._step
+        lease = self._end_lease(job)
+        if step.rules.key_limits:
+            key_accounts.freed(self.ready.shelf(step), (job.seq,))
+        ends = self.ends(step)
+        settled = ends.add(job.id, lease, job.lane, decision, checkpoint=True)
+        ends.write()
+        return settled
+
+
+def held_of(row: Any) -> tuple[HeldRow, HeldJob] | None:
+    """A running job, by its row."""
+    return None if row is None else (HeldRow(*row[:4]), HeldJob(*row[3:]))
+
+
+# Guard: the entry is that consumer's own, and not one of its successor under the same name; nor
+# does another consumer of that name hold a job.
+FORGET_CONSUMER: Final = """
+    DELETE FROM worker WHERE id = $1 AND is_consumer
+        AND host IS NOT DISTINCT FROM $2 AND pid IS NOT DISTINCT FROM $3
+        AND id NOT IN (SELECT worker FROM running)
+"""
+# Guard of the update: the entry is not a registered worker's.
+NOTE_CONSUMER: Final = """
+    INSERT INTO worker
+        (id, host, pid, queues, tasks, slots, started_at, heartbeat_at, is_consumer, life)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $7, true, 0)
+    ON CONFLICT (id) DO UPDATE SET host = excluded.host, pid = excluded.pid,
+        queues = excluded.queues, tasks = excluded.tasks, slots = excluded.slots,
+        heartbeat_at = excluded.heartbeat_at
+    WHERE worker.is_consumer
+"""
+
+
+class RemoteLife:
+    """A worker's entry that no lock stands for."""
+
+    lock_fd: int | None = None
+
+    def __init__(self, leave: Callable[[], None]) -> None:
+        self._leave = leave
+        self._is_over = False
+
+    def close(self) -> None:
+        if not self._is_over:
+            self._leave()
+            self._is_over = True
+
+
+class TableRegistry(ABC):
+    """The registry of a store's workers."""
+
+    add: ClassVar[str]
+    """Enters a worker in the place of any other of its name: the columns of the table from id to
+    slots, the time now, the number of its life, and the version of its application."""
+    forget: ClassVar[str]
+    """For `many`: forgets lives. Guard: the entry is that life's own, and not one of its successor
+    under the same name."""
+
+    def __init__(self, database: Any) -> None:
+        self._database: TableDatabase = database
+
+    @abstractmethod
+    def register(self, info: WorkerInfo) -> WorkerLife:
+        """Enter a worker; it is in the registry until its life is closed, or proved to be over."""
+
+    def register_remote(self, info: WorkerInfo, *, is_entered: bool) -> WorkerLife:
+        """Enter a worker that is known by its own words only."""
+        life = remote_life(info)
+        if not is_entered:
+            self._enter(info, life)
+        return RemoteLife(partial(self._leave, life))
+
+    def _enter(self, info: WorkerInfo, life: Life) -> None:
+        def enter(step: TableStep) -> None:
+            served = (_document(info.queues), _document(info.tasks))
+            row = (info.id, info.host, info.pid, *served, info.slots, step.now, life.number)
+            step.execute(self.add, (*row, info.app_version))
+
+        self._database.write(enter)
+
+    def _leave(self, life: Life) -> None:
+        self._database.write(lambda step: self.forget_lives(step, [life]))
+        self._database.lives.end(life)
+
+    @classmethod
+    def forget_lives(cls, step: TableStep, lives: Sequence[Life]) -> None:
+        """Take the entries of these lives out."""
+        step.many(cls.forget, lives)
+
+
+def note_consumer(step: TableStep, request: LeaseRequest) -> None:
+    """Enter the leasing worker as a consumer, or note that it still is one, or is one no more."""
+    consumer = request.consumer
+    assert consumer is not None
+    if not consumer.queues:
+        step.execute(FORGET_CONSUMER, (request.worker, consumer.host, consumer.pid))
+        return
+    if request.limit <= 0:
+        return
+    served = (_document(consumer.queues), _document(request.tasks or ()))
+    row = (request.worker, consumer.host, consumer.pid, *served, request.limit)
+    step.execute(NOTE_CONSUMER, (*row, step.now))
+
+
+def _document(names: tuple[str, ...]) -> str:
+    return msgspec.json.encode(names).decode()
+
 
 # Who still holds a job stays dead for the next sweep, which finds the job by its holder.
 STILL_HOLDING: Final = "SELECT DISTINCT worker, {} FROM running"
