@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, cast
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from leasehold.core.model.lease import Lease
+from leasehold.worker.inhand import InHand
 from leasehold.worker.leases import LeaseManager
 from leasehold.worker.prefetch import (
     JOBS_MAX,
@@ -17,6 +20,9 @@ from leasehold.worker.prefetch import (
 from leasehold.worker.stopping import KILL_SECONDS, LAST_SECONDS, Stopping, StopReason
 from leasehold.worker.unrunnable import DELAY_SECONDS_MAX, Unrunnable
 from support.workers import MoodyStore, submit_to
+
+if TYPE_CHECKING:
+    from leasehold.worker.run import Run
 
 
 @given(st.integers(1, 64), st.lists(st.floats(0, 0.05), max_size=20))
@@ -63,6 +69,34 @@ def test_more_is_leased_ahead_while_the_slots_run_out_of_jobs_during_exchanges()
     for _ in range(99):
         prefetch.more_came(ran_dry=False)
     assert ahead() == JOBS_MAX
+
+
+def test_slots_that_were_idle_before_an_exchange_began_have_run_out_of_jobs_too() -> None:
+    prefetch = Prefetch(8)
+    in_hand = InHand(prefetch)
+    in_hand.more_came(ended=0)
+    prefetch.measured(0.001, 100, 0.00002)
+    assert in_hand.jobs_ahead == 2 * JOBS_MAX
+
+
+def test_an_exchange_is_put_off_while_most_of_many_short_jobs_have_yet_to_run() -> None:
+    prefetch = Prefetch(8)
+    in_hand = InHand(prefetch)
+    prefetch.measured(0.001, 100, 0.00002)
+    assert in_hand.jobs_ahead == JOBS_MAX
+    in_hand.occupying = cast("set[Run]", set(range(JOBS_MAX // 2 + 1)))
+    assert in_hand.most_have_yet_to_run
+    in_hand.occupying.pop()
+    assert not in_hand.most_have_yet_to_run
+
+
+def test_an_exchange_is_not_put_off_where_jobs_take_time() -> None:
+    prefetch = Prefetch(8)
+    in_hand = InHand(prefetch)
+    prefetch.measured(0.1, 100, 0.001)
+    assert 0 < in_hand.jobs_ahead < JOBS_MAX
+    in_hand.occupying = cast("set[Run]", set(range(in_hand.jobs_ahead)))
+    assert not in_hand.most_have_yet_to_run
 
 
 def test_one_slow_run_among_many_short_ones_is_remembered_and_forgotten() -> None:

@@ -13,7 +13,7 @@ from leasehold.core.model.lease import Lease, Settled
 from leasehold.core.model.outcome import Fail, JobError, Outcome
 from leasehold.worker.executors.team import KILLING
 from leasehold.worker.measured import MeasuredLeases
-from leasehold.worker.prefetch import Prefetch
+from leasehold.worker.prefetch import JOBS_MAX, Prefetch
 from leasehold.worker.run import Run
 
 START_SECONDS_MAX: Final = 0.1
@@ -62,9 +62,21 @@ class InHand:
         return 0 if self._elsewhere else self._prefetch.jobs_ahead
 
     def more_came(self, *, ended: int) -> None:
-        """An exchange brought as many jobs as were wanted; so many runs ended meanwhile."""
-        if self.occupying:
-            self._prefetch.more_came(ran_dry=ended >= len(self.occupying))
+        """An exchange brought as many jobs as were wanted; so many runs ended meanwhile.
+
+        Where all had ended before it began, its slots were idle for all of it.
+        """
+        self._prefetch.more_came(ran_dry=ended >= len(self.occupying))
+
+    @property
+    def most_have_yet_to_run(self) -> bool:
+        """Whether of many runs that were leased ahead more than half have yet to run.
+
+        They take no time to speak of, and an exchange costs as much as some hundred of them: it is
+        better had when more have ended.
+        """
+        ahead = self.jobs_ahead
+        return ahead >= JOBS_MAX and len(self.occupying) > ahead // 2
 
     @property
     def stuck(self) -> int:

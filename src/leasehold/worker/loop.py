@@ -26,7 +26,7 @@ from leasehold.worker.inbox import Inbox
 from leasehold.worker.inhand import InHand
 from leasehold.worker.large import LargeData
 from leasehold.worker.leases import LeaseManager
-from leasehold.worker.pace import Pace
+from leasehold.worker.pace import REST_SECONDS_MIN, RESTS_MAX, Pace
 from leasehold.worker.reports import Reports
 from leasehold.worker.safelog import safe_logger
 from leasehold.worker.served import served_queues
@@ -189,6 +189,9 @@ class Loop:
             return
         if look:
             self._gather(now)
+        self._let_most_run()
+        room = self._room()
+        look = room > 0 and (look or bool(self.settling))
         self._inbox.jobs_may_be_ready = False
         sent = self.settling.waiting()
         if self._reports.due_at is not None:
@@ -252,6 +255,14 @@ class Loop:
         rest_seconds = self._pace.rest_seconds(now, jobs_arrive=self._inbox.jobs_may_be_ready)
         if rest_seconds > 0:
             self._inbox.rest(rest_seconds)
+            self._collect()
+
+    def _let_most_run(self) -> None:
+        """While there is more than enough to run, let some of it end before the next exchange."""
+        for _ in range(RESTS_MAX):
+            if not self._in_hand.most_have_yet_to_run or self._stopping.is_asked:
+                return
+            self._inbox.rest(REST_SECONDS_MIN)
             self._collect()
 
     def _stop_if_empty(self) -> None:

@@ -13,6 +13,9 @@ from typing import Final
 
 REST_SECONDS_MIN: Final = 0.001
 REST_SECONDS_MAX: Final = 0.005
+RESTS_MAX: Final = 5
+"""So many of the shortest rests, one after the other, an exchange is put off while most of the jobs
+that were leased ahead have yet to run."""
 RESTS_PER_EXCHANGE: Final = 2.0
 """So many times as long as an exchange has kept the producer waiting, it is left alone."""
 
