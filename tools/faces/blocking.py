@@ -44,6 +44,9 @@ BETWEEN_PARTS: Final = frozenset(
 )
 """What parts ask of each other: on no face."""
 
+UNCHECKED: Final = frozenset({"submit_call", "asubmit_call", "result_of", "aresult_of"})
+"""Only our own code calls these."""
+
 UNMATCHED: Final = frozenset({"task", "submit_many"})
 """Type checkers match the overloads of these with no call that gives all their parameters."""
 
@@ -69,7 +72,7 @@ def text() -> str:
         "# ruff: noqa: ASYNC109 - a timeout means the same here as in the calls that block.\n"
         '"""The calls of a TaskQueue, made by `make faces` from its parts: do not edit."""'
     )
-    return module_text(opening, classes, PATH, [*sources, module("leasehold/core/model/text.py")])
+    return module_text(opening, classes, PATH, sources)
 
 
 def _method(part: str, definition: Definition) -> str:
@@ -77,14 +80,15 @@ def _method(part: str, definition: Definition) -> str:
         overload(header, returns, is_async=definition.is_async)
         for header, returns in definition.overloads
     ]
-    # Encoders and databases refuse subclasses of text, such as Markup or numpy.str_.
-    call = f"self.{part}.{definition.name}({definition.plain_call})"
+    # The parts behind trust each other; what comes from outside is checked here, once.
+    values = definition.call if definition.name in UNCHECKED else definition.checked_call
+    call = f"self.{part}.{definition.name}({values})"
     call = f"await {call}" if definition.is_async else call
     body = call if definition.returns == "None" else f"return {call}"
     if definition.name in UNMATCHED:
         body = (
             f"call: Any = self.{part}.{definition.name}\n"
-            f"answer: {definition.returns} = call({definition.call})\n"
+            f"answer: {definition.returns} = call({values})\n"
             "return answer"
         )
     made = method(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,8 +11,34 @@ from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 SOURCE: Final = ROOT / "src"
-TEXTS: Final = frozenset({"str", "str | None"})
-"""The annotations of parameters that are texts, which callers may give as a subclass of str."""
+CHECKS: Final = {
+    "str": "text",
+    "str | None": "text_or_none",
+    "IfExists": "text",
+    "ResolutionName": "text",
+    "int": "whole",
+    "int | None": "whole_or_none",
+    "bool": "flag",
+    "bool | None": "flag_or_none",
+    "datetime | None": "moment_or_none",
+    "str | os.PathLike[str]": "path",
+    "str | Sequence[str]": "texts",
+    "str | Iterable[str]": "texts",
+    "str | Sequence[str] | None": "texts_or_none",
+    "Sequence[Any]": "several",
+    "Sequence[TaskLike] | None": "several_or_none",
+    "Iterable[JobRef]": "several",
+    "Iterable[NewJob]": "several",
+    "Collection[HeavyField]": "several",
+    "Mapping[str, Any] | None": "mapping_or_none",
+    "Mapping[str, str] | None": "mapping_or_none",
+    "OnLost | None": "function_or_none",
+    "Callable[[CleanUp], None] | None": "function_or_none",
+}
+"""By the annotation of a parameter: the check in `leasehold.core.model.checked` that it gets."""
+CLASSES: Final = frozenset({"Lease", "Job", "Workflow", "JobFilter", "Breaker"})
+"""Parameters that are objects of these classes are checked to be some."""
+_LISTED: Final = re.compile(r"Iterable\[(Lease)\]")
 
 
 @dataclass(frozen=True)
@@ -24,8 +51,8 @@ class Definition:
     returns: str
     call: str
     """What hands its parameters on: `job, reason`."""
-    plain_call: str
-    """The same, with texts of the built-in type: `job, plain_text(reason)`."""
+    checked_call: str
+    """The same, each checked by its annotation: `job, checked.text("reason", reason)`."""
     doc: str | None
     is_async: bool = False
     is_property: bool = False
@@ -85,8 +112,8 @@ def definitions(
                 name=node.name,
                 header=header,
                 returns=returns,
-                call=_call(node.args, plain=False),
-                plain_call=_call(node.args, plain=True),
+                call=_call(node.args, check=False),
+                checked_call=_call(node.args, check=True),
                 doc=ast.get_docstring(node, clean=False),
                 is_async=isinstance(node, ast.AsyncFunctionDef),
                 is_property=bool(marks & {"property", "cached_property"}),
@@ -119,8 +146,8 @@ def _header(source: str, node: ast.FunctionDef | ast.AsyncFunctionDef) -> tuple[
     return before.strip().removeprefix("async "), returns.strip()
 
 
-def _call(args: ast.arguments, *, plain: bool) -> str:
-    value = _plain if plain else _as_given
+def _call(args: ast.arguments, *, check: bool) -> str:
+    value = _checked if check else _as_given
     parts = [value(arg) for arg in (*args.posonlyargs, *args.args)[1:]]
     parts += [f"*{args.vararg.arg}"] if args.vararg else []
     parts += [f"{arg.arg}={value(arg)}" for arg in args.kwonlyargs]
@@ -132,9 +159,17 @@ def _as_given(arg: ast.arg) -> str:
     return arg.arg
 
 
-def _plain(arg: ast.arg) -> str:
-    is_text = arg.annotation is not None and ast.unparse(arg.annotation) in TEXTS
-    return f"plain_text({arg.arg})" if is_text else arg.arg
+def _checked(arg: ast.arg) -> str:
+    name = arg.arg
+    annotation = "" if arg.annotation is None else ast.unparse(arg.annotation)
+    if annotation in CHECKS:
+        return f'checked.{CHECKS[annotation]}("{name}", {name})'
+    kind = annotation.removesuffix(" | None")
+    if kind in CLASSES:
+        check = "instance" if kind == annotation else "instance_or_none"
+        return f'checked.{check}("{name}", {name}, {kind})'
+    listed = _LISTED.fullmatch(annotation)
+    return f'checked.each("{name}", {name}, {listed[1]})' if listed else name
 
 
 def _read_imports(owner: Module, body: list[ast.stmt], *, typing_only: bool) -> None:

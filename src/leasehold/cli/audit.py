@@ -42,9 +42,10 @@ def audit(
     jobs. Records are kept for 90 days, and for another year in the archive; both are shown.
 
     \b
-    Examples: queuectl audit
-              queuectl audit --since 2026-01-01 --before 2026-02-01
-              queuectl audit --limit 0 -o jsonl
+    Examples:
+      queuectl audit
+      queuectl audit --since 2026-01-01 --before 2026-02-01
+      queuectl audit --limit 0 -o jsonl
     """
     page = partial(session.queue.audit_page, since=since, before=before)
     found = entries(session, page, "records", limit=limit, cursor=cursor)

@@ -30,7 +30,8 @@ def backup(session: Session, path: str, force: bool) -> None:
     store in use, a link or a device is never replaced.
 
     \b
-    Example: queuectl backup backups/jobs-monday.db
+    Example:
+      queuectl backup backups/jobs-monday.db
     """
     folder = os.path.dirname(os.path.abspath(path))
     if not os.path.isdir(folder):

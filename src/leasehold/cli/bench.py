@@ -73,8 +73,9 @@ def bench(
     job. It takes a few seconds; other stores are not touched.
 
     \b
-    Examples: queuectl bench
-              queuectl bench --folder /var/lib/app --durability normal -o json
+    Examples:
+      queuectl bench
+      queuectl bench --folder /var/lib/app --durability normal -o json
     """
     from leasehold.cli.showcase.measures import measures
     from leasehold.cli.showcase.stage import ShowcaseStage

@@ -21,8 +21,9 @@ def cancel(session: Session, *, chosen: Chosen, reason: str) -> None:
     jobs by their ids, or unambiguous ends of them; or use a filter, which shows the plan and asks.
 
     \b
-    Examples: queuectl cancel 38c56dff aee10527 --reason "wrong address"
-              queuectl cancel --queue mail --created-before -1d --dry-run
+    Examples:
+      queuectl cancel 38c56dff aee10527 --reason "wrong address"
+      queuectl cancel --queue mail --created-before -1d --dry-run
     """
     order = JobOrder(
         verb="cancel",

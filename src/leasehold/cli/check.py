@@ -33,8 +33,9 @@ def check(session: Session, *, repair_clock: bool, yes: bool, dry_run: bool) -> 
     machine's clock and stop the workers first. It is refused while a worker is alive or a job runs.
 
     \b
-    Examples: queuectl check
-              queuectl check --repair-clock
+    Examples:
+      queuectl check
+      queuectl check --repair-clock
     """
     if repair_clock:
         _repair_clock(session, yes=yes, dry_run=dry_run)

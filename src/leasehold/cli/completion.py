@@ -24,7 +24,8 @@ def completion(session: Session, shell: str) -> None:
     \b
     In ~/.bashrc:  eval "$(queuectl completion bash)"
     In ~/.zshrc:   eval "$(queuectl completion zsh)"
-    For fish:      queuectl completion fish > ~/.config/fish/completions/queuectl.fish
+    For fish:      cd ~/.config/fish/completions
+                   queuectl completion fish > queuectl.fish
     """
     script = "\n".join(_script(shell, program) for program in PROGRAMS)
     emit_one(session, {"shell": shell, "script": script}, show=lambda: click.echo(script, nl=False))

@@ -41,7 +41,8 @@ def list_settings(session: Session) -> None:
     """List every setting, with its value, its default and what it means.
 
     \b
-    Example: queuectl config list
+    Example:
+      queuectl config list
     """
     emit(session, map(_document, session.queue.settings), COLUMNS)
 
@@ -54,7 +55,8 @@ def get(session: Session, name: str) -> None:
     -o json adds its default, its allowed values, where it applies and its meaning.
 
     \b
-    Example: queuectl config get max_retries
+    Example:
+      queuectl config get max_retries
     """
     info = session.queue.settings.info(name)
     emit_one(session, _document(info), show=lambda: click.echo(info.text))
@@ -70,9 +72,10 @@ def set_setting(session: Session, name: str, value: str) -> None:
     invalid value is refused, and nothing is changed.
 
     \b
-    Examples: queuectl config set max_retries 5
-              queuectl config set lease_seconds 10m
-              queuectl config set retention_dead_seconds none
+    Examples:
+      queuectl config set max_retries 5
+      queuectl config set lease_seconds 10m
+      queuectl config set retention_dead_seconds none
     """
     _tell(session, session.new_queue.settings.set(name, value))
 
@@ -83,7 +86,8 @@ def unset(session: Session, name: str) -> None:
     """Remove a value, so that the default applies.
 
     \b
-    Example: queuectl config unset max_retries
+    Example:
+      queuectl config unset max_retries
     """
     _tell(session, session.queue.settings.unset(name))
 

@@ -28,8 +28,9 @@ def demo(session: Session, keep: bool, only: str | None) -> None:
     fails.
 
     \b
-    Examples: queuectl demo
-              queuectl demo --only recovery
+    Examples:
+      queuectl demo
+      queuectl demo --only recovery
     """
     from leasehold.cli.showcase.steps import STEPS
 

@@ -35,7 +35,8 @@ def mark(session: Session, version: str, text: str) -> None:
     started with --app-version do it by themselves.
 
     \b
-    Example: queuectl deploy mark v1.2 --text "new checkout"
+    Example:
+      queuectl deploy mark v1.2 --text "new checkout"
     """
     made = session.new_queue.mark_deploy(version, text)
     emit_one(session, document_of(made), show=lambda: click.echo(f"marked {cell(made.name)}"))
@@ -46,7 +47,8 @@ def list_marks(session: Session) -> None:
     """List the marks, the oldest first.
 
     \b
-    Example: queuectl deploy list
+    Example:
+      queuectl deploy list
     """
     found = map(document_of, session.queue.deploys())
     emit(
@@ -63,7 +65,8 @@ def forget(session: Session, version: str) -> None:
     """Remove a mark.
 
     \b
-    Example: queuectl deploy forget v1.2
+    Example:
+      queuectl deploy forget v1.2
     """
     if not session.queue.forget_deploy(version):
         session.tell(f"no deploy of {version} is marked: see `queuectl deploy list`")

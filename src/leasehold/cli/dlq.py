@@ -60,13 +60,14 @@ def dlq() -> None:
     type=click.IntRange(min=0),
     default=LIMIT,
     show_default=True,
-    help="The limit; 0 for all.",
+    help="How many at most; 0 for all.",
 )
 def list_letters(session: Session, *, where: JobFilter, limit: int) -> None:
     """List dead letters, the last submitted first.
 
     \b
-    Example: queuectl dlq list --queue mail --error Timeout
+    Example:
+      queuectl dlq list --queue mail --error Timeout
     """
     letters = session.queue.dead_letters.list(where)
     shown = list(islice(letters, limit)) if limit > 0 else letters
@@ -89,7 +90,8 @@ def show(session: Session, job_id: str) -> None:
     JOB is a job's id, an unambiguous end of it, or @last.
 
     \b
-    Example: queuectl dlq show job1
+    Example:
+      queuectl dlq show job1
     """
     job = session.queue.get(job_id_of(session, job_id))
     if job.status is not Status.DEAD:
@@ -117,8 +119,9 @@ def retry(session: Session, *, chosen: Chosen, reset_attempts: bool) -> None:
     jobs by their ids, or unambiguous ends of them; or use a filter, which shows the plan and asks.
 
     \b
-    Examples: queuectl dlq retry job1 job2
-              queuectl dlq retry --task send_email --error Timeout --yes
+    Examples:
+      queuectl dlq retry job1 job2
+      queuectl dlq retry --task send_email --error Timeout --yes
     """
     order = JobOrder(
         verb="replay",
@@ -138,9 +141,10 @@ def purge(session: Session, *, chosen: Chosen) -> None:
     It shows their number and asks.
 
     \b
-    Examples: queuectl dlq purge job1
-              queuectl dlq purge --created-before -30d
-              queuectl dlq purge --all --yes
+    Examples:
+      queuectl dlq purge job1
+      queuectl dlq purge --created-before -30d
+      queuectl dlq purge --all --yes
     """
     order = JobOrder(
         verb="delete",

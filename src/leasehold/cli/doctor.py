@@ -38,9 +38,10 @@ def doctor(session: Session, *, verbose: bool) -> None:
     finding. It exits with 1 if something is critical. It does not read every job: use `check`.
 
     \b
-    Examples: queuectl doctor
-              queuectl doctor --verbose
-              queuectl doctor -o json
+    Examples:
+      queuectl doctor
+      queuectl doctor --verbose
+      queuectl doctor -o json
     """
     findings = _findings(session)
     documents = [document_of(finding) for finding in findings]

@@ -52,8 +52,8 @@ _TASK_NAME: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 @click.option("--max-retries", type=int, help="Retries after the first attempt.  [default: 3]")
 @click.option("--timeout", type=DURATION, help="How long one attempt may take.")
 @click.option("--delay", type=DURATION, help="How long to wait before the first attempt.")
-@click.option("--run-at", help="The earliest start: 2026-01-31T12:00, or +10m.")
-@click.option("--deadline", help="When the job should be done.")
+@click.option("--run-at", metavar="TIME", help="The earliest start.")
+@click.option("--deadline", metavar="TIME", help="When the job should be done.")
 @click.option("--start-within", type=DURATION, help="Cancel it if it has not started by then.")
 @click.option("--result-ttl", type=DURATION, help="How long its result is kept.")
 @click.option("--key", "idempotency_key", help="An idempotency key: one key, one job.")
@@ -96,7 +96,7 @@ def enqueue(
 
     \b
     Examples:
-      queuectl enqueue --command "sleep 2" --priority high --max-retries 3 --timeout 10
+      queuectl enqueue --command "sleep 2" --priority high --timeout 10s
       queuectl enqueue -- convert in.png out.jpg
       queuectl enqueue '{"id": "job1", "command": "echo hi"}'
       queuectl enqueue --task tasks:send --args '["a@b.c"]' --wait

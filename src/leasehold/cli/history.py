@@ -36,8 +36,9 @@ def history(session: Session, job: str, *, limit: int, cursor: str | None) -> No
     event: later events are shown.
 
     \b
-    Examples: queuectl history 38c56dff
-              queuectl history 38c56dff --cursor 12
+    Examples:
+      queuectl history 38c56dff
+      queuectl history 38c56dff --cursor 12
     """
     ask = partial(session.queue.history_page, job_id_of(session, job))
     events = entries(session, ask, "events", limit=limit, cursor=cursor)

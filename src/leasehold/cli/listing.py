@@ -72,7 +72,7 @@ def columns(now: datetime, *, archived: bool = False, only_running: bool = False
     type=click.IntRange(min=0),
     default=LIMIT,
     show_default=True,
-    help="The limit; 0 for all.",
+    help="How many at most; 0 for all.",
 )
 @click.option("--count", is_flag=True, help="Print only the number of jobs.")
 @click.option("--archived", is_flag=True, help="List pruned jobs, from the archive.")
@@ -97,11 +97,12 @@ def list_jobs(
     --count is exact up to 10,000, and beyond that if you filter only by queue and status.
 
     \b
-    Examples: queuectl list --status dead,failed --queue mail
-              queuectl list --status dead --since -1d
-              queuectl list --limit-key acme --count
-              queuectl list --meta tenant=acme --created-from -2h --limit 0 -o jsonl
-              queuectl list --archived --task reports:nightly --slowest -n 10
+    Examples:
+      queuectl list --status dead,failed --queue mail
+      queuectl list --status dead --since -1d
+      queuectl list --limit-key acme --count
+      queuectl list --meta tenant=acme --created-from -2h --limit 0 -o jsonl
+      queuectl list --archived --task reports:nightly --slowest -n 10
     """
     given = [value for value in of_the_archive.values() if value is not None and value is not False]
     if given and not archived:

@@ -67,9 +67,10 @@ def logs(
     unambiguous end of it, or @last.
 
     \b
-    Examples: queuectl logs e59eb8d6 --follow
-              queuectl logs e59eb8d6 --timestamps
-              queuectl logs e59eb8d6 --stderr --attempt 1
+    Examples:
+      queuectl logs e59eb8d6 --follow
+      queuectl logs e59eb8d6 --timestamps
+      queuectl logs e59eb8d6 --stderr --attempt 1
     """
     if follow and attempt is not None:
         raise click.UsageError("--follow goes with the job: not together with --attempt")

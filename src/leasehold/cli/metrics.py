@@ -20,9 +20,10 @@ def metrics(session: Session, *, rules: bool, dashboard: bool) -> None:
     and `top`; `doctor` checks the alert rules without Prometheus.
 
     \b
-    Examples: queuectl metrics > jobs.prom.new && mv jobs.prom.new jobs.prom
-              queuectl metrics --rules > alerts.rules.yml
-              queuectl metrics --dashboard > dashboard.json
+    Examples:
+      queuectl metrics > jobs.prom.new && mv jobs.prom.new jobs.prom
+      queuectl metrics --rules > alerts.rules.yml
+      queuectl metrics --dashboard > dashboard.json
     """
     if rules and dashboard:
         raise click.UsageError("--rules and --dashboard are two files: print one after the other")

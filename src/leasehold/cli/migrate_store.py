@@ -69,9 +69,10 @@ def migrate_store(
     store. --reopen --force is for a TARGET that will not be used any more: its new jobs are lost.
 
     \b
-    Examples: queuectl migrate-store jobs.db postgresql://me@db/jobs
-              queuectl migrate-store postgresql://me@db/jobs sqlite:///jobs.db
-              queuectl migrate-store --reopen jobs.db
+    Examples:
+      queuectl migrate-store jobs.db postgresql://me@db/jobs
+      queuectl migrate-store postgresql://me@db/jobs sqlite:///jobs.db
+      queuectl migrate-store --reopen jobs.db
     """
     from leasehold.blobs.moving import move_blobs
     from leasehold.core.rules import moving

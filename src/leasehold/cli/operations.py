@@ -47,7 +47,8 @@ def list_operations(session: Session) -> None:
     program. An interrupted one makes no progress: `operations continue` resumes it.
 
     \b
-    Example: queuectl operations list
+    Example:
+      queuectl operations list
     """
     now = session.queue.now()
     found = (operation_document(each, now) for each in session.queue.operations)
@@ -60,7 +61,8 @@ def show(session: Session, operation_id: str) -> None:
     """Show one operation: its filter, its plan, its report.
 
     \b
-    Example: queuectl operations show 4eb9b818
+    Example:
+      queuectl operations show 4eb9b818
     """
     _print(session, _named(session, operation_id))
 
@@ -71,7 +73,8 @@ def stop(session: Session, operation_id: str) -> None:
     """Stop an operation between two of its writes; what it did stays done.
 
     \b
-    Example: queuectl operations stop 4eb9b818
+    Example:
+      queuectl operations stop 4eb9b818
     """
     stopped = session.queue.operations.stop(_named(session, operation_id).id)
     _print(session, stopped)
@@ -88,7 +91,8 @@ def undo(session: Session, operation_id: str, yes: bool, dry_run: bool) -> None:
     blocked, priorities are what they were. Deleted jobs stay deleted. The undo is an operation too.
 
     \b
-    Example: queuectl operations undo 4eb9b818 --yes
+    Example:
+      queuectl operations undo 4eb9b818 --yes
     """
     known = _named(session, operation_id)
     what = f"take back what was done to {jobs_counted(known.changed)}"
@@ -103,7 +107,8 @@ def continue_operation(session: Session, operation_id: str) -> None:
     """Resume an operation whose process has ended.
 
     \b
-    Example: queuectl operations continue 4eb9b818
+    Example:
+      queuectl operations continue 4eb9b818
     """
     known = _named(session, operation_id)
     if known.state is not OperationState.RUNNING:

@@ -33,8 +33,9 @@ def prune(
     age, and --dead the dead letters too; both ask first.
 
     \b
-    Examples: queuectl prune --force
-              queuectl prune --emergency --yes
+    Examples:
+      queuectl prune --force
+      queuectl prune --emergency --yes
     """
     if dead and not emergency:
         raise click.UsageError("--dead goes with --emergency; for dead letters alone: dlq purge")

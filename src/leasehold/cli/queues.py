@@ -78,7 +78,8 @@ def list_queues(session: Session) -> None:
     """List all queues that were created or ever held a job.
 
     \b
-    Example: queuectl queue list -o json
+    Example:
+      queuectl queue list -o json
     """
     documents = map(queue_document, session.queue.list_queues())
     emit(session, documents, COLUMNS, nothing="there is no queue yet")
@@ -90,7 +91,8 @@ def show(session: Session, name: str) -> None:
     """Show a queue: its rules, its state, its figures.
 
     \b
-    Example: queuectl queue show mail -o json | jq .config
+    Example:
+      queuectl queue show mail -o json | jq .config
     """
     _print(session, name)
 
@@ -111,7 +113,8 @@ def create(session: Session, name: str, if_exists: IfExists, rules: dict[str, An
     update (these replace them).
 
     \b
-    Example: queuectl queue create mail --max-concurrency 5 --rate-per-second 20 --lease-seconds 2m
+    Example:
+      queuectl queue create mail --max-concurrency 5 --rate-per-second 20
     """
     session.new_queue.create_queue(name, if_exists=if_exists, **rules)
     session.tell(f"queue {name!r} is ready")
@@ -127,9 +130,10 @@ def update(session: Session, name: str, rules: dict[str, Any]) -> None:
     Other rules do not change; `none` removes a rule. Running workers follow at once.
 
     \b
-    Examples: queuectl queue update mail --max-depth 10000 --max-concurrency none
-              queuectl queue update mail --retry 1,10,60
-              queuectl queue update mail --retry '{"type":"linear","step_seconds":5}'
+    Examples:
+      queuectl queue update mail --max-depth 10000 --max-concurrency none
+      queuectl queue update mail --retry 1,10,60
+      queuectl queue update mail --retry '{"type":"linear","step_seconds":5}'
     """
     if not rules:
         raise click.UsageError("name a rule to change: `queuectl queue update --help` lists them")
@@ -147,7 +151,8 @@ def pause(session: Session, names: tuple[str, ...]) -> None:
     """Pause a queue: no job is leased; running jobs continue, and new ones are accepted.
 
     \b
-    Example: queuectl queue pause mail reports
+    Example:
+      queuectl queue pause mail reports
     """
     _set_state(session, names, session.queue.pause_queue)
 
@@ -158,7 +163,8 @@ def resume(session: Session, names: tuple[str, ...]) -> None:
     """Resume a paused or draining queue.
 
     \b
-    Example: queuectl queue resume mail
+    Example:
+      queuectl queue resume mail
     """
     _set_state(session, names, session.queue.resume_queue)
 
@@ -169,7 +175,8 @@ def drain(session: Session, names: tuple[str, ...]) -> None:
     """Drain a queue: new jobs are refused, and the others run.
 
     \b
-    Example: queuectl queue drain mail
+    Example:
+      queuectl queue drain mail
     """
     _set_state(session, names, session.queue.drain_queue)
 
@@ -189,8 +196,9 @@ def purge(session: Session, name: str, where: JobFilter, yes: bool, dry_run: boo
     counts as cancelled; --dry-run counts them.
 
     \b
-    Examples: queuectl queue purge mail --dry-run
-              queuectl queue purge mail --task newsletter --yes
+    Examples:
+      queuectl queue purge mail --dry-run
+      queuectl queue purge mail --task newsletter --yes
     """
     session.queue.queue_info(name)  # An unknown queue is an error, not an empty one.
     operations = session.queue.operations
@@ -219,7 +227,8 @@ def delete(session: Session, name: str, force: bool, yes: bool, dry_run: bool) -
     letters, and running jobs may finish. Ended jobs stay.
 
     \b
-    Example: queuectl queue delete mail --force
+    Example:
+      queuectl queue delete mail --force
     """
     waiting = _waiting(session, name, JobFilter())
     running = session.queue.queue_info(name).running

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 import click
 
+from leasehold.cli.command import FORMS
 from leasehold.cli.commands import COMMANDS
 from leasehold.cli.root import load, root
 
@@ -28,11 +29,12 @@ END = "Next: [the service](service.md)."
 
 def page() -> str:
     """The whole page, in Markdown."""
-    parts = [HEAD, _common(), *(_section(path, made) for path, made in _commands()), END]
+    parts = [HEAD, _common(), *(_section(path, made) for path, made in commands()), END]
     return "\n".join(part.rstrip() + "\n" for part in parts)
 
 
-def _commands() -> Iterator[tuple[str, click.Command]]:
+def commands() -> Iterator[tuple[str, click.Command]]:
+    """Every command by its path: `worker`, `worker start`, ..."""
     for name, entry in COMMANDS.items():
         command = load(entry)
         yield name, command
@@ -45,6 +47,8 @@ def _common() -> str:
     return (
         "## Options of every command\n\nThey go before the command's name or after it.\n\n"
         + _table(root, [each for each in root.params if _is_common(each)])
+        + "\n\nValues:\n\n"
+        + "\n".join(f"- `{name}`: {form}" for name, form in FORMS.items())
     )
 
 
@@ -91,7 +95,7 @@ def _cell(text: str) -> str:
 
 
 def _is_common(parameter: click.Parameter) -> bool:
-    return bool({"--store", "--output"} & set(parameter.opts))
+    return bool({"--store", "--output", "--utc"} & set(parameter.opts))
 
 
 if __name__ == "__main__":

@@ -24,8 +24,9 @@ def reprioritize(session: Session, *, chosen: Chosen, priority: int) -> None:
     of them; or use a filter, which shows the plan and asks.
 
     \b
-    Examples: queuectl reprioritize 38c56dff --priority critical
-              queuectl reprioritize --queue mail --meta tenant=acme --priority 80 --yes
+    Examples:
+      queuectl reprioritize 38c56dff --priority critical
+      queuectl reprioritize --queue mail --meta tenant=acme --priority 80 --yes
     """
     order = JobOrder(
         verb="reprioritize",

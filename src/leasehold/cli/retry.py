@@ -27,9 +27,10 @@ def retry(session: Session, *, chosen: Chosen, reset_attempts: bool, graph: bool
     you add --status cancelled.
 
     \b
-    Examples: queuectl retry 38c56dff
-              queuectl retry --graph 38c56dff
-              queuectl retry --task mail:send --error timeout --reset-attempts --yes
+    Examples:
+      queuectl retry 38c56dff
+      queuectl retry --graph 38c56dff
+      queuectl retry --task mail:send --error timeout --reset-attempts --yes
     """
     if graph:
         chosen = chosen._replace(jobs=_with_graph(session, chosen.jobs))

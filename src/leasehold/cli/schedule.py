@@ -53,7 +53,8 @@ def list_schedules(session: Session) -> None:
     code that declared it no longer does: see `schedule prune`.
 
     \b
-    Example: queuectl schedule list
+    Example:
+      queuectl schedule list
     """
     queue = session.queue
     now = queue.now()
@@ -81,7 +82,8 @@ def show(session: Session, name: str) -> None:
     """Show one schedule, with the job that it submits.
 
     \b
-    Example: queuectl schedule show nightly
+    Example:
+      queuectl schedule show nightly
     """
     _emit_schedule(session, session.queue.schedules.get(name))
 
@@ -150,9 +152,10 @@ def add(
     with its arguments after --. Command jobs run only on workers that allow commands.
 
     \b
-    Examples: queuectl schedule add nightly --cron "0 3 * * *" --zone Europe/Berlin \\
-                  --task reports.tasks:nightly
-              queuectl schedule add tidy --every 1h -- find /tmp/cache -mtime +1 -delete
+    Examples:
+      queuectl schedule add nightly --cron "0 3 * * *" --zone Europe/Berlin \\
+          --task reports.tasks:nightly
+      queuectl schedule add tidy --every 1h -- find /tmp/cache -mtime +1 -delete
     """
     timing = _timing(cron, zone, every, starting)
     chosen = _options(options)
@@ -173,7 +176,8 @@ def remove(session: Session, name: str, yes: bool, dry_run: bool) -> None:
     """Remove a schedule; its submitted jobs stay.
 
     \b
-    Example: queuectl schedule remove nightly --yes
+    Example:
+      queuectl schedule remove nightly --yes
     """
     known = session.queue.schedules.get(name)
     if agreed(session, f"remove the schedule {known.name}", yes=yes, dry_run=dry_run):
@@ -189,7 +193,8 @@ def prune(session: Session, yes: bool, dry_run: bool) -> None:
     keep ticking until they are removed; their submitted jobs stay.
 
     \b
-    Example: queuectl schedule prune --dry-run
+    Example:
+      queuectl schedule prune --dry-run
     """
     names = [each.name for each in session.queue.schedules if each.draft.orphaned]
     what = f"remove {counted(len(names), 'orphaned schedule')}: {listed(names)}"
@@ -211,7 +216,8 @@ def run(session: Session, name: str, job_id: str | None) -> None:
     """Submit a schedule's job now, out of turn.
 
     \b
-    Example: queuectl schedule run nightly
+    Example:
+      queuectl schedule run nightly
     """
     job = session.queue.schedules.run(name, job_id=job_id).job()
     emit_one(
@@ -225,7 +231,8 @@ def pause(session: Session, name: str) -> None:
     """Pause a schedule until it is resumed; ticks that pass meanwhile do not run.
 
     \b
-    Example: queuectl schedule pause nightly
+    Example:
+      queuectl schedule pause nightly
     """
     _emit_schedule(session, session.queue.schedules.pause(name))
 
@@ -236,7 +243,8 @@ def resume(session: Session, name: str) -> None:
     """Resume a paused schedule at its next tick.
 
     \b
-    Example: queuectl schedule resume nightly
+    Example:
+      queuectl schedule resume nightly
     """
     _emit_schedule(session, session.queue.schedules.resume(name))
 

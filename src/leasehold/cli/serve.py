@@ -70,10 +70,11 @@ def serve(
     --insecure, which is for this machine alone, no token is needed, and command jobs are refused.
 
     \b
-    Examples: queuectl serve
-              queuectl serve --grpc 127.0.0.1:8701
-              queuectl serve --host 0.0.0.0 --allow-host jobs.example.com \\
-                  --tls-cert cert.pem --tls-key key.pem
+    Examples:
+      queuectl serve
+      queuectl serve --grpc 127.0.0.1:8701
+      queuectl serve --host 0.0.0.0 --allow-host jobs.example.com \\
+          --tls-cert cert.pem --tls-key key.pem
     """
     server = _server_module()
     tls = _tls(tls_cert, tls_key, tls_client_ca)

@@ -56,8 +56,9 @@ def show(session: Session, job: str) -> None:
     JOB is a job's id, an unambiguous end of it, or @last.
 
     \b
-    Examples: queuectl show 38c56dff
-              queuectl show 38c56dff -o json | jq .attempts
+    Examples:
+      queuectl show 38c56dff
+      queuectl show 38c56dff -o json | jq .attempts
     """
     queue = session.queue
     try:

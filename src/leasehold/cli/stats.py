@@ -132,12 +132,13 @@ def stats(
     -o json, for each minute (48 hours) or day (400 days); `-` is unknown.
 
     \b
-    Examples: queuectl stats --window 15m
-              queuectl stats mail --by minute --last 30
-              queuectl stats --by task --window 1d
-              queuectl stats --by error
-              queuectl stats mail --metric failed,wait_p95_seconds --since -6h
-              queuectl stats --totals -o json | jq '.[-1].total_completed'
+    Examples:
+      queuectl stats --window 15m
+      queuectl stats mail --by minute --last 30
+      queuectl stats --by task --window 1d
+      queuectl stats --by error
+      queuectl stats mail --metric failed,wait_p95_seconds --since -6h
+      queuectl stats --totals -o json | jq '.[-1].total_completed'
     """
     _check(window, by, last, metrics, since or until, totals=totals)
     named = tuple(dict.fromkeys(queues))

@@ -36,8 +36,9 @@ def status(session: Session) -> None:
     without a worker, go to standard error.
 
     \b
-    Examples: queuectl status
-              queuectl status -o json | jq .jobs.pending
+    Examples:
+      queuectl status
+      queuectl status -o json | jq .jobs.pending
     """
     seen = look(session)
     document = seen.document()

@@ -61,8 +61,9 @@ def stuck(
     letter, unless you add --reset-attempts.
 
     \b
-    Examples: queuectl stuck --silent 30s
-              queuectl stuck --running 1h --requeue
+    Examples:
+      queuectl stuck --silent 30s
+      queuectl stuck --running 1h --requeue
     """
     found = session.queue.stuck(silent, running)
     if not requeue or not found:

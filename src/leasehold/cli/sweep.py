@@ -20,7 +20,8 @@ def sweep(session: Session) -> None:
     leases of workers that are proved dead.
 
     \b
-    Example: queuectl sweep
+    Example:
+      queuectl sweep
     """
     report = session.queue.sweep()
     emit_one(session, document_of(report), show=lambda: click.echo(_told(report)))

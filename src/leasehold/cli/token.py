@@ -62,8 +62,9 @@ def create(
     Anybody with the secret may do what the token allows. Its actions are audited under its name.
 
     \b
-    Examples: queuectl token create ci --role producer --queue builds --expires 90d
-              queuectl token create ops --role operator --role producer
+    Examples:
+      queuectl token create ci --role producer --queue builds --expires 90d
+      queuectl token create ops --role operator --role producer
     """
     from leasehold.core.model.tokens import TokenDraft, digest_of, new_token_secret
     from leasehold.env import SYSTEM
@@ -86,7 +87,8 @@ def list_tokens(session: Session) -> None:
     """List the tokens, never their secrets.
 
     \b
-    Example: queuectl token list
+    Example:
+      queuectl token list
     """
     found = map(_document, session.queue.store.tokens())
     emit(
@@ -103,7 +105,8 @@ def revoke(session: Session, name: str) -> None:
     """Revoke a token: the next request that comes with it is refused.
 
     \b
-    Example: queuectl token revoke ci
+    Example:
+      queuectl token revoke ci
     """
     gone = session.queue.store.revoke_token(name, actor=actor())
     emit_one(

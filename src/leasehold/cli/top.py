@@ -48,8 +48,9 @@ def top(session: Session, *, interval: float, window: float, once: bool) -> None
     --once it prints once.
 
     \b
-    Examples: queuectl top --interval 5s
-              queuectl top --once
+    Examples:
+      queuectl top --interval 5s
+      queuectl top --once
     """
     if not 1 <= window <= MINUTES_KEPT * 60:
         raise click.BadParameter("from 1s to 48h", param_hint="--window")

@@ -47,7 +47,8 @@ def wait(session: Session, /, *, jobs: tuple[str, ...], timeout: float | None) -
     json prints their results. JOB is a job's id, an unambiguous end of it, or @last.
 
     \b
-    Example: queuectl wait e59eb8d6 --timeout 5m
+    Example:
+      queuectl wait e59eb8d6 --timeout 5m
     """
     job_ids = [job_id_of(session, each) for each in jobs]
     ended = wait_for_ends(session, job_ids, timeout)

@@ -24,7 +24,8 @@ def why(session: Session, job: str) -> None:
     It prints the first reason. JOB is a job's id, an unambiguous end of it, or @last.
 
     \b
-    Example: queuectl why 38c56dff
+    Example:
+      queuectl why 38c56dff
     """
     job_id = job_id_of(session, job)
     reason = session.queue.why(job_id)

@@ -8,6 +8,7 @@ from typing import Unpack
 
 from leasehold.core.contract.looking import looking
 from leasehold.core.contract.store import Store
+from leasehold.core.model import checked
 from leasehold.core.model.archive import ArchivedJob, ArchiveSpan
 from leasehold.core.model.search import JobFilter
 from leasehold.errors import JobNotFoundError
@@ -58,6 +59,7 @@ class Archive:
         `run_seconds_max` how long their latest attempt ran, all included. With `slowest_first`
         those that ran longest come first, and those that never ran are left out.
         """
+        checked.flag("slowest_first", slowest_first)
         wanted = filter_of(where, fields)
         span = ArchiveSpan(
             first_day=first_day,

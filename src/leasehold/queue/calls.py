@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, Unpack, over
 from leasehold.codec import CallCodec
 from leasehold.core.contract.clock_store import ClockRepair
 from leasehold.core.contract.transactions import OwnConnection
+from leasehold.core.model import checked
 from leasehold.core.model.breaker import Breaker
 from leasehold.core.model.changes import Changes
 from leasehold.core.model.durations import Seconds
@@ -39,7 +40,6 @@ from leasehold.core.model.retry import Backoff
 from leasehold.core.model.schedule import Schedule
 from leasehold.core.model.search import Count, HeavyField, JobFilter, Page
 from leasehold.core.model.status import Status
-from leasehold.core.model.text import plain_text
 from leasehold.core.model.timing import Timing
 from leasehold.core.rules.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, QueueMetrics
 from leasehold.core.rules.timeline import ResolutionName, Timeline
@@ -143,13 +143,13 @@ class QueueCalls:
         call: Any = self._tasks.task
         answer: Any = call(
             func,
-            name=name,
-            aliases=aliases,
+            name=checked.text_or_none("name", name),
+            aliases=checked.texts("aliases", aliases),
             retry=retry,
             executor=executor,
             permanent=permanent,
             retryable=retryable,
-            breaker=breaker,
+            breaker=checked.instance_or_none("breaker", breaker, Breaker),
             **options,
         )
         return answer
@@ -160,7 +160,7 @@ class QueueCalls:
         That is how a worker finds tasks that have names of their own. Raises
         TaskNotImportableError, with the reason, if the module cannot be imported.
         """
-        return self._tasks.load_tasks(plain_text(module))
+        return self._tasks.load_tasks(checked.text("module", module))
 
     @overload
     def submit(
@@ -314,7 +314,12 @@ class QueueCalls:
         of the transaction that is open there, as in `submit`.
         """
         call: Any = self._submitting.submit_many
-        answer: list[Any] = call(jobs, partial=partial, block=block, connection=connection)
+        answer: list[Any] = call(
+            checked.several("jobs", jobs),
+            partial=checked.flag("partial", partial),
+            block=block,
+            connection=connection,
+        )
         return answer
 
     def submit_command(
@@ -333,10 +338,10 @@ class QueueCalls:
         with `allow_commands=True` runs it. `options` are those of `submit`.
         """
         return self._submitting.submit_command(
-            command,
-            cwd=plain_text(cwd),
-            env=env,
-            stdin=plain_text(stdin),
+            checked.texts("command", command),
+            cwd=checked.text_or_none("cwd", cwd),
+            env=checked.mapping_or_none("env", env),
+            stdin=checked.text_or_none("stdin", stdin),
             connection=connection,
             **options,
         )
@@ -384,11 +389,13 @@ class QueueCalls:
         connection: OwnConnection | None = None,
     ) -> list[JobHandle[Any]]:
         """`submit_many`, all or nothing, to be awaited; while it waits for room, no thread does."""
-        return await self._submitting.asubmit_many(jobs, block=block, connection=connection)
+        return await self._submitting.asubmit_many(
+            checked.several("jobs", jobs), block=block, connection=connection
+        )
 
     def own_id(self, queue: str, name: str) -> str:
         """The id of a job that is named by us."""
-        return self._submitting.own_id(plain_text(queue), plain_text(name))
+        return self._submitting.own_id(checked.text("queue", queue), checked.text("name", name))
 
     def schedule(
         self,
@@ -415,7 +422,14 @@ class QueueCalls:
         >>> [known.name for known in queue.schedules]
         ['nightly']
         """
-        return self._scheduling.schedule(plain_text(name), task, timing, args, kwargs, **options)
+        return self._scheduling.schedule(
+            checked.text("name", name),
+            task,
+            timing,
+            checked.several("args", args),
+            checked.mapping_or_none("kwargs", kwargs),
+            **options,
+        )
 
     def schedule_command(
         self,
@@ -436,12 +450,12 @@ class QueueCalls:
         'command'
         """
         return self._scheduling.schedule_command(
-            plain_text(name),
-            command,
+            checked.text("name", name),
+            checked.texts("command", command),
             timing,
-            cwd=plain_text(cwd),
-            env=env,
-            stdin=plain_text(stdin),
+            cwd=checked.text_or_none("cwd", cwd),
+            env=checked.mapping_or_none("env", env),
+            stdin=checked.text_or_none("stdin", stdin),
             **options,
         )
 
@@ -461,7 +475,12 @@ class QueueCalls:
         otherwise, and is in the store as soon as the function is defined; options as in `schedule`.
         """
         return self._scheduling.every(
-            seconds, starting=starting, name=plain_text(name), args=args, kwargs=kwargs, **options
+            seconds,
+            starting=checked.moment_or_none("starting", starting),
+            name=checked.text_or_none("name", name),
+            args=checked.several("args", args),
+            kwargs=checked.mapping_or_none("kwargs", kwargs),
+            **options,
         )
 
     def cron(
@@ -476,11 +495,11 @@ class QueueCalls:
     ) -> Decorator:
         """Make a function a task that runs by a cron expression; see `every` and `Cron`."""
         return self._scheduling.cron(
-            plain_text(expression),
-            zone=plain_text(zone),
-            name=plain_text(name),
-            args=args,
-            kwargs=kwargs,
+            checked.text("expression", expression),
+            zone=checked.text("zone", zone),
+            name=checked.text_or_none("name", name),
+            args=checked.several("args", args),
+            kwargs=checked.mapping_or_none("kwargs", kwargs),
             **options,
         )
 
@@ -507,13 +526,17 @@ class QueueCalls:
         `block` it waits until there is room for the jobs that depend on nobody, and with
         `connection` they are a part of the transaction that is open there, as in `submit`.
         """
-        return self._workflows.submit_workflow(workflow, block=block, connection=connection)
+        return self._workflows.submit_workflow(
+            checked.instance("workflow", workflow, Workflow), block=block, connection=connection
+        )
 
     async def asubmit_workflow(
         self, workflow: Workflow, *, block: Block = False, connection: OwnConnection | None = None
     ) -> WorkflowRun:
         """`submit_workflow`, to be awaited; while it waits for room, no thread does."""
-        return await self._workflows.asubmit_workflow(workflow, block=block, connection=connection)
+        return await self._workflows.asubmit_workflow(
+            checked.instance("workflow", workflow, Workflow), block=block, connection=connection
+        )
 
     def graph(self, *jobs: JobRef) -> Graph:
         """These jobs and all that are linked with them by dependencies, with their statuses.
@@ -527,7 +550,9 @@ class QueueCalls:
 
         Answers how many there were. With `linked=False` only the jobs themselves.
         """
-        return self._workflows.cancel_graph(*jobs, reason=plain_text(reason), linked=linked)
+        return self._workflows.cancel_graph(
+            *jobs, reason=checked.text("reason", reason), linked=checked.flag("linked", linked)
+        )
 
     def replay_graph(self, *jobs: JobRef, reset_attempts: bool = False) -> int:
         """Replay what failed, and everything that was cancelled or dead because of it.
@@ -536,7 +561,9 @@ class QueueCalls:
         others wait for it again. Answers how many jobs were replayed; raises
         InvalidTransitionError if none of these jobs is dead or cancelled.
         """
-        return self._workflows.replay_graph(*jobs, reset_attempts=reset_attempts)
+        return self._workflows.replay_graph(
+            *jobs, reset_attempts=checked.flag("reset_attempts", reset_attempts)
+        )
 
     @overload
     def wait(  # type: ignore[overload-overlap]  # A string is one id, not many letters.
@@ -590,7 +617,7 @@ class QueueCalls:
 
     async def await_ends(self, jobs: Iterable[JobRef], timeout: Seconds | None = None) -> list[Job]:
         """`wait` for several jobs, to be awaited: no thread waits."""
-        return await self._results.await_ends(jobs, timeout)
+        return await self._results.await_ends(checked.several("jobs", jobs), timeout)
 
     def join(self, timeout: Seconds | None = None) -> None:
         """Block until no job of this TaskQueue's queues waits or runs any more.
@@ -614,7 +641,7 @@ class QueueCalls:
 
     def payload_of(self, job: Job) -> Any:
         """A job's payload as plain JSON data, also one that is kept in a blob store."""
-        return self._looking.payload_of(job)
+        return self._looking.payload_of(checked.instance("job", job, Job))
 
     def position(self, job: JobRef) -> int | None:
         """How many pending jobs of its queue are served before this one; None if it is not pending.
@@ -641,7 +668,11 @@ class QueueCalls:
         >>> [job.task for job in queue.search(status="pending", metadata={"tenant": "acme"})]
         ['mail']
         """
-        return self._looking.search(where, without=without, **fields)
+        return self._looking.search(
+            checked.instance_or_none("where", where, JobFilter),
+            without=checked.several("without", without),
+            **fields,
+        )
 
     def search_page(
         self,
@@ -659,7 +690,12 @@ class QueueCalls:
         With `total` it says how many jobs fit on all pages together, as `count` does.
         """
         return self._looking.search_page(
-            where, limit=limit, cursor=plain_text(cursor), without=without, total=total, **fields
+            checked.instance_or_none("where", where, JobFilter),
+            limit=checked.whole("limit", limit),
+            cursor=checked.text_or_none("cursor", cursor),
+            without=checked.several("without", without),
+            total=checked.flag("total", total),
+            **fields,
         )
 
     def count(self, where: JobFilter | None = None, /, **fields: Unpack[FilterFields]) -> Count:
@@ -674,11 +710,11 @@ class QueueCalls:
         >>> queue.count(limit_key="acme").jobs, str(queue.count(task="mail"))
         (1, '1')
         """
-        return self._looking.count(where, **fields)
+        return self._looking.count(checked.instance_or_none("where", where, JobFilter), **fields)
 
     def find_ids(self, prefix: str, limit: int = 10) -> list[str]:
         """Ids of jobs with this beginning, in order: to complete an id that was typed in part."""
-        return self._looking.find_ids(plain_text(prefix), limit)
+        return self._looking.find_ids(checked.text("prefix", prefix), checked.whole("limit", limit))
 
     def attempts(self, job: JobRef) -> list[Attempt]:
         """The job's attempts, oldest first, the running one included."""
@@ -701,7 +737,9 @@ class QueueCalls:
         >>> [event.event.value for event in page.events], page.next_cursor
         (['created'], '1')
         """
-        return self._looking.history_page(job, limit=limit, cursor=plain_text(cursor))
+        return self._looking.history_page(
+            job, limit=checked.whole("limit", limit), cursor=checked.text_or_none("cursor", cursor)
+        )
 
     def log(self, job: JobRef) -> list[str]:
         """The lines that the job's task logged by `current_job().log(...)`: the last 1000."""
@@ -713,14 +751,16 @@ class QueueCalls:
 
     def log_page(self, job: JobRef, *, limit: int = 100, cursor: str | None = None) -> LogPage:
         """A part of them, and the cursor with which to ask for the next."""
-        return self._looking.log_page(job, limit=limit, cursor=plain_text(cursor))
+        return self._looking.log_page(
+            job, limit=checked.whole("limit", limit), cursor=checked.text_or_none("cursor", cursor)
+        )
 
     def get_queue_stats(self, queue: str | None = None) -> dict[str, int]:
         """A count per status, and the lifetime totals as `total_...`, of one queue or of all.
 
         Raises QueueNotFoundError for an unknown queue.
         """
-        return self._looking.get_queue_stats(plain_text(queue))
+        return self._looking.get_queue_stats(checked.text_or_none("queue", queue))
 
     def queues(self) -> list[str]:
         """The names of all queues that were created or ever held a job."""
@@ -732,7 +772,7 @@ class QueueCalls:
 
     def audit_log(self, limit: int = 100) -> list[AuditRecord]:
         """The latest administrative actions, newest first, archived ones included."""
-        return self._looking.audit_log(limit)
+        return self._looking.audit_log(checked.whole("limit", limit))
 
     def audit_page(
         self,
@@ -747,7 +787,10 @@ class QueueCalls:
         `since` (inclusive) and `before` (exclusive) narrow them to a time.
         """
         return self._looking.audit_page(
-            since=since, before=before, limit=limit, cursor=plain_text(cursor)
+            since=checked.moment_or_none("since", since),
+            before=checked.moment_or_none("before", before),
+            limit=checked.whole("limit", limit),
+            cursor=checked.text_or_none("cursor", cursor),
         )
 
     def changes(self, cursor: str | None = None, *, limit: int = 1000) -> Changes:
@@ -763,7 +806,9 @@ class QueueCalls:
         >>> [(each.name, each.status.value) for each in queue.changes(start).changes]
         [('letter', 'pending')]
         """
-        return self._looking.changes(plain_text(cursor), limit=limit)
+        return self._looking.changes(
+            checked.text_or_none("cursor", cursor), limit=checked.whole("limit", limit)
+        )
 
     def output_paths(self, job: JobRef, attempt: int | None = None) -> tuple[str, str] | None:
         """The files with a command's stdout and stderr, of its latest attempt or an earlier one.
@@ -771,14 +816,14 @@ class QueueCalls:
         They are on the machine whose worker ran it. None for another kind of job, and for an
         attempt that there was not.
         """
-        return self._looking.output_paths(job, attempt)
+        return self._looking.output_paths(job, checked.whole_or_none("attempt", attempt))
 
     def cancel(self, job: JobRef, reason: str = "") -> Job:
         """Stop a job: at once if it waits, as soon as its code lets go if it runs.
 
         Raises InvalidTransitionError if it has ended already.
         """
-        return self._orders.cancel(job, plain_text(reason))
+        return self._orders.cancel(job, checked.text("reason", reason))
 
     def cancel_many(
         self,
@@ -794,7 +839,10 @@ class QueueCalls:
         Without a filter it raises InvalidJobError, unless you say `everything=True`.
         """
         return self._orders.cancel_many(
-            where, reason=plain_text(reason), everything=everything, **fields
+            checked.instance_or_none("where", where, JobFilter),
+            reason=checked.text("reason", reason),
+            everything=checked.flag("everything", everything),
+            **fields,
         )
 
     def reprioritize(self, job: JobRef, priority: PriorityLike) -> Job:
@@ -803,7 +851,9 @@ class QueueCalls:
 
     def replay(self, job: JobRef, *, reset_attempts: bool = False) -> Job:
         """Give a dead or cancelled job another chance: one attempt more, or all of them again."""
-        return self._orders.replay(job, reset_attempts=reset_attempts)
+        return self._orders.replay(
+            job, reset_attempts=checked.flag("reset_attempts", reset_attempts)
+        )
 
     retry = replay
 
@@ -813,19 +863,24 @@ class QueueCalls:
 
     def cancel_each(self, jobs: Iterable[JobRef], reason: str = "") -> list[Answer]:
         """`cancel` several jobs, in bounded writes; one answer each, in order."""
-        return self._orders.cancel_each(jobs, plain_text(reason))
+        return self._orders.cancel_each(
+            checked.several("jobs", jobs), checked.text("reason", reason)
+        )
 
     def replay_each(self, jobs: Iterable[JobRef], *, reset_attempts: bool = False) -> list[Answer]:
         """`replay` several jobs, in bounded writes; one answer each, in order."""
-        return self._orders.replay_each(jobs, reset_attempts=reset_attempts)
+        return self._orders.replay_each(
+            checked.several("jobs", jobs),
+            reset_attempts=checked.flag("reset_attempts", reset_attempts),
+        )
 
     def discard_each(self, jobs: Iterable[JobRef]) -> list[Answer]:
         """`discard` several jobs, in bounded writes; one answer each, in order."""
-        return self._orders.discard_each(jobs)
+        return self._orders.discard_each(checked.several("jobs", jobs))
 
     def reprioritize_each(self, jobs: Iterable[JobRef], priority: PriorityLike) -> list[Answer]:
         """`reprioritize` several jobs; one answer each, in order."""
-        return self._orders.reprioritize_each(jobs, priority)
+        return self._orders.reprioritize_each(checked.several("jobs", jobs), priority)
 
     def lease(
         self,
@@ -847,7 +902,12 @@ class QueueCalls:
         minutes and holds no job.
         """
         return self._consuming.lease(
-            queue, plain_text(worker), tasks, wait, lease_seconds=lease_seconds, parent=parent
+            checked.texts_or_none("queue", queue),
+            checked.text_or_none("worker", worker),
+            checked.several_or_none("tasks", tasks),
+            wait,
+            lease_seconds=lease_seconds,
+            parent=parent,
         )
 
     def lease_many(
@@ -863,10 +923,10 @@ class QueueCalls:
     ) -> list[Lease]:
         """Take up to `limit` of the best available jobs, waiting for the first of them."""
         return self._consuming.lease_many(
-            limit,
-            queue,
-            plain_text(worker),
-            tasks,
+            checked.whole("limit", limit),
+            checked.texts_or_none("queue", queue),
+            checked.text_or_none("worker", worker),
+            checked.several_or_none("tasks", tasks),
             wait,
             lease_seconds=lease_seconds,
             parent=parent,
@@ -874,11 +934,11 @@ class QueueCalls:
 
     def arguments(self, lease: Lease) -> tuple[Sequence[Any], dict[str, Any]]:
         """The call a leased job asks for, rebuilt by its task's hints where the code is here."""
-        return self._consuming.arguments(lease)
+        return self._consuming.arguments(checked.instance("lease", lease, Lease))
 
     def ack(self, lease: Lease, result: Any = None, *, note: Any = None) -> Settled:
         """The job is done. Raises LeaseLostError if the lease is no longer yours."""
-        return self._consuming.ack(lease, result, note=note)
+        return self._consuming.ack(checked.instance("lease", lease, Lease), result, note=note)
 
     def nack(
         self,
@@ -894,7 +954,12 @@ class QueueCalls:
         worth another try. With `requeue=False` the job is dead at once. `retry_after` overrules
         its backoff. It counts as a failure for the task's circuit breaker, if the task is here.
         """
-        return self._consuming.nack(lease, error, requeue=requeue, retry_after=retry_after)
+        return self._consuming.nack(
+            checked.instance("lease", lease, Lease),
+            error,
+            requeue=checked.flag_or_none("requeue", requeue),
+            retry_after=retry_after,
+        )
 
     def keep_alive(self, lease: Lease, *, on_lost: OnLost | None = None) -> KeepAlive:
         """Renew a lease in the background while a block runs: `with queue.keep_alive(lease):`.
@@ -904,29 +969,34 @@ class QueueCalls:
         then, and leave the job to whoever has it. It ends with the block, or when the lease is
         settled inside. Leases that one consumer keeps in several threads share one heartbeat.
         """
-        return self._consuming.keep_alive(lease, on_lost=on_lost)
+        return self._consuming.keep_alive(
+            checked.instance("lease", lease, Lease),
+            on_lost=checked.function_or_none("on_lost", on_lost),
+        )
 
     def extend(self, lease: Lease, seconds: Seconds | None = None) -> Renewed:
         """Keep a lease for so many seconds from now (its own length, unless told otherwise).
 
         The answer says when it ends, when to extend it next, and whether to stop.
         """
-        return self._consuming.extend(lease, seconds)
+        return self._consuming.extend(checked.instance("lease", lease, Lease), seconds)
 
     def heartbeat(self, leases: Iterable[Lease]) -> list[Renewed | LeaseLostError]:
         """Keep many leases of one worker alive in one write; one answer each, in order."""
-        return self._consuming.heartbeat(leases)
+        return self._consuming.heartbeat(checked.each("leases", leases, Lease))
 
     def peek(self, queue: str | None = None, limit: int = 1) -> list[Job]:
         """The jobs that would be leased next, without leasing them.
 
         Jobs that wait for a slot of their key are not among them.
         """
-        return self._consuming.peek(plain_text(queue), limit)
+        return self._consuming.peek(
+            checked.text_or_none("queue", queue), checked.whole("limit", limit)
+        )
 
     def requeue(self, job: Lease | JobRef, *, delay: Seconds = 0.0, reason: str = "") -> None:
         """Hand a leased job back, with no attempt spent; or replay a dead or cancelled one."""
-        self._consuming.requeue(job, delay=delay, reason=plain_text(reason))
+        self._consuming.requeue(job, delay=delay, reason=checked.text("reason", reason))
 
     def lease_request(
         self,
@@ -939,7 +1009,12 @@ class QueueCalls:
     ) -> LeaseRequest:
         """The request that a lease call sends to the store."""
         return self._consuming.lease_request(
-            limit, queue, plain_text(worker), tasks, lease_seconds, parent
+            checked.whole("limit", limit),
+            checked.texts_or_none("queue", queue),
+            checked.text_or_none("worker", worker),
+            checked.several_or_none("tasks", tasks),
+            lease_seconds,
+            parent,
         )
 
     def try_lease(self, request: LeaseRequest) -> Exchange:
@@ -963,26 +1038,30 @@ class QueueCalls:
         retry_penalty, deadline_weight, deadline_horizon, rebalance_interval, fifo_mode,
         max_priority and retention.
         """
-        return self._queues.create_queue(plain_text(name), if_exists=if_exists, **options)
+        return self._queues.create_queue(
+            checked.text("name", name), if_exists=checked.text("if_exists", if_exists), **options
+        )
 
     def update_queue(self, name: str, **changes: Unpack[QueueOptions]) -> QueueInfo:
         """Change the named rules of a queue; None removes a rule.
 
         Running workers, of all processes, follow at once.
         """
-        return self._queues.update_queue(plain_text(name), **changes)
+        return self._queues.update_queue(checked.text("name", name), **changes)
 
     def queue_config(self, name: str) -> QueueConfig:
         """A queue's rules; raises QueueNotFoundError for an unknown queue."""
-        return self._queues.queue_config(plain_text(name))
+        return self._queues.queue_config(checked.text("name", name))
 
     def queue_info(self, name: str) -> QueueInfo:
         """A queue's rules and state, and how many of its jobs are pending and running."""
-        return self._queues.queue_info(plain_text(name))
+        return self._queues.queue_info(checked.text("name", name))
 
     def key_info(self, name: str, limit_key: str) -> KeyInfo:
         """How many jobs of a limit key run in a queue, and when the next of them may start."""
-        return self._queues.key_info(plain_text(name), plain_text(limit_key))
+        return self._queues.key_info(
+            checked.text("name", name), checked.text("limit_key", limit_key)
+        )
 
     def list_queues(self) -> list[QueueInfo]:
         """Every queue that was created or ever held a job: rules, state and counts, by name."""
@@ -990,15 +1069,15 @@ class QueueCalls:
 
     def pause_queue(self, name: str) -> QueueInfo:
         """Let nothing of a queue be leased. It accepts jobs, and what runs goes on."""
-        return self._queues.pause_queue(plain_text(name))
+        return self._queues.pause_queue(checked.text("name", name))
 
     def resume_queue(self, name: str) -> QueueInfo:
         """Let a paused queue be leased, and a draining one accept jobs, again."""
-        return self._queues.resume_queue(plain_text(name))
+        return self._queues.resume_queue(checked.text("name", name))
 
     def drain_queue(self, name: str) -> QueueInfo:
         """Let a queue accept no more jobs; the jobs in it still run."""
-        return self._queues.drain_queue(plain_text(name))
+        return self._queues.drain_queue(checked.text("name", name))
 
     def purge_queue(
         self, name: str, where: JobFilter | None = None, /, **fields: Unpack[FilterFields]
@@ -1008,7 +1087,11 @@ class QueueCalls:
         What runs, and what has ended, stays. Jobs that depend on a deleted one are told as if it
         had been cancelled: by their `on_dependency_failure` they are cancelled, fail, or go on.
         """
-        return self._queues.purge_queue(plain_text(name), where, **fields)
+        return self._queues.purge_queue(
+            checked.text("name", name),
+            checked.instance_or_none("where", where, JobFilter),
+            **fields,
+        )
 
     def delete_queue(self, name: str, *, force: bool = False) -> int:
         """Forget a queue's rules and state. Raises QueueNotEmptyError while jobs wait or run in it.
@@ -1016,7 +1099,9 @@ class QueueCalls:
         With `force`, those that wait become dead letters, with the reason, and those that run may
         finish. Answers how many became dead letters.
         """
-        return self._queues.delete_queue(plain_text(name), force=force)
+        return self._queues.delete_queue(
+            checked.text("name", name), force=checked.flag("force", force)
+        )
 
     def why(self, job: JobRef) -> Reason:
         """Why a job is not running: the first thing that stands in its way.
@@ -1033,7 +1118,7 @@ class QueueCalls:
         Raises InvalidWindowError for more than 48 hours, and QueueNotFoundError for a queue that
         does not exist. No job is scanned for it.
         """
-        return self._metrics.metrics(plain_text(queue), window_seconds)
+        return self._metrics.metrics(checked.text_or_none("queue", queue), window_seconds)
 
     def metrics_by_queue(self, window_seconds: Seconds = WINDOW_SECONDS) -> list[QueueMetrics]:
         """The same for every queue, by name: one call, however many there are."""
@@ -1041,11 +1126,15 @@ class QueueCalls:
 
     def series(self, queue: str | None = None, minutes: int = 60) -> list[MinutePoint]:
         """The figures of each of the latest minutes, oldest first; the last is not over yet."""
-        return self._metrics.series(plain_text(queue), minutes)
+        return self._metrics.series(
+            checked.text_or_none("queue", queue), checked.whole("minutes", minutes)
+        )
 
     def daily(self, queue: str | None = None, days: int = 30) -> list[DayPoint]:
         """The figures of each of the latest days (UTC), oldest first; the last is today."""
-        return self._metrics.daily(plain_text(queue), days)
+        return self._metrics.daily(
+            checked.text_or_none("queue", queue), checked.whole("days", days)
+        )
 
     def timeline(
         self,
@@ -1063,7 +1152,11 @@ class QueueCalls:
         InvalidWindowError for a name that is no metric and for more than 2,880 points.
         """
         return self._metrics.timeline(
-            metrics, plain_text(queue), since=since, until=until, resolution=resolution
+            checked.texts("metrics", metrics),
+            checked.text_or_none("queue", queue),
+            since=since,
+            until=checked.moment_or_none("until", until),
+            resolution=checked.text("resolution", resolution),
         )
 
     def failures(
@@ -1074,14 +1167,18 @@ class QueueCalls:
         Errors that differ only in numbers, ids and addresses are the same failure. What failed
         outlives the jobs; the 1,000 most telling failures of a store are kept.
         """
-        return self._metrics.failures(plain_text(queue), task=plain_text(task), limit=limit)
+        return self._metrics.failures(
+            checked.text_or_none("queue", queue),
+            task=checked.text_or_none("task", task),
+            limit=checked.whole("limit", limit),
+        )
 
     def worker_totals(self, *, limit: int = 100) -> list[WorkerTotals]:
         """The totals of each worker, alive or gone, the one that leased most first.
 
         The 500 that did something last are kept.
         """
-        return self._metrics.worker_totals(limit=limit)
+        return self._metrics.worker_totals(limit=checked.whole("limit", limit))
 
     def estimated_start(self, job: JobRef) -> datetime | None:
         """When a waiting job will probably be leased, at the rate of the latest minutes.
@@ -1111,12 +1208,15 @@ class QueueCalls:
         `on_progress` is called after each write with the record of the clean-up as it stands.
         """
         return self._retention.prune(
-            force=force, emergency=emergency, dead=dead, on_progress=on_progress
+            force=checked.flag("force", force),
+            emergency=checked.flag("emergency", emergency),
+            dead=checked.flag("dead", dead),
+            on_progress=checked.function_or_none("on_progress", on_progress),
         )
 
     def cleanups(self, limit: int = 100) -> list[CleanUp]:
         """The records of the latest clean-ups, newest first: who, when, how many, how long."""
-        return self._retention.cleanups(limit)
+        return self._retention.cleanups(checked.whole("limit", limit))
 
     def now(self) -> datetime:
         """The store's clock, which never steps back; every time in a job is one of its times."""
@@ -1143,7 +1243,7 @@ class QueueCalls:
         heartbeat if all its slots are taken. Raises WorkerNotFoundError if no such worker is
         registered, UnsupportedError for a consumer, which leases in a loop of its own.
         """
-        return self._upkeep.stop_worker(plain_text(worker))
+        return self._upkeep.stop_worker(checked.text("worker", worker))
 
     def mark_deploy(self, version: str, text: str = "") -> Pin:
         """Say that a version was deployed now: the dashboard marks it, and what fails since then.
@@ -1157,7 +1257,9 @@ class QueueCalls:
         >>> [mark.name for mark in queue.deploys()]
         ['v1.2']
         """
-        return self._upkeep.mark_deploy(plain_text(version), plain_text(text))
+        return self._upkeep.mark_deploy(
+            checked.text("version", version), checked.text("text", text)
+        )
 
     def deploys(self) -> list[Pin]:
         """The deploy marks, the oldest first; the latest 200 are kept."""
@@ -1165,7 +1267,7 @@ class QueueCalls:
 
     def forget_deploy(self, version: str) -> bool:
         """Take a deploy mark away; False if there is none of that version."""
-        return self._upkeep.forget_deploy(plain_text(version))
+        return self._upkeep.forget_deploy(checked.text("version", version))
 
     def stuck(
         self, silent_seconds: Seconds | None = 120.0, running_seconds: Seconds | None = None
@@ -1195,7 +1297,9 @@ class QueueCalls:
         ['letter']
         """
         return self._upkeep.requeue_stuck(
-            silent_seconds, running_seconds, reset_attempts=reset_attempts
+            silent_seconds,
+            running_seconds,
+            reset_attempts=checked.flag("reset_attempts", reset_attempts),
         )
 
     def lost_workers(self) -> list[str]:
@@ -1218,7 +1322,7 @@ class QueueCalls:
 
     def backup(self, path: str | os.PathLike[str]) -> None:
         """Write a consistent copy of the store while it is in use."""
-        self._upkeep.backup(path)
+        self._upkeep.backup(checked.path("path", path))
 
     def describe(self) -> Mapping[str, Any]:
         """A description of the store: kind, place, durability, versions."""
@@ -1226,4 +1330,4 @@ class QueueCalls:
 
     def codec_for(self, task: str) -> CallCodec:
         """The task's own codec, or one that knows no type hints if its code is not here."""
-        return self._codecs.codec_for(plain_text(task))
+        return self._codecs.codec_for(checked.text("task", task))

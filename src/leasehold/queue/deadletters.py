@@ -9,6 +9,7 @@ import msgspec
 
 from leasehold.blobs.blobs import Blobs
 from leasehold.core.contract.store import Store
+from leasehold.core.model import checked
 from leasehold.core.model.job import Job
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import Status
@@ -64,6 +65,7 @@ class DeadLetters:
         Without `reset_attempts` each gets one attempt more. A job that is named must be dead (or
         cancelled), otherwise InvalidTransitionError is raised after the others were replayed.
         """
+        checked.flag("reset_attempts", reset_attempts)
         if where is None or isinstance(where, JobFilter):
             order = ReplayAll(reset_attempts)
             return order_all(self._store, order, self._filter(where, fields), self._actor)

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any, Final, TypedDict
 
 from leasehold.core.contract.store import Store
+from leasehold.core.model import checked
 from leasehold.core.model.job import Job, MetadataValue
 from leasehold.core.model.phrases import listed
 from leasehold.core.model.search import HeavyField, JobFilter
@@ -49,7 +50,7 @@ def filter_of(where: JobFilter | None, fields: FilterFields) -> JobFilter:
     if where is not None:
         if fields:
             raise InvalidJobError("give either a JobFilter or keyword arguments, not both")
-        return where
+        return checked.instance("where", where, JobFilter)
     known: dict[str, Any] = {}
     for name, value in fields.items():
         translate = _TRANSLATIONS.get(name)

@@ -12,6 +12,7 @@ import msgspec
 from leasehold.blobs.blobs import Blobs
 from leasehold.core.contract.looking import looking
 from leasehold.core.contract.store import Store
+from leasehold.core.model import checked
 from leasehold.core.model.changes import Changes
 from leasehold.core.model.history import Attempt, HistoryEvent
 from leasehold.core.model.job import Job
@@ -179,7 +180,7 @@ class Looking:
 
     def audit_log(self, limit: int = 100) -> list[AuditRecord]:
         """The latest administrative actions, newest first, archived ones included."""
-        return looking(self.store).audit_log(limit)
+        return looking(self.store).audit_log(checked.at_least(0, "limit", limit))
 
     def audit_page(
         self,

@@ -12,6 +12,7 @@ from leasehold.core.model.failure import Failure
 from leasehold.core.model.queue_config import QueueState
 from leasehold.core.model.records import WorkerTotals
 from leasehold.core.model.status import Status
+from leasehold.core.model.text import shown
 from leasehold.core.rules.metrics import (
     RATE_MINUTES,
     WINDOW_SECONDS,
@@ -87,6 +88,8 @@ class Metrics:
         InvalidWindowError for a name that is no metric and for more than 2,880 points.
         """
         names = (metrics,) if isinstance(metrics, str) else metrics
+        if not isinstance(since, datetime | timedelta):
+            raise TypeError(f"since must be a datetime or a timedelta, not {shown(since)}")
         begin = self.store.now() - since if isinstance(since, timedelta) else since
         return looking(self.store).timeline(
             names, queue, since=begin, until=until, resolution=resolution

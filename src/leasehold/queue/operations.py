@@ -8,9 +8,9 @@ from typing import Final, Unpack
 
 from leasehold.blobs.blobs import Blobs
 from leasehold.core.contract.store import Store
+from leasehold.core.model import checked
 from leasehold.core.model.job import Job
 from leasehold.core.model.search import JobFilter
-from leasehold.core.model.text import plain_text
 from leasehold.core.rules.filter_orders import Order, narrowed
 from leasehold.core.rules.operations import (
     Advance,
@@ -65,6 +65,8 @@ class Operations:
 
     def samples(self, plan: Plan, limit: int = SAMPLES) -> list[Job]:
         """Some of the jobs of a plan, the last submitted first, without payload and result."""
+        checked.instance("plan", plan, Plan)
+        limit = checked.at_least(0, "limit", limit)
         where = narrowed(plan.order, plan.where, 1)
         found = self._store.search(where, limit=limit, without=("payload", "result"))
         return list(islice(found.jobs, limit))
@@ -74,6 +76,7 @@ class Operations:
 
         One plan is one operation: if the answer was lost, begin it again.
         """
+        checked.instance("plan", plan, Plan)
         draft = OperationDraft(id=plan.operation_id, plan=plan)
         return self._store.begin_operation(draft, actor=self._actor)
 
@@ -84,7 +87,7 @@ class Operations:
         blocked, priorities are what they were: all that nobody leased or changed since. Raises
         InvalidTransitionError for what runs, was undone already, or has deleted its jobs.
         """
-        draft = OperationDraft(id=self._env.new_id(), undoes=plain_text(operation_id))
+        draft = OperationDraft(id=self._env.new_id(), undoes=checked.text("operation_id", operation_id))
         return self._store.begin_operation(draft, actor=self._actor)
 
     def carry_out(
@@ -94,6 +97,8 @@ class Operations:
 
         It may have begun in another process that is gone: then this goes on where that was.
         """
+        checked.instance("operation", operation, Operation)
+        checked.function_or_none("on_progress", on_progress)
         while operation.state is OperationState.RUNNING:
             advance = self._store.advance_operation(operation.id)
             if self._blobs is not None:
@@ -105,8 +110,8 @@ class Operations:
 
     def stop(self, operation_id: str) -> Operation:
         """Stop an operation where it is; its changes stay, and can be undone."""
-        return self._store.stop_operation(plain_text(operation_id), actor=self._actor)
+        return self._store.stop_operation(checked.text("operation_id", operation_id), actor=self._actor)
 
     def get(self, operation_id: str) -> Operation:
         """An operation as it is now; raises OperationNotFoundError for an unknown id."""
-        return known_as(operation_id, self._store.operation(plain_text(operation_id)))
+        return known_as(operation_id, self._store.operation(checked.text("operation_id", operation_id)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypedDict, Unpack, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypedDict, Unpack, cast, get_args
 
 from leasehold.core.contract.transactions import OwnConnection
 from leasehold.core.model.durations import Seconds, given_seconds, plain_seconds
@@ -204,6 +204,24 @@ def _count(value: object) -> int | float:
     return number
 
 
+def _text(name: str) -> Callable[[Any], str]:
+    def convert(value: Any) -> str:
+        if type(value) is str:
+            return value
+        if isinstance(value, str):
+            return plain_text(value)
+        raise InvalidJobError(f"{name} must be text, not {shown(value)}")
+
+    return convert
+
+
+def _policy(value: object) -> DependencyPolicy:
+    if isinstance(value, str) and value in get_args(DependencyPolicy):
+        return cast("DependencyPolicy", plain_text(value))
+    allowed = listed(get_args(DependencyPolicy), "or")
+    raise InvalidJobError(f"on_dependency_failure must be {allowed}, not {shown(value)}")
+
+
 def _moment(value: datetime) -> datetime:
     if not isinstance(value, datetime):
         raise InvalidJobError(f"run_at and deadline must be datetimes, not {value!r}")
@@ -226,7 +244,7 @@ def _ids(value: JobRef | Iterable[JobRef]) -> tuple[str, ...]:
 
 
 _TRANSLATIONS: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
-    "job_id": ("id", plain),
+    "job_id": ("id", _text("job_id")),
     "priority": ("priority", priority_of),
     "retry": ("retry", retry_policy),
     "run_at": ("run_at", _moment),
@@ -234,7 +252,8 @@ _TRANSLATIONS: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
     "delay": ("delay_seconds", lambda value: _seconds("delay", value)),
     "max_retries": ("max_retries", _count),
     "metadata": ("metadata", plain_metadata),
-    **{name: (name, plain) for name in ("queue", "idempotency_key", "limit_key", "client")},
+    **{name: (name, _text(name)) for name in ("queue", "idempotency_key", "limit_key", "client")},
+    "on_dependency_failure": ("on_dependency_failure", _policy),
     "parent_id": ("parent_id", id_of),
     "depends_on": ("depends_on", _ids),
 }

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from leasehold.blobs.blobs import Blobs
 from leasehold.core.contract.store import Store
+from leasehold.core.model import checked
 from leasehold.core.model.retention import CleanUp, RetentionPolicy, Scope
 from leasehold.env import Env
 from leasehold.interrupts import import_whole
@@ -60,4 +61,4 @@ class Retention:
 
     def cleanups(self, limit: int = 100) -> list[CleanUp]:
         """The records of the latest clean-ups, newest first: who, when, how many, how long."""
-        return self.store.cleanups(limit)
+        return self.store.cleanups(checked.at_least(0, "limit", limit))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from leasehold.core.model import checked
 from leasehold.core.model.schedule import Schedule, not_found
-from leasehold.core.model.text import plain_text
 from leasehold.env import Env
 from leasehold.queue.handle import JobHandle
 
@@ -45,18 +45,18 @@ class Schedules:
 
     def get(self, name: str) -> Schedule:
         """A snapshot; raises ScheduleNotFoundError for an unknown name, as all of these do."""
-        schedule = self._queue.store.get_schedule(plain_text(name))
+        schedule = self._queue.store.get_schedule(checked.text("name", name))
         if schedule is None:
             raise not_found(name)
         return schedule
 
     def pause(self, name: str) -> Schedule:
         """Pause it until `resume`: ticks that pass meanwhile are skipped."""
-        return self._queue.store.pause_schedule(plain_text(name), paused=True, actor=self._actor)
+        return self._queue.store.pause_schedule(checked.text("name", name), paused=True, actor=self._actor)
 
     def resume(self, name: str) -> Schedule:
         """Let it go on, with its next tick."""
-        return self._queue.store.pause_schedule(plain_text(name), paused=False, actor=self._actor)
+        return self._queue.store.pause_schedule(checked.text("name", name), paused=False, actor=self._actor)
 
     def run(self, name: str, *, job_id: str | None = None) -> JobHandle[Any]:
         """Submit its job now, out of turn, also while it is paused. Its ticks stay as they are.
@@ -64,12 +64,12 @@ class Schedules:
         Under one `job_id` it is submitted once, however often it is asked for.
         """
         job = self._queue.store.run_schedule(
-            plain_text(name),
-            job_id=plain_text(job_id) or self._env.new_id(),
+            checked.text("name", name),
+            job_id=checked.text_or_none("job_id", job_id) or self._env.new_id(),
             actor=self._actor,
         )
         return JobHandle(self._queue, job.id, self._queue.codec_for(job.task))
 
     def remove(self, name: str) -> Schedule:
         """Forget it; the jobs it has submitted stay. Answers with its last snapshot."""
-        return self._queue.store.remove_schedule(plain_text(name), actor=self._actor)
+        return self._queue.store.remove_schedule(checked.text("name", name), actor=self._actor)

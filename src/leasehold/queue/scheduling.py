@@ -10,6 +10,7 @@ import msgspec
 
 from leasehold.blobs.blobs import Blobs
 from leasehold.core.contract.store import Store
+from leasehold.core.model import checked
 from leasehold.core.model.durations import Seconds
 from leasehold.core.model.job import DependencyPolicy, MetadataValue, PriorityLike
 from leasehold.core.model.schedule import Misfire, Overlap, Schedule, ScheduleDraft
@@ -241,7 +242,7 @@ class Scheduling:
         own: dict[str, Any] = {
             key: plain(for_each_job.pop(key)) for key in _OF_THE_SCHEDULE if key in for_each_job
         }
-        module = own.pop("declared_in", None)
+        module = checked.text_or_none("declared_in", own.pop("declared_in", None))
         # An interactive session has no code that could declare it again.
         if module is not None and (module := importable_name(module)) != "__main__":
             own["declared_in"] = module

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from leasehold.core.contract.store import Store
+from leasehold.core.model import checked
 from leasehold.core.model.settings import (
     DEFINITIONS,
     SettingDefinition,
@@ -18,7 +19,7 @@ from leasehold.core.model.settings import (
     parse_setting,
     setting_definition,
 )
-from leasehold.core.model.text import plain, plain_text
+from leasehold.core.model.text import plain
 
 
 class SettingSource(StrEnum):
@@ -93,7 +94,7 @@ class Settings:
 
     def info(self, name: str) -> SettingInfo:
         """A setting with its value, where that comes from, its default, bounds and meaning."""
-        return self._info(setting_definition(plain_text(name)), self._store.settings())
+        return self._info(setting_definition(checked.text("name", name)), self._store.settings())
 
     def list(self) -> list[SettingInfo]:
         """Every setting there is."""
@@ -108,14 +109,14 @@ class Settings:
         """
         if isinstance(value, timedelta):
             value = value.total_seconds()
-        name = plain_text(name)
+        name = checked.text("name", name)
         meant: Any = parse_setting(name, value) if isinstance(value, str) else plain(value)
         stored = self._store.set_setting(name, meant, actor=self._actor)
         return self._info(setting_definition(name), stored)
 
     def unset(self, name: str) -> SettingInfo:
         """Let the default count again."""
-        name = plain_text(name)
+        name = checked.text("name", name)
         stored = self._store.unset_setting(name, actor=self._actor)
         return self._info(setting_definition(name), stored)
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, get_args, overload
 
 from leasehold.codec import CallCodec
+from leasehold.core.model import checked
 from leasehold.core.model.breaker import Breaker
 from leasehold.core.model.durations import Seconds
 from leasehold.core.model.job import MetadataValue, PriorityLike
+from leasehold.core.model.phrases import listed
 from leasehold.core.model.retry import PERMANENT, RETRYABLE, Backoff
-from leasehold.core.model.text import plain_text
+from leasehold.core.model.text import plain_text, shown
 from leasehold.errors import InvalidJobError, TaskNotImportableError
 from leasehold.queue.codecs import Codecs
 from leasehold.queue.misnamed import NameCheck
@@ -124,12 +126,15 @@ class Tasks:
         and overrule them. `breaker` holds the task back while it keeps failing. `aliases` are names
         that the task had before: jobs that wait under one of them still find it.
         """
+        if executor is not None and executor not in get_args(ExecutorKind):
+            kinds = listed(get_args(ExecutorKind), "or")
+            raise ValueError(f"executor must be {kinds}, not {shown(executor)}")
         backoff: Any = retry if callable(retry) else None
         options["retry"] = None if backoff is not None else retry
         safe = draft_safe(options)
+        never, again = _error_lists(permanent, retryable)
 
         def make(function: Callable[..., Any]) -> BaseTask[..., Any]:
-            never, again = _error_lists(permanent, retryable)
             task_name = plain_text(name) or name_for(function)
             definition = TaskDefinition(
                 task_name,
@@ -224,15 +229,19 @@ class Tasks:
 def _error_lists(
     permanent: Errors, retryable: Errors
 ) -> tuple[tuple[type[BaseException], ...], tuple[type[BaseException], ...]]:
-    never, again = _classes(permanent), _classes(retryable)
+    never, again = _classes("permanent", permanent), _classes("retryable", retryable)
     return (
         (*never, *(cls for cls in PERMANENT if cls not in again)),
         (*again, *(cls for cls in RETRYABLE if cls not in never)),
     )
 
 
-def _classes(errors: Errors) -> tuple[type[BaseException], ...]:
-    return (errors,) if isinstance(errors, type) else tuple(errors)
+def _classes(name: str, errors: Errors) -> tuple[type[BaseException], ...]:
+    classes = (errors,) if isinstance(errors, type) else tuple(checked.several(name, errors))
+    for one in classes:
+        if not (isinstance(one, type) and issubclass(one, BaseException)):
+            raise TypeError(f"{name} must be exception classes, not {shown(one)}")
+    return classes
 
 
 def _unknown_code(*_args: Any, **_kwargs: Any) -> Any:

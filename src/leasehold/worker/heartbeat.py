@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 from leasehold.core.contract.store import Store
+from leasehold.core.model import checked
 from leasehold.core.model.lease import Lease, Renewal
 from leasehold.core.model.phrases import counted
 from leasehold.core.model.status import Event
@@ -72,12 +73,12 @@ class Heartbeat(OwnThread):
         on_cancel: Callable[[Lease, str], None],
         on_beat: Callable[[], None] | None = None,
     ) -> None:
-        super().__init__(f"{worker}-heartbeat")
+        super().__init__(f"{checked.text('worker', worker)}-heartbeat")
         self._store = store
         self._worker = worker
         self._clock = env.clock
-        self._interval_seconds = interval_seconds
-        self._failure_threshold = failure_threshold
+        self._interval_seconds = checked.above_zero("interval_seconds", interval_seconds)
+        self._failure_threshold = checked.at_least(1, "failure_threshold", failure_threshold)
         self._on_lost = on_lost
         self._on_cancel = on_cancel
         self._on_beat = on_beat
@@ -111,7 +112,7 @@ class Heartbeat(OwnThread):
 
     def add(self, lease: Lease, sent_at: float | None = None) -> None:
         """Keep this lease alive. `sent_at` is the monotonic time before the lease was asked for."""
-        self.add_all([lease], sent_at)
+        self.add_all([checked.instance("lease", lease, Lease)], sent_at)
 
     def add_all(self, leases: Iterable[Lease], sent_at: float | None = None) -> None:
         if sent_at is None:
@@ -134,7 +135,7 @@ class Heartbeat(OwnThread):
 
     def discard(self, lease: Lease) -> None:
         """Forget a lease, before it is settled: from now on no renewal of it is under way."""
-        self.discard_all([lease])
+        self.discard_all([checked.instance("lease", lease, Lease)])
 
     def discard_all(self, leases: Iterable[Lease]) -> None:
         # A renewal that reached the store after the settlement would look like a stale holder's.

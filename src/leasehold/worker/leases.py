@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from leasehold.core.contract.store import Store
+from leasehold.core.model import checked
 from leasehold.core.model.breaker import Breaker
 from leasehold.core.model.job import DEFAULT_QUEUE
 from leasehold.core.model.lease import (
@@ -45,7 +46,7 @@ class LeaseManager:
     ) -> None:
         """`breakers` knows the circuit breaker of a task, by the task's name."""
         self.store = store
-        self.worker = worker
+        self.worker = checked.text("worker", worker)
         self._breakers = breakers
         self.lease_seconds = lease_seconds
         """For jobs that name none; None leaves it to the settings of the store."""
@@ -65,6 +66,9 @@ class LeaseManager:
 
         `lease_seconds` wins over what jobs, their queue and the settings of the store say.
         """
+        queues = checked.each("queues", queues, str)
+        limit = checked.whole("limit", limit)
+        tasks = None if tasks is None else checked.each("tasks", tasks, str)
         return self.exchange(
             (), queues, limit, tasks, parent_id, lease_seconds=lease_seconds
         ).leases
@@ -108,6 +112,7 @@ class LeaseManager:
         Raises LeaseExpiredError when it ran out, LeaseConflictError when another worker has the
         job, LeaseLostError otherwise.
         """
+        checked.instance("lease", lease, Lease)
         renewal = Renewal(lease.job_id, lease.version, lease.lease_seconds)
         [answer] = self.store.renew(self.worker, [renewal])
         if isinstance(answer, LeaseLostError):
@@ -139,6 +144,8 @@ class LeaseManager:
         Unless told, the default lists say which exceptions are worth another try. It counts for
         the task's circuit breaker: the given one, or the one that the lease manager knows.
         """
+        checked.instance("lease", lease, Lease)
+        checked.instance_or_none("breaker", breaker, Breaker)
         if breaker is None and self._breakers is not None:
             breaker = self._breakers(lease.task)
         if isinstance(error, JobError):
@@ -159,6 +166,7 @@ class LeaseManager:
 
     def settle(self, lease: Lease, outcome: Outcome) -> Settled:
         """Say what became of the job; raises LeaseLostError (or a kind of it) if it is not ours."""
+        checked.instance("lease", lease, Lease)
         [answer] = self.store.exchange([Settlement(lease.job_id, lease.version, outcome)]).settled
         if isinstance(answer, LeaseLostError):
             raise answer

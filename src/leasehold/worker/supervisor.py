@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from leasehold.core.contract.store import Store
+from leasehold.core.model import checked
 from leasehold.core.model.lease import StuckJob
 from leasehold.core.model.status import Status
 from leasehold.errors import LeaseholdError, StoreError
@@ -39,15 +40,17 @@ class Supervisor:
     def __init__(self, store: Store, *, actor: str = "supervisor") -> None:
         """`actor` is who gives the orders, for their audit records."""
         self._store = store
-        self._actor = actor
+        self._actor = checked.text("actor", actor)
 
     def find_stuck(
         self, silent_seconds: float | None = 120.0, running_seconds: float | None = None
     ) -> list[StuckJob]:
         """The stuck jobs, the longest silent first, then the longest running."""
-        for seconds in (silent_seconds, running_seconds):
+        limits = {"silent_seconds": silent_seconds, "running_seconds": running_seconds}
+        for name, seconds in limits.items():
+            checked.number_or_none(name, seconds)
             if seconds is not None and not seconds >= 0:
-                raise ValueError(f"how long a job is stuck is 0 seconds or more, not {seconds!r}")
+                raise ValueError(f"{name} must be 0 or more, not {seconds!r}")
         return self._store.stuck(silent_seconds, running_seconds=running_seconds)
 
     def requeue(
@@ -68,6 +71,7 @@ class Supervisor:
             jobs = self.find_stuck(silent_seconds, running_seconds)
         elif isinstance(jobs, StuckJob):
             jobs = (jobs,)
+        jobs = checked.each("jobs", jobs, StuckJob)
         requeued: list[Requeued] = []
         not_requeued: list[Requeued] = []
         for job in jobs:

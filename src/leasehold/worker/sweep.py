@@ -8,6 +8,7 @@ from typing import Final, Protocol, runtime_checkable
 import msgspec
 
 from leasehold.core.contract.store import Store
+from leasehold.core.model import checked
 from leasehold.core.model.job import DEFAULT_LEASE_SECONDS
 from leasehold.core.model.lease import SweepReport
 from leasehold.core.model.phrases import counted
@@ -65,11 +66,12 @@ class RecoverySweep(OwnThread):
         self._store = store
         self._env = env
         self._clock = env.clock
-        self._interval_seconds = interval_seconds
+        self._interval_seconds = checked.above_zero("interval_seconds", interval_seconds)
+        checked.above_zero("death_check_seconds", death_check_seconds)
         self._death_check_seconds = (
             death_check_seconds if isinstance(store, ProvesDeath) else float("inf")
         )
-        self._pause_seconds = pause_seconds
+        self._pause_seconds = checked.above_zero("pause_seconds", pause_seconds)
         self._statistics = SweepStatistics()
         self._next_scan_at = 0.0
         self._paused_until = float("-inf")

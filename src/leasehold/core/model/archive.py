@@ -7,8 +7,10 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from leasehold.core.model import checked
 from leasehold.core.model.job import MetadataValue
 from leasehold.core.model.limits import SECONDS_MAX
+from leasehold.core.model.numbers import plain_number
 from leasehold.core.model.outcome import JobError
 from leasehold.core.model.refusals import not_a_cursor
 from leasehold.core.model.search import JobFilter
@@ -83,8 +85,12 @@ class ArchiveSpan(msgspec.Struct, frozen=True, kw_only=True):
     run_seconds_max: float | None = None
 
     def __post_init__(self) -> None:
+        for name in ("first_day", "last_day"):
+            checked.instance_or_none(name, getattr(self, name), date)
         for name in ("run_seconds_min", "run_seconds_max"):
             value = getattr(self, name)
+            if value is not None and plain_number(value) is None:
+                raise InvalidJobError(f"{name} must be seconds from 0 to ten years, not {value!r}")
             # The comparison also refuses NaN, which is neither above nor below anything.
             if value is not None and not 0 <= value <= SECONDS_MAX:
                 raise InvalidJobError(f"{name} must be seconds from 0 to ten years, not {value!r}")

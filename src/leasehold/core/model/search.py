@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final, Literal, get_args
 
 import msgspec
 
+from leasehold.core.model import checked
 from leasehold.core.model.job import Job, MetadataValue
+from leasehold.core.model.numbers import whole_number
 from leasehold.core.model.phrases import listed
 from leasehold.core.model.plain_data import LEFT_OUT
 from leasehold.core.model.status import Status
@@ -17,6 +19,29 @@ from leasehold.errors import InvalidJobError
 
 SEARCH_TEXT_LENGTH_MAX: Final = 4096
 """Longer ones take seconds to look for, in every payload, and nobody means them."""
+
+
+def _whole(name: str, value: int | None) -> None:
+    if value is not None and whole_number(value) is None:
+        checked.whole(name, value)
+
+
+def _texts(name: str, value: Iterable[str] | None) -> None:
+    if value is not None:
+        checked.each(name, value, str)
+
+
+_CHECKS: Final[Mapping[str, Callable[[str, Any], object]]] = {
+    **dict.fromkeys(("ids", "queues", "tasks"), _texts),
+    **dict.fromkeys(("priority_min", "priority_max"), _whole),
+    **dict.fromkeys(
+        ("created_from", "created_before", "finished_from", "finished_before"),
+        checked.moment_or_none,
+    ),
+    **dict.fromkeys(
+        ("idempotency_key", "parent_id", "limit_key", "error_text", "text"), checked.text_or_none
+    ),
+}
 
 
 class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,6 +74,8 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Part of the payload (as JSON text) or of the latest error, in any case."""
 
     def __post_init__(self) -> None:
+        for name, check in _CHECKS.items():
+            check(name, getattr(self, name))
         for priority in (self.priority_min, self.priority_max):
             if priority is not None and not -(2**63) <= priority < 2**63:
                 raise InvalidJobError(f"no job has a priority like {priority}: 0 to 100 are there")
