@@ -4,25 +4,32 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+
+# What is imported is compiled once, whatever the surroundings say, and kept with the environment;
+# so pip need not compile millions of lines of which most are never imported.
+export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/pycache
+export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types layers tests soak faces bench bench-postgres against clean
+.PHONY: help run test lint types mypy pyright layers compiled tests soak faces bench bench-postgres \
+	against clean
 
 help:            ## Show what can be made
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/'
 
 $(VENV)/run: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[cli,dashboard]"
+	$(PIP) install --upgrade "pip>=25.1"
+	$(PIP) install --no-compile --editable ".[cli,dashboard]"
 	@touch $@
 
 $(VENV)/test: $(VENV)/run
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group test
+	$(PIP) install --no-compile --group test
 	@touch $@
 
 $(VENV)/bench: $(VENV)/test
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group bench
+	$(PIP) install --no-compile --group bench
 	@touch $@
 
 # Other queues want other versions of what we use: they get an environment of their own.
@@ -40,18 +47,32 @@ run: $(VENV)/run        ## See it work: jobs run, retried, dead-lettered, counte
 	$(BIN)/python examples/tour.py
 	$(BIN)/python examples/service.py
 
-test: lint types layers tests   ## Run every check: style, types, layering and the whole suite
+# The checks of the sources run beside each other, and the suite after them, when all are good.
+# Where make can (from version 4 on), what each of them says stays together.
+TOGETHER := --no-print-directory -j 2 $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
+
+test: $(VENV)/test      ## Run every check: style, types, layering and the whole suite
+	$(MAKE) $(TOGETHER) mypy lint layers pyright compiled
+	$(MAKE) --no-print-directory tests
 
 lint: $(VENV)/test      ## Style
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: $(VENV)/test     ## Types, strictly
+types: mypy pyright     ## Types, strictly
+
+mypy: $(VENV)/test
 	$(BIN)/mypy
+
+pyright: $(VENV)/test
 	$(BIN)/basedpyright
 
 layers: $(VENV)/test    ## Who may import whom
 	$(BIN)/lint-imports
+
+# Once, and not in each process of the suite at the same time; what is wrong the suite will say.
+compiled: $(VENV)/test
+	$(BIN)/python -m pytest --collect-only > /dev/null 2>&1 || true
 
 # Many tests wait for processes they have started or killed: three at a time keep two cores busy.
 tests: $(VENV)/test     ## The test suite

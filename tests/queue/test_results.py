@@ -131,7 +131,7 @@ def test_shutdown_ends_every_wait(still: TaskQueue) -> None:
     thread = threading.Thread(target=wait)
     thread.start()
     while not still._waiters._waiting:
-        pass
+        thread.join(0.001)
     still.shutdown()
     thread.join(WAIT)
     assert len(raised) == 1

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -29,6 +29,7 @@ from support.ports import free_port
 pytestmark = pytest.mark.faults
 
 WAIT = 120.0
+LOOK_SECONDS = 0.01
 JOBS_PER_KILL = 5
 
 TASKS = """
@@ -93,9 +94,11 @@ class Scene:
 
     def until(self, condition: Callable[[], object]) -> None:
         end = SYSTEM.clock.monotonic() + WAIT
+        pause = threading.Event()
         while not condition():
             assert SYSTEM.clock.monotonic() < end, self.logs()
-            os.sched_yield()
+            # Whom it waits for needs the processor.
+            pause.wait(LOOK_SECONDS)
 
     def see_progress(self, submitted: int) -> None:
         """Wait until one more of the jobs so far has run, if one is left."""

@@ -442,8 +442,9 @@ def test_a_job_that_was_taken_away_before_rolls_back(scene: Scene) -> None:
     )
     assert job.result(WAIT) == "the other one"
     go.set()
+    pause = threading.Event()
     while not scene.lost:
-        pass
+        pause.wait(0.001)
     assert len(raised) == 1
     assert scene.rows() == []
     assert job.job().result == "the other one"

@@ -196,7 +196,7 @@ def test_a_hurry_cuts_no_pause_within_a_clean_up_short(clock: ManualClock, env: 
     pauses = threading.Thread(target=pruner._pause, args=(5,))
     pauses.start()
     while not clock._waiting:
-        pass
+        pauses.join(0.001)
     clock.advance(5)
     pauses.join(PATIENCE_SECONDS)
     assert not pauses.is_alive()
