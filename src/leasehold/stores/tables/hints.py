@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 
 class Hints:
     """Whom to wake after the commit. Losing one costs time, never a job: nothing may hang on it."""
@@ -23,17 +25,17 @@ class Hints:
         self.ended = []
         self.cancel_requested = []
 
-    def take_ready(self) -> Hints:
-        """Only the news of jobs to lease, which are not told a second time."""
-        taken = Hints()
-        taken.ready, self.ready = self.ready, False
-        return taken
-
     def take(self, other: Hints) -> None:
         """Add what another one holds, and leave it empty."""
-        if other.ready or other.unresolved or other.ended or other.cancel_requested:
-            self.ready = self.ready or other.ready
+        if other.ready:
+            self.ready, other.ready = True, False
+        if other.unresolved or other.ended or other.cancel_requested:
             self.unresolved = self.unresolved or other.unresolved
             self.ended += other.ended
             self.cancel_requested += other.cancel_requested
             other.clear()
+
+
+READY: Final = Hints()
+"""Only the news of jobs to lease."""
+READY.ready = True

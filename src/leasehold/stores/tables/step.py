@@ -172,6 +172,15 @@ class TableStep(ABC):
         tally["total_submitted"] += jobs
         tally[in_band] += jobs
 
+    def count_alike(self, lane: int, ones: Mapping[str, int]) -> None:
+        """Add these to a lane's counters."""
+        tally = self._tally.get(lane)
+        if tally is None:
+            self._tally[lane] = defaultdict(int, ones)
+            return
+        for name, by in ones.items():
+            tally[name] += by
+
     def move(self, lane: int, before: Status, after: Status, jobs: int = 1) -> None:
         """Count jobs of a lane from one status to another."""
         tally = self._tally[lane]

@@ -35,6 +35,10 @@ _CHANGING: Final = 7
 """So many of them may differ from write to write."""
 
 
+NOTHING_LEFT: Final = (0, 0, None, 0)
+"""What earlier writes have left to others, most of the time."""
+
+
 class Remembered:
     """Belongs to one connection that writes."""
 
@@ -48,12 +52,21 @@ class Remembered:
         self.open_minute = 0
         self.worker_numbers: dict[tuple[str, int], int] = {}
         """Of this minute: idle workers are forgotten at its end."""
+        self._left: tuple[Any, ...] = ()
+        """What the last write has left in the store's row, where nothing else has changed."""
+        self._left_at: tuple[apsw.Cursor | None, int] = (None, 0)
+        """Of which connection, and at which version of the file for it."""
 
     def read(self, db: apsw.Connection, cursor: apsw.Cursor, env: Env) -> tuple[Any, ...]:
         """The state of the store, what changes of it; the rest is remembered here.
 
         Damage is put right first, in the write under way.
         """
+        if self._left:
+            # Forgotten at once: a write that says nothing at its end may have changed anything.
+            left, self._left = self._left, ()
+            if self._left_at == (cursor, db.data_version()):
+                return left
         try:
             row: Any = cursor.execute(READ_STATE).fetchone()
             clock, floor, next_seq = row[:3]
@@ -71,6 +84,16 @@ class Remembered:
             self._learn(db, row[_CHANGING:])
         changing: tuple[Any, ...] = row[:_CHANGING]
         return changing
+
+    def keep(
+        self, db: apsw.Connection, cursor: apsw.Cursor, clock: int, floor: int, next_seq: int
+    ) -> None:
+        """Said after a commit that has changed no more of the state than these three, and has left
+        nothing to later writes: as long as nobody else writes, the next one need not ask.
+        """
+        self._left = (clock, floor, next_seq, *NOTHING_LEFT)
+        # Any other commit makes it another version, this connection's own among them.
+        self._left_at = (cursor, db.data_version())
 
     def _learn(self, db: apsw.Connection, steady: tuple[Any, ...]) -> None:
         # A seal comes with another generation, so a process that has not met it looks for it here.

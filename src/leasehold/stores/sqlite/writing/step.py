@@ -28,7 +28,7 @@ from leasehold.stores.sqlite.rules import known
 from leasehold.stores.sqlite.rules.known import read_rules
 from leasehold.stores.sqlite.submitting.gate import StartBook
 from leasehold.stores.sqlite.writing.clock import WRITE_BASIS, StoreClock, move_leases
-from leasehold.stores.sqlite.writing.remembered import Remembered
+from leasehold.stores.sqlite.writing.remembered import NOTHING_LEFT, Remembered
 from leasehold.stores.tables.step import TableStep
 
 WRITE_STATE: Final = "UPDATE store_state SET clock = ?, version_floor = ?, next_seq = ?"
@@ -39,8 +39,6 @@ ADD_MEASURED: Final = """
     INSERT INTO measured VALUES (?, ?, ?, ?, ?)
     ON CONFLICT DO UPDATE SET jobs = jobs + excluded.jobs, micros = micros + excluded.micros
 """
-NOTHING_LEFT: Final = [0, 0, None, 0]
-"""What earlier writes have left to others, most of the time."""
 INSERT_EVENT: Final = "INSERT INTO event VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
@@ -50,6 +48,10 @@ class Step(TableStep):
     db: apsw.Connection
     is_first = True
     """Whether the operation under way is the first of its write; it needs no savepoint."""
+    leaves_nothing = True
+    """Whether earlier writes, the clocks and a new minute have left this one nothing to do."""
+    is_one_more = False
+    """Whether an operation of this write has added one job, and changed nothing else."""
     opens_minute = False
     """Whether this write is the first of a new minute."""
     clock_basis = ClockBasis()
@@ -101,7 +103,9 @@ class Step(TableStep):
         clock: StoreClock,
         remembered: Remembered,
     ) -> Step:
-        stored, floor, next_seq, *left = remembered.read(db, cursor, env)
+        state = remembered.read(db, cursor, env)
+        stored, floor, next_seq = state[:3]
+        left = state[3:]
         basis = remembered.basis
         time = clock.tell(stored, basis)
         now = time.now
@@ -112,6 +116,7 @@ class Step(TableStep):
             step.some_unresolved = bool(some_unresolved & 1)
             step.some_inheriting = bool(some_unresolved & 2)
             step.some_rescoring = bool(some_rescoring)
+            step.leaves_nothing = False
         step.clock_basis = time.basis
         if time.basis != basis:
             step.odd_time = time
@@ -120,6 +125,7 @@ class Step(TableStep):
         else:
             step.worker_numbers = remembered.worker_numbers
         if step.opens_minute or step.odd_time is not None:
+            step.leaves_nothing = False
             step._prepare()
         return step
 
@@ -132,6 +138,7 @@ class Step(TableStep):
     def set_clock(self, now: int, basis: ClockBasis) -> None:
         """Let it be another time from here on, for this write and all that follow."""
         self.now, self.clock_basis = now, basis
+        self.leaves_nothing = False
         self.odd_time = StoreTime(now, 0, basis)
 
     def _prepare(self) -> None:
