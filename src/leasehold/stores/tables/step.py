@@ -132,6 +132,10 @@ class TableStep(ABC):
     def write_counters(self) -> None:
         """Write the counters, for who reads them in this very write."""
 
+    def write_counters_of_work(self) -> None:
+        """The same for who asks only which lanes have pending jobs, and are not held back."""
+        self.write_counters()
+
     @abstractmethod
     def _load_rules(self) -> RuleBook: ...
 

@@ -7,7 +7,7 @@ same, so are the rules, the settings and the basis that were made of it.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import apsw
 
@@ -21,6 +21,9 @@ from leasehold.stores.sqlite.schema.rows import WHOLE_MAX
 from leasehold.stores.sqlite.writing import own_state
 from leasehold.stores.sqlite.writing.clock import BASIS
 from leasehold.stores.tables.moving import READ_SEAL
+
+if TYPE_CHECKING:
+    from leasehold.stores.sqlite.writing.step import Step
 
 # A value that is no number is above all numbers: a place that cannot be read is left out.
 READ_STATE: Final = f"""
@@ -52,9 +55,9 @@ class Remembered:
         self.open_minute = 0
         self.worker_numbers: dict[tuple[str, int], int] = {}
         """Of this minute: idle workers are forgotten at its end."""
-        self._left: tuple[Any, ...] = ()
-        """What the last write has left in the store's row, where nothing else has changed."""
-        self._left_at: tuple[apsw.Cursor | None, int] = (None, 0)
+        self._step: Step | None = None
+        """The last write, where it has left nothing behind."""
+        self._step_at: tuple[apsw.Cursor | None, int] = (None, 0)
         """Of which connection, and at which version of the file for it."""
 
     def read(self, db: apsw.Connection, cursor: apsw.Cursor, env: Env) -> tuple[Any, ...]:
@@ -62,11 +65,6 @@ class Remembered:
 
         Damage is put right first, in the write under way.
         """
-        if self._left:
-            # Forgotten at once: a write that says nothing at its end may have changed anything.
-            left, self._left = self._left, ()
-            if self._left_at == (cursor, db.data_version()):
-                return left
         try:
             row: Any = cursor.execute(READ_STATE).fetchone()
             clock, floor, next_seq = row[:3]
@@ -85,15 +83,22 @@ class Remembered:
         changing: tuple[Any, ...] = row[:_CHANGING]
         return changing
 
-    def keep(
-        self, db: apsw.Connection, cursor: apsw.Cursor, clock: int, floor: int, next_seq: int
-    ) -> None:
-        """Said after a commit that has changed no more of the state than these three, and has left
-        nothing to later writes: as long as nobody else writes, the next one need not ask.
+    def keep(self, step: Step, cursor: apsw.Cursor) -> None:
+        """Said after the commit of a write that knows all it has changed of the store's state: as
+        long as nobody else writes, the next write need not ask for it.
         """
-        self._left = (clock, floor, next_seq, *NOTHING_LEFT)
+        self._step = step
         # Any other commit makes it another version, this connection's own among them.
-        self._left_at = (cursor, db.data_version())
+        self._step_at = (cursor, step.db.data_version())
+
+    def take_up(self, db: apsw.Connection, cursor: apsw.Cursor) -> Step | None:
+        """That write, if the store is as it left it. Only inside the next one."""
+        step = self._step
+        if step is None:
+            return None
+        # Forgotten at once: a write that says nothing at its end may have changed anything.
+        self._step = None
+        return step if self._step_at == (cursor, db.data_version()) else None
 
     def _learn(self, db: apsw.Connection, steady: tuple[Any, ...]) -> None:
         # A seal comes with another generation, so a process that has not met it looks for it here.

@@ -13,6 +13,7 @@ from typing import Any, Final, Generic, Self, TypeVar
 import apsw
 
 from leasehold.core.model.span import MINUTE_MICROS
+from leasehold.core.model.status import Status
 from leasehold.core.rules.clock import ClockBasis, StoreTime
 from leasehold.core.rules.rule_book import RuleBook
 from leasehold.core.rules.sampling import end_minute
@@ -103,6 +104,12 @@ class Step(TableStep):
         clock: StoreClock,
         remembered: Remembered,
     ) -> Step:
+        basis = remembered.basis
+        last = remembered.take_up(db, cursor)
+        if last is not None:
+            now, _, told = clock.tell(last.now, basis)
+            if told is basis and now // MINUTE_MICROS <= remembered.open_minute:
+                return last._begin_again(now)
         state = remembered.read(db, cursor, env)
         stored, floor, next_seq = state[:3]
         left = state[3:]
@@ -128,6 +135,13 @@ class Step(TableStep):
             step.leaves_nothing = False
             step._prepare()
         return step
+
+    def _begin_again(self, now: int) -> Step:
+        """Be the next write: all that this one has gathered was written down, and taken."""
+        self.now = now
+        self.is_first = True
+        self.is_one_more = False
+        return self
 
     def end(self) -> None:
         """Write down the clock and the used numbers; called once, before the commit."""
@@ -194,15 +208,25 @@ class Step(TableStep):
             note_failures(self.db, self.failed, self.now)
             self.failed.clear()
 
+    def write_counters_of_work(self) -> None:
+        # Completed jobs were not pending: theirs are written later, with those of the lease.
+        if any(Status.PENDING in tally for tally in self._tally.values()):
+            self.write_counters()
+        elif self.succeeded:
+            self._close_breakers()
+
+    def _close_breakers(self) -> None:
+        for lane in self.succeeded:
+            failed: Any = self.execute(FAILED_BEFORE, (lane,)).fetchone()
+            if failed is not None:
+                self.execute(CLOSE_BREAKER, (lane,))
+                self.hints.ready = self.hints.ready or failed[0] is not None
+        self.succeeded.clear()
+
     def write_counters(self) -> None:
         """Write the counters, for who reads them in this very operation."""
         if self.succeeded:
-            for lane in self.succeeded:
-                failed: Any = self.execute(FAILED_BEFORE, (lane,)).fetchone()
-                if failed is not None:
-                    self.execute(CLOSE_BREAKER, (lane,))
-                    self.hints.ready = self.hints.ready or failed[0] is not None
-            self.succeeded.clear()
+            self._close_breakers()
         if self._tally:
             for lane, tally in self._tally.items():
                 self.write(_add_to(tuple(tally)), (*tally.values(), lane))
@@ -219,6 +243,7 @@ class Step(TableStep):
             self._prepare()
         else:
             self.execute("ROLLBACK TO operation")
+        self.is_one_more = False
         self.forget()
 
     def forget(self) -> None:

@@ -210,7 +210,7 @@ class Writer:
                 number = self._sync.committed(partial(cursor.execute, "COMMIT"))
                 self._side.is_restored = False
                 if step.is_one_more and len(batch) == 1 and step.leaves_nothing:
-                    self._remembered.keep(db, cursor, step.now, step.version_floor, step.next_seq)
+                    self._remembered.keep(step, cursor)
                 return number
             # That a minute has ended is not worth a write: the next write notes it.
             cursor.execute("ROLLBACK" if step.opens_minute else "COMMIT")
