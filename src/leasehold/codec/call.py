@@ -22,7 +22,7 @@ from leasehold.codec.values import (
     encode_value,
 )
 from leasehold.core.model.limits import PAYLOAD_BYTES_MAX
-from leasehold.core.model.nesting import LEVELS_OF_CALL
+from leasehold.core.model.nesting import DEPTH_MAX, LEVELS_OF_CALL
 from leasehold.errors import InvalidJobError, PayloadError
 
 Passes = Literal["result", "results"]
@@ -128,8 +128,10 @@ class CallCodec:
             # Encoding each argument by itself says which one it was.
             plan.blame(args, kwargs, first)
             raise
-        check_size(data, f"the call of {plan.title}", bytes_max)
-        check_nesting(data, f"an argument of {plan.title}", LEVELS_OF_CALL)
+        if len(data) > bytes_max:
+            check_size(data, f"the call of {plan.title}", bytes_max)
+        if len(data) > DEPTH_MAX:  # A shorter one cannot be nested deeper.
+            check_nesting(data, f"an argument of {plan.title}", LEVELS_OF_CALL)
         call = _decode_call(data)
         if plan.converters:
             plan.convert(call, first)

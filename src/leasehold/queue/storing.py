@@ -10,6 +10,7 @@ from leasehold.core.contract.local_store import LocalVerbs, local_part
 from leasehold.core.contract.store import Store
 from leasehold.core.contract.transactions import OwnConnection
 from leasehold.core.model.job import Draft
+from leasehold.core.model.limits import PAYLOAD_BYTES_MAX
 from leasehold.core.model.records import Submitted
 from leasehold.env import Env
 from leasehold.errors import LeaseholdError
@@ -46,6 +47,25 @@ class Storing:
         self._on_submit = on_submit
         self.on_stored: Callable[[], None] | None = None
         """Called after every write that blocked; a queue without workers may run the jobs then."""
+
+    def store_draft(
+        self, draft: Draft, connection: OwnConnection | None
+    ) -> Submitted | LeaseholdError:
+        """`store_drafts` for one, without detours for most of them."""
+        if (
+            connection is not None
+            or tracing.is_on()
+            or open_connection() is not None
+            or len(draft.payload) > PAYLOAD_BYTES_MAX
+            or self._on_submit is not None
+            or self.on_stored is not None
+        ):
+            [answer] = self.store_drafts([draft], connection=connection)
+        else:
+            self._check_open()
+            self._ensure_workers()
+            [answer] = self._store.submit([draft])
+        return answer
 
     def store_drafts(
         self,

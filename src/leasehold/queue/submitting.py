@@ -184,9 +184,11 @@ class Submitting:
         if block:
             [answer] = self._storing.store_when_room([draft], block, connection)
         else:
-            [answer] = self._storing.store_drafts([draft], connection=connection)
+            answer = self._storing.store_draft(draft, connection)
         assert isinstance(answer, Submitted)
-        return self._handle(task, answer)
+        return JobHandle(
+            self._queue, answer.id, task.definition.codec, is_duplicate=answer.is_duplicate
+        )
 
     @overload
     def submit_many(

@@ -22,7 +22,7 @@ from leasehold.core.model.unreadable import ERROR_TYPE, set_aside_reason
 _EXPLAINED: Final = frozenset({Status.CANCELLED, Status.DEAD, Status.SCHEDULED})
 
 # Totals of a queue, by their names in `Stats`.
-_COMPLETED: Final = ("completed",)
+COMPLETED_TOTALS: Final = ("completed",)
 _RETRIED: Final = ("failed", "retried")
 _FAILED_FOR_GOOD: Final = ("failed", "dead")
 _DEAD: Final = ("dead",)
@@ -63,7 +63,7 @@ class Decision(msgspec.Struct, frozen=True, gc=False):
 @lru_cache(maxsize=100)
 def completed(attempts: int) -> Decision:
     """The end of a running job by a `Complete`, independent of its other fields."""
-    return Decision(Event.COMPLETED, Status.COMPLETED, attempts, _COMPLETED, "", None, None, True)
+    return Decision(Event.COMPLETED, Status.COMPLETED, attempts, COMPLETED_TOTALS, "", None, None, True)
 
 
 def decide(

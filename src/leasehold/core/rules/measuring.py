@@ -20,7 +20,7 @@ FEW: Final = 4
 
 WORKER_COUNTERS: Final = ("leased", "completed", "failed", "lost")
 """The counts kept of workers."""
-_BAND_COLUMN: Final = tuple(f"pending_{band_of(priority)}" for priority in range(101))
+PENDING_COLUMN: Final = tuple(f"pending_{band_of(priority)}" for priority in range(101))
 
 Count = Callable[[int, str, int], None]
 """Changes a lane's counter."""
@@ -93,7 +93,7 @@ def _count(count: Count, jobs: Sequence[tuple[Any, ...]], by: int) -> None:
     if len(jobs) <= FEW:
         # To count a few one by one is faster than to set up for counting many.
         for job in jobs:
-            count(job[0], _BAND_COLUMN[job[1]], by)
+            count(job[0], PENDING_COLUMN[job[1]], by)
         return
     for (lane, priority), number in Counter(map(_LANE_AND_PRIORITY, jobs)).items():
-        count(lane, _BAND_COLUMN[priority], by * number)
+        count(lane, PENDING_COLUMN[priority], by * number)

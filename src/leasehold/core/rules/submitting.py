@@ -54,21 +54,21 @@ def submit(
     for draft in drafts:
         keyed = keyed or draft.idempotency_key is not None
         linked = linked or bool(draft.depends_on)
+    if not (keyed or linked or partial):
+        return submit_plain(intake, drafts)
+    call = _Call(intake, drafts, intake.crowd(len(drafts)), partial=partial)
+    if keyed:
+        call.look_for_keys()
+    if linked:
+        call.look_for_dependencies(refused)
+    return call.answers()
+
+
+def submit_plain(intake: Intake, drafts: Sequence[Draft]) -> Sequence[Answer] | QueueFullError:
+    """`submit` for drafts that have neither idempotency keys nor dependencies, all or nothing."""
     crowd = intake.crowd(len(drafts))
-    if (
-        keyed
-        or linked
-        or partial
-        or intake.has_rules
-        or crowd is not None
-        or intake.defaults is not None
-    ):
-        call = _Call(intake, drafts, crowd, partial=partial)
-        if keyed:
-            call.look_for_keys()
-        if linked:
-            call.look_for_dependencies(refused)
-        return call.answers()
+    if intake.has_rules or crowd is not None or intake.defaults is not None:
+        return _Call(intake, drafts, crowd, partial=False).answers()
     return intake.add(drafts, {}, ())
 
 

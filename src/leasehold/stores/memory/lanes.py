@@ -62,7 +62,9 @@ class Lanes:
         crosses_at: int | None = None
         if deadline is None and not record.attempts and self.scoring is DEFAULT_SCORING:
             # What `place` says of nearly all, without the way there.
-            tier, turn = default_tier(record.base), record.available_at
+            tier = default_tier(record.base)
+            # As `available_at` says, without the call.
+            turn = record.created_at if record.created_at > record.run_at else record.run_at
         else:
             tier, turn, crosses_at = place(
                 record.base,
@@ -85,7 +87,11 @@ class Lanes:
         self._stamp = stamp = self._stamp + 1
         entry = (turn << SEQ_BITS | record.seq, stamp, record)
         record.stamp = stamp
-        self.ready.add(tier, entry)
+        heap = self.ready.heaps.get(tier)
+        if heap is None:
+            self.ready.add(tier, entry)
+        else:
+            heap.add(entry)
         if crosses_at is not None:
             self.crossing.add((crosses_at, stamp, record))
         if self._by_age is not None:

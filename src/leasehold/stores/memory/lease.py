@@ -140,7 +140,7 @@ def _pass(
             leases.append(_grant(state, record, request.worker, now, length))
             queue.state.totals.leased += 1
             waits = queue.state.meter.measures[WAIT_OF_PRIORITY[record.priority]]
-            waits.add(state.now - record.available_at)
+            waits.add(state.now - max(record.created_at, record.run_at))
             if lane.probe is not None:
                 queue.state.breakers[draft.task] = lane.probe.probed(state.now)
         elif verdict is CANCEL:

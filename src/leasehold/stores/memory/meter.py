@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from leasehold.core.model.histogram import BOUNDS, Measurements, bucket_of
+from leasehold.core.model.histogram import BOUNDS, Measurements
 from leasehold.core.model.span import Span
 from leasehold.core.rules.sampling import ALL_QUEUES, KeptSpan, Resolution
 
@@ -26,7 +27,7 @@ class RecentDurations:
         self.micros = 0
 
     def add(self, micros: int) -> None:
-        self._buckets[bucket_of(micros)] += 1
+        self._buckets[bisect_right(BOUNDS, micros)] += 1
         self.micros += micros
 
     def count(self, bucket: int) -> None:

@@ -119,7 +119,7 @@ class Record(msgspec.Struct, eq=False, gc=False):
         return max(self.created_at, self.run_at)
 
 
-def record_of(draft: Draft, *, seq: int, now: int, run_at: int) -> Record:
+def record_of(draft: Draft, seq: int, now: int, run_at: int) -> Record:
     """A new job as a draft asks for it."""
     if draft.metadata is not None:
         # The one part of a draft that its owner could still change.

@@ -11,7 +11,7 @@ from leasehold.core.model.outcome import Complete, Fail, within_limits
 from leasehold.core.model.span import RETRY_ATTEMPT_MAX, Measure
 from leasehold.core.model.status import Status
 from leasehold.core.rules import failures
-from leasehold.core.rules.decision import Decision, decide
+from leasehold.core.rules.decision import Decision, completed, decide
 from leasehold.core.rules.fence import is_held
 from leasehold.env import from_micros, to_micros
 from leasehold.errors import LeaseLostError
@@ -26,6 +26,7 @@ NO_RUN: Final = Measure.NO_RUN
 RETRY: Final = Measure.RETRY
 FAILED: Final = Status.FAILED
 CANCELLED: Final = Status.CANCELLED
+PENDING: Final = Status.PENDING
 
 
 def settle(state: State, settlement: Settlement, now: datetime) -> Settled | LeaseLostError:
@@ -34,22 +35,26 @@ def settle(state: State, settlement: Settlement, now: datetime) -> Settled | Lea
     if record is None or not is_held(record, settlement.version):
         return settle_stale(state, settlement)
     outcome = within_limits(settlement.outcome, settlement.job_id)
+    draft = record.draft
+    queue = state.queues[draft.queue]
+    if type(outcome) is Complete:
+        if queue.breakers:
+            tell_breaker(state, queue, draft.task, outcome)
+        record.result = outcome.result
+        record.result_codec = outcome.codec
+        record.attempt_rows[-1].note = outcome.note
+        return end_attempt(state, record, completed(record.attempts))
     decision = decide(
         outcome,
         attempts=record.attempts,
         allowance=record.allowance,
-        policy=record.draft.retry,
+        policy=draft.retry,
         cancel_reason=record.cancel_requested,
         now=now,
         random=state.random,
     )
-    queue = state.queues[record.draft.queue]
     if queue.breakers or type(outcome) is Fail:
-        tell_breaker(state, queue, record.draft.task, outcome)
-    if type(outcome) is Complete:
-        record.result = outcome.result
-        record.result_codec = outcome.codec
-        record.attempt_rows[-1].note = outcome.note
+        tell_breaker(state, queue, draft.task, outcome)
     return end_attempt(state, record, decision)
 
 
@@ -68,8 +73,8 @@ def end_attempt(
 
     The record of a lost one is a checkpoint: it tells how its lease stood.
     """
-    row = record.attempt_rows[-1]
-    row.ended_at = state.now
+    row, now, queue = record.attempt_rows[-1], state.now, record.draft.queue
+    row.ended_at = now
     row.outcome = decision.event
     row.error = decision.error
     row.message = decision.message
@@ -79,19 +84,19 @@ def end_attempt(
     if decision.error is not None:
         record.error = decision.error
         if decision.is_failure:
-            note_failure(record, state.now)
+            note_failure(record, now)
     if decision.run_at is not None:
         record.run_at = to_micros(decision.run_at)
-    elif decision.status is Status.PENDING:
-        record.run_at = state.now
-    measures = state.queues[record.draft.queue].meter.measures
-    measures[RUN if decision.has_run else NO_RUN].add(state.now - record.acquired_at)
+    elif decision.status is PENDING:
+        record.run_at = now
+    measures = state.queues[queue].meter.measures
+    measures[RUN if decision.has_run else NO_RUN].add(now - record.acquired_at)
     if decision.status is FAILED:
         measures[RETRY].count(min(decision.attempts, RETRY_ATTEMPT_MAX))
     if decision.error is not None and decision.status is not CANCELLED:
-        failed = FailedAttempt(record.draft.queue, record.draft.task, record.id, decision.error)
-        failures.note(state.failures, [failed], from_micros(state.now))
-    state.worked.did(row.worker, record.draft.queue, decision.totals, state.now)
+        failed = FailedAttempt(queue, record.draft.task, record.id, decision.error)
+        failures.note(state.failures, [failed], from_micros(now))
+    state.worked.did(row.worker, queue, decision.totals, now)
     state.follow(record, decision)
     return Settled(
         record.id,

@@ -34,7 +34,7 @@ from leasehold.core.model.status import TERMINAL, Event, Status, check
 from leasehold.core.model.tokens import Token
 from leasehold.core.rules.cleanup_store import CleanUpProgress
 from leasehold.core.rules.clock import ClockBasis, StoreTime, show_time, tell_time
-from leasehold.core.rules.decision import Decision, end_of_waiting
+from leasehold.core.rules.decision import COMPLETED_TOTALS, Decision, end_of_waiting
 from leasehold.core.rules.operations import Operation
 from leasehold.core.rules.queue_limits import lets_somebody_go_on
 from leasehold.core.rules.sampling import end_minute
@@ -167,12 +167,16 @@ class State:
 
     def tick(self, *, forgets: bool = True) -> None:
         """Read the clock, which never steps back here, and now and then forget old records."""
-        self.begin_budgets()
+        self.shown_left = SHOWN_AT_ONCE
+        self.inherited_left = INHERITED_AT_ONCE
         time = tell_time(self.now, self._clock_basis, self._clock.reading())
         now, shift, self._clock_basis = time
         if shift:
             self._move_leases(time)
-        self._advance(now, forgets=forgets)
+        if now < self.trim_at:
+            self.now = now  # It never steps back.
+        else:
+            self._advance(now, forgets=forgets)
 
     def begin_budgets(self) -> None:
         """Somebody holds the lock anew: so much may be done until it is let go."""
@@ -239,19 +243,43 @@ class State:
         """Change a job's status, if the table allows it, with all its consequences."""
         before = record.status
         check(event, before, after, record.id)
-        queue = self.queues[record.draft.queue]
-        shelf, key = queue.lanes.shelf, record.draft.limit_key
+        draft, now = record.draft, self.now
+        queue = self.queues[draft.queue]
+        lanes, counts = queue.lanes, queue.counts
+        shelf, key = lanes.shelf, draft.limit_key
         if shelf is not None and key is not None and after is RUNNING:
             shelf.started(key)
-        self._leave(queue, record)
+        # Leased and settled jobs come by here, nearly all of them: calls are left out for those.
+        if before is PENDING:
+            lanes.forget_ready(record)
+            lanes.tidy(now)
+        elif before is RUNNING:
+            del self.running[record.id]
+        else:
+            self._leave(queue, record)
         record.status = after
-        record.updated_at = self.now
-        queue.counts[before] -= 1
-        queue.counts[after] += 1
-        self.tell(record, event, before=before, message=message)
+        record.updated_at = now
+        counts[before] -= 1
+        counts[after] += 1
+        history = record.history
+        if history:
+            history.append(
+                KeptEvent(
+                    now,
+                    event,
+                    before,
+                    after,
+                    record.worker,
+                    record.lease_version,
+                    record.attempts,
+                    message,
+                )
+            )
+        if self.feed is not None:
+            self.feed.note_job(record.id, after, event, len(history))
         if queue.rule is not None and lets_somebody_go_on(
             queue.rule.config,
-            pending=queue.counts[PENDING],
+            pending=counts[PENDING],
             more_pending=-(before is PENDING),
             more_running=-(before is RUNNING),
         ):
@@ -261,15 +289,21 @@ class State:
             record.cancel_requested = None
             if shelf is not None and key is not None:
                 shelf.ended(key)
-        self._enter(queue, record)
+        if after is RUNNING:
+            self.running[record.id] = record
+        else:
+            self._enter(queue, record)
 
     def follow(self, record: Record, decision: Decision) -> None:
         """Apply a decision to a job."""
         record.attempts = decision.attempts
         record.reason = decision.reason
         totals = self.queues[record.draft.queue].totals
-        for name in decision.totals:
-            setattr(totals, name, getattr(totals, name) + 1)
+        if decision.totals is COMPLETED_TOTALS:
+            totals.completed += 1
+        else:
+            for name in decision.totals:
+                setattr(totals, name, getattr(totals, name) + 1)
         self.step(record, decision.event, decision.status, decision.message)
 
     def end_waiting(self, record: Record, after: Status, reason: str) -> None:

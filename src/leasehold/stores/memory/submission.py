@@ -114,13 +114,14 @@ class Intake(StartBook):
     ) -> list[Submitted]:
         state = self._state
         added: list[Record] = []
+        records, now = state.records, self.now
         for seq, draft in enumerate(drafts, start=state.last_seq + 1):
-            if draft.id in state.records:
+            if draft.id in records:
                 for record in added:
-                    del state.records[record.id]
+                    del records[record.id]
                 raise id_is_taken(draft.id)
-            record = record_of(draft, seq=seq, now=self.now, run_at=due_at(draft, self.now))
-            state.records[draft.id] = record
+            record = record_of(draft, seq, now, due_at(draft, now))
+            records[draft.id] = record
             added.append(record)
         state.last_seq += len(added)
         for place, queue, key, digest in keys:

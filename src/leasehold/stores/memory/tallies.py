@@ -82,11 +82,12 @@ class WorkerTallies:
         """Count jobs of a queue for a worker, under those names that are counted of workers."""
         if _COUNTED.isdisjoint(names):
             return  # A job that was handed back, say: that is no work.
-        now -= now % MINUTE_MICROS
         tally = self._tallies.get((queue, worker))
-        if tally is None:
-            tally = self._tallies[queue, worker] = WorkerTally(now, now)
-        tally.last_at = now
+        if tally is None or now - tally.last_at >= MINUTE_MICROS:
+            now -= now % MINUTE_MICROS
+            if tally is None:
+                tally = self._tallies[queue, worker] = WorkerTally(now, now)
+            tally.last_at = now
         for name in names:
             if name == "completed":
                 tally.completed += jobs

@@ -181,6 +181,10 @@ class TableLaneNumbers(ABC):
         """Committed rows may be lost."""
         self._known = {}
 
+    def known(self, queue: str, task: str) -> int | None:
+        """The number of a lane, if it is remembered."""
+        return self._known.get((queue, task))
+
     def numbers(self, step: TableStep, names: set[LaneName]) -> Mapping[LaneName, int]:
         """The numbers of lanes; missing ones are made."""
         known = self._known

@@ -21,6 +21,7 @@ from leasehold.core.rules.intake import (
     NewKey,
     NewLinks,
 )
+from leasehold.core.rules.measuring import PENDING_COLUMN
 from leasehold.core.rules.placing import PendingEntry
 from leasehold.core.rules.submitting import due_at
 from leasehold.env import to_micros
@@ -43,6 +44,17 @@ SUBMITTED_COLUMN: Final = tuple(
     f"total_{SUBMITTED_IN[band_of(priority)]}" for priority in range(101)
 )
 """By priority, the column of its band."""
+
+ONE_MORE: Final = tuple(
+    {
+        Status.PENDING.value: 1,
+        "total_submitted": 1,
+        SUBMITTED_COLUMN[priority]: 1,
+        PENDING_COLUMN[priority]: 1,
+    }
+    for priority in range(101)
+)
+"""By priority, what one more pending job adds to the counters of its lane."""
 
 _SCHEDULED: Final = STATUS_CODE[Status.SCHEDULED]
 _BLOCKED: Final = STATUS_CODE[Status.BLOCKED]

@@ -199,8 +199,10 @@ class TableLeaseLook(ABC):
         self.late: list[Candidate] = []
         self.turned_away: list[Candidate] = []
         # The counters say how many slots are free, so they must be true now.
-        if self.counters_tell_of_work or step.rules:
+        if step.rules:
             step.write_counters()
+        elif self.counters_tell_of_work:
+            step.write_counters_of_work()
         self._find_lanes({queue.name: queue for queue in open_queues(Limits(step), request.queues)})
         self.walk = Walk(
             step.now,

@@ -41,21 +41,20 @@ class Hints:
         self.ended = []
         self.cancel_requested = []
 
-    def take_ready(self) -> Hints:
-        """Only the news of jobs to lease, which are not told a second time."""
-        taken = Hints()
-        taken.ready, self.ready = self.ready, False
-        return taken
-
     def take(self, other: Hints) -> None:
         """Add what another one holds, and leave it empty."""
-        if other.ready or other.unresolved or other.ended or other.cancel_requested:
-            self.ready = self.ready or other.ready
+        if other.ready:
+            self.ready, other.ready = True, False
+        if other.unresolved or other.ended or other.cancel_requested:
             self.unresolved = self.unresolved or other.unresolved
             self.ended += other.ended
             self.cancel_requested += other.cancel_requested
             other.clear()
 
+
+READY: Final = Hints()
+"""Only the news of jobs to lease."""
+READY.ready = True
 
 NEXT_GENERATION: Final = "UPDATE store_state SET queue_generation = queue_generation + 1"
 NEXT_SETTINGS: Final = "UPDATE store_state SET settings_generation = settings_generation + 1"
@@ -168,6 +167,10 @@ class TableStep(ABC):
     def write_counters(self) -> None:
         """Write the counters, for who reads them in this very write."""
 
+    def write_counters_of_work(self) -> None:
+        """The same for who asks only which lanes have pending jobs, and are not held back."""
+        self.write_counters()
+
     @abstractmethod
     def _load_rules(self) -> RuleBook: ...
 
@@ -207,6 +210,15 @@ class TableStep(ABC):
         tally[status] += jobs
         tally["total_submitted"] += jobs
         tally[in_band] += jobs
+
+    def count_alike(self, lane: int, ones: Mapping[str, int]) -> None:
+        """Add these to a lane's counters."""
+        tally = self._tally.get(lane)
+        if tally is None:
+            self._tally[lane] = defaultdict(int, ones)
+            return
+        for name, by in ones.items():
+            tally[name] += by
 
     def move(self, lane: int, before: Status, after: Status, jobs: int = 1) -> None:
         """Count jobs of a lane from one status to another."""

@@ -223,7 +223,7 @@ class DiskReserve:
 
     def __init__(self, files: StoreFiles, env: Env) -> None:
         self._files = files
-        self._env = env
+        self._time_micros = env.clock.time_micros
         self._looked_at = 0
         self._free_bytes = 0
 
@@ -233,7 +233,7 @@ class DiskReserve:
         needed = 0
         for draft in drafts:
             needed += 2 * len(draft.payload)
-        now = self._env.now_micros()
+        now = self._time_micros()
         if (
             self._free_bytes - needed < DISK_IS_ROOMY_BYTES
             or abs(now - self._looked_at) > DISK_LOOK_MICROS

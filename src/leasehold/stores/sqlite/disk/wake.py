@@ -90,11 +90,11 @@ class Wake:
 
         No error is raised here: the caller's write has been committed.
         """
-        news = (
-            (READY if hints.ready else b"")
-            + (ENDED if hints.ended else b"")
-            + (CANCEL if hints.cancel_requested else b"")
-        )
+        news = READY if hints.ready else b""
+        if hints.ended:
+            news += ENDED
+        if hints.cancel_requested:
+            news += CANCEL
         if self._listeners:
             self._tell_listeners(news, hints.ended, hints.cancel_requested)
         try:

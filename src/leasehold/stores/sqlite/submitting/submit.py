@@ -13,25 +13,32 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import apsw
 
-from leasehold.core.model.codes import STATUS_OF
-from leasehold.core.model.job import Draft
+from leasehold.core.model.codes import STATUS_CODE, STATUS_OF
+from leasehold.core.model.job import DEFAULT_MAX_RETRIES, Draft, is_usual
 from leasehold.core.model.records import Submitted
+from leasehold.core.model.status import Status
 from leasehold.core.rules import submitting
 from leasehold.core.rules.dependencies import SortedOut
-from leasehold.core.rules.intake import Answer, FirstUse, KeyName
+from leasehold.core.rules.intake import Answer, FirstUse, KeyName, NewKey, NewLinks
 from leasehold.errors import LeaseholdError, QueueFullError
-from leasehold.stores.sqlite.leasing.order import ReadyRows
+from leasehold.stores.sqlite.leasing.order import ENTER_NEW, ReadyRows
 from leasehold.stores.sqlite.rules.known import LaneNumbers
 from leasehold.stores.sqlite.submitting.dependencies import Linker
 from leasehold.stores.sqlite.writing.step import Grouped, Step
 from leasehold.stores.tables import replies
-from leasehold.stores.tables.intake import NewJobs, TableIntake
+from leasehold.stores.tables.intake import ONE_MORE, NewJobs, TableIntake
 from leasehold.stores.tables.replies import Stored, Write
 
 if TYPE_CHECKING:
     from leasehold.stores.sqlite.writing.database import Database
 
 INSERT_JOB: Final = f"INSERT INTO job VALUES ({', '.join('?' * 20)})"  # noqa: S608  # placeholders
+# Of a lone job of which nothing is said but that: the other columns are NULL.
+INSERT_USUAL: Final = f"""
+    INSERT INTO job (seq, id, lane, priority, born, created_at, max_retries, allowance, codec, payload)
+    VALUES (?, ?, ?, ?, {STATUS_CODE[Status.PENDING]}, ?, {DEFAULT_MAX_RETRIES},
+            {DEFAULT_MAX_RETRIES + 1}, ?, ?)
+"""  # noqa: S608  # our own numbers
 INSERT_WAITING: Final = "INSERT INTO waiting VALUES (?, ?, ?, ?, 0, 0, 1, NULL)"
 # A job that is in no other table is pending.
 # A digest that was damaged is text perhaps, and no UTF-8: as bytes it is just another one.
@@ -68,7 +75,7 @@ class PlainSubmit(Grouped[Sequence[Answer] | QueueFullError]):
         self.drafts = drafts
 
     def __call__(self, step: Step) -> Sequence[Answer] | QueueFullError:
-        return submitting.submit(Intake(step, self.lanes), self.drafts)
+        return submitting.submit_plain(Intake(step, self.lanes), self.drafts)
 
     @classmethod
     def together(
@@ -76,7 +83,7 @@ class PlainSubmit(Grouped[Sequence[Answer] | QueueFullError]):
     ) -> list[Sequence[Answer] | QueueFullError]:
         """All of them as one; raises if any of them would."""
         drafts = [draft for each in operations for draft in each.drafts]
-        stored = submit_in(step, operations[0].lanes, drafts, partial=False)
+        stored = submitting.submit_plain(Intake(step, operations[0].lanes), drafts)
         if isinstance(stored, QueueFullError):
             raise stored  # Together they are too many; one by one, some may still find room.
         answers = iter(stored)
@@ -102,6 +109,31 @@ class Intake(TableIntake):
                 found[name] = FirstUse(job_id, digest, STATUS_OF[status], bool(is_gone))
         return found
 
+    def add(
+        self, drafts: Sequence[Draft], links: Mapping[str, NewLinks], keys: Sequence[NewKey]
+    ) -> list[Submitted]:
+        if len(drafts) == 1 and not (links or keys or self.has_rules) and is_usual(drafts[0]):
+            lane = self._lanes.known(drafts[0].queue, drafts[0].task)
+            if lane is not None:
+                return self._add_usual(drafts, lane)
+        return super().add(drafts, links, keys)
+
+    def _add_usual(self, drafts: Sequence[Draft], lane: int) -> list[Submitted]:
+        """The same for most jobs that come alone: without lists, and with short statements."""
+        step, draft = self.step, drafts[0]
+        seq, now, priority = step.next_seq, step.now, draft.priority
+        step.next_seq = seq + 1
+        codec = None if draft.codec == "json" else draft.codec
+        try:
+            step.write(INSERT_USUAL, (seq, draft.id, lane, priority, now, codec, draft.payload))
+            step.write(ENTER_NEW, (lane, priority, now, seq, None))
+        except apsw.ConstraintError:
+            self._say_who_clashed(drafts)
+            raise
+        step.count_alike(lane, ONE_MORE[priority])
+        step.hints.ready = step.is_one_more = True
+        return [Submitted(draft.id, Status.PENDING)]
+
     def _take_numbers(self, jobs: int) -> Sequence[int]:
         first = self.step.next_seq
         self.step.next_seq = first + jobs
@@ -112,11 +144,14 @@ class Intake(TableIntake):
             self.step.write_many(INSERT_JOB, new.jobs)
             self._enter(new)
         except apsw.ConstraintError:
-            # Without this, the rows that went in before the clash would be taken for older jobs.
-            self.step.undo()
-            clash = submitting.first_taken(self, drafts)
-            if clash is None:
-                raise  # A number that is in use: `own_state.raise_next_seq` sees to it.
+            self._say_who_clashed(drafts)
+            raise  # A number that is in use: `own_state.raise_next_seq` sees to it.
+
+    def _say_who_clashed(self, drafts: Sequence[Draft]) -> None:
+        # Without this, the rows that went in before the clash would be taken for older jobs.
+        self.step.undo()
+        clash = submitting.first_taken(self, drafts)
+        if clash is not None:
             raise clash from None
 
 

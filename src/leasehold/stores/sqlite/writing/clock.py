@@ -67,7 +67,9 @@ class StoreClock:
     def tell(self, stored: int, basis: ClockBasis) -> StoreTime:
         """The time of a write, given the time of the last one."""
         with self._mutex:
-            time = tell_time(self._shown(stored, basis), basis, self._clock.reading())
+            if self._latest > stored or basis.repairs != self._repairs:
+                stored = self._shown(stored, basis)
+            time = tell_time(stored, basis, self._clock.reading())
             if not time.shift:
                 # A jump that comes to nothing together with its write was never shown.
                 self._latest = time.now

@@ -19,6 +19,7 @@ import apsw
 
 from leasehold.core.model.seals import check_unsealed
 from leasehold.core.model.span import MINUTE_MICROS
+from leasehold.core.model.status import Status
 from leasehold.core.model.stored import MOMENT_MAX
 from leasehold.core.rules.clock import ClockBasis, StoreTime
 from leasehold.core.rules.rule_book import RuleBook
@@ -49,6 +50,8 @@ READ_STATE: Final = f"""
 """  # noqa: S608  # our own names
 _CHANGING: Final = 7
 """So many of them may differ from write to write."""
+NOTHING_LEFT: Final = (0, 0, None, 0)
+"""What earlier writes have left to others, most of the time."""
 
 
 class Remembered:
@@ -64,6 +67,10 @@ class Remembered:
         self.open_minute = 0
         self.worker_numbers: dict[tuple[str, int], int] = {}
         """Of this minute: idle workers are forgotten at its end."""
+        self._step: Step | None = None
+        """The last write, where it has left nothing behind."""
+        self._step_at: tuple[apsw.Cursor | None, int] = (None, 0)
+        """Of which connection, and at which version of the file for it."""
 
     def read(self, db: apsw.Connection, cursor: apsw.Cursor, env: Env) -> tuple[Any, ...]:
         """The state of the store, what changes of it; the rest is remembered here.
@@ -88,6 +95,23 @@ class Remembered:
         changing: tuple[Any, ...] = row[:_CHANGING]
         return changing
 
+    def keep(self, step: Step, cursor: apsw.Cursor) -> None:
+        """Said after the commit of a write that knows all it has changed of the store's state: as
+        long as nobody else writes, the next write need not ask for it.
+        """
+        self._step = step
+        # Any other commit makes it another version, this connection's own among them.
+        self._step_at = (cursor, step.db.data_version())
+
+    def take_up(self, db: apsw.Connection, cursor: apsw.Cursor) -> Step | None:
+        """That write, if the store is as it left it. Only inside the next one."""
+        step = self._step
+        if step is None:
+            return None
+        # Forgotten at once: a write that says nothing at its end may have changed anything.
+        self._step = None
+        return step if self._step_at == (cursor, db.data_version()) else None
+
     def _learn(self, db: apsw.Connection, steady: tuple[Any, ...]) -> None:
         # A seal comes with another generation, so a process that has not met it looks for it here.
         row: Any = db.execute(READ_SEAL).fetchone()
@@ -111,8 +135,6 @@ ADD_MEASURED: Final = """
     INSERT INTO measured VALUES (?, ?, ?, ?, ?)
     ON CONFLICT DO UPDATE SET jobs = jobs + excluded.jobs, micros = micros + excluded.micros
 """
-NOTHING_LEFT: Final = [0, 0, None, 0]
-"""What earlier writes have left to others, most of the time."""
 INSERT_EVENT: Final = "INSERT INTO event VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
@@ -122,6 +144,10 @@ class Step(TableStep):
     db: apsw.Connection
     is_first = True
     """Whether the operation under way is the first of its write; it needs no savepoint."""
+    leaves_nothing = True
+    """Whether earlier writes, the clocks and a new minute have left this one nothing to do."""
+    is_one_more = False
+    """Whether an operation of this write has added one job, and changed nothing else."""
     opens_minute = False
     """Whether this write is the first of a new minute."""
     clock_basis = ClockBasis()
@@ -173,7 +199,15 @@ class Step(TableStep):
         clock: StoreClock,
         remembered: Remembered,
     ) -> Step:
-        stored, floor, next_seq, *left = remembered.read(db, cursor, env)
+        basis = remembered.basis
+        last = remembered.take_up(db, cursor)
+        if last is not None:
+            now, _, told = clock.tell(last.now, basis)
+            if told is basis and now // MINUTE_MICROS <= remembered.open_minute:
+                return last._begin_again(now)
+        state = remembered.read(db, cursor, env)
+        stored, floor, next_seq = state[:3]
+        left = state[3:]
         basis = remembered.basis
         time = clock.tell(stored, basis)
         now = time.now
@@ -184,6 +218,7 @@ class Step(TableStep):
             step.some_unresolved = bool(some_unresolved & 1)
             step.some_inheriting = bool(some_unresolved & 2)
             step.some_rescoring = bool(some_rescoring)
+            step.leaves_nothing = False
         step.clock_basis = time.basis
         if time.basis != basis:
             step.odd_time = time
@@ -192,8 +227,16 @@ class Step(TableStep):
         else:
             step.worker_numbers = remembered.worker_numbers
         if step.opens_minute or step.odd_time is not None:
+            step.leaves_nothing = False
             step._prepare()
         return step
+
+    def _begin_again(self, now: int) -> Step:
+        """Be the next write: all that this one has gathered was written down, and taken."""
+        self.now = now
+        self.is_first = True
+        self.is_one_more = False
+        return self
 
     def end(self) -> None:
         """Write down the clock and the used numbers; called once, before the commit."""
@@ -204,6 +247,7 @@ class Step(TableStep):
     def set_clock(self, now: int, basis: ClockBasis) -> None:
         """Let it be another time from here on, for this write and all that follow."""
         self.now, self.clock_basis = now, basis
+        self.leaves_nothing = False
         self.odd_time = StoreTime(now, 0, basis)
 
     def _prepare(self) -> None:
@@ -259,15 +303,25 @@ class Step(TableStep):
             note_failures(self.db, self.failed, self.now)
             self.failed.clear()
 
+    def write_counters_of_work(self) -> None:
+        # Completed jobs were not pending: theirs are written later, with those of the lease.
+        if any(Status.PENDING in tally for tally in self._tally.values()):
+            self.write_counters()
+        elif self.succeeded:
+            self._close_breakers()
+
+    def _close_breakers(self) -> None:
+        for lane in self.succeeded:
+            failed: Any = self.execute(FAILED_BEFORE, (lane,)).fetchone()
+            if failed is not None:
+                self.execute(CLOSE_BREAKER, (lane,))
+                self.hints.ready = self.hints.ready or failed[0] is not None
+        self.succeeded.clear()
+
     def write_counters(self) -> None:
         """Write the counters, for who reads them in this very operation."""
         if self.succeeded:
-            for lane in self.succeeded:
-                failed: Any = self.execute(FAILED_BEFORE, (lane,)).fetchone()
-                if failed is not None:
-                    self.execute(CLOSE_BREAKER, (lane,))
-                    self.hints.ready = self.hints.ready or failed[0] is not None
-            self.succeeded.clear()
+            self._close_breakers()
         if self._tally:
             for lane, tally in self._tally.items():
                 self.write(_add_to(tuple(tally)), (*tally.values(), lane))
@@ -284,6 +338,7 @@ class Step(TableStep):
             self._prepare()
         else:
             self.execute("ROLLBACK TO operation")
+        self.is_one_more = False
         self.forget()
 
     def forget(self) -> None:

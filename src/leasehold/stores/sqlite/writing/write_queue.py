@@ -27,19 +27,26 @@ OPERATIONS_PER_COMMIT_MAX: Final = 512
 class Ticket(Generic[T]):
     """One operation, its place in the queue, and the gate at which its caller waits."""
 
-    __slots__ = ("answer", "done", "error", "gate", "is_away", "leads", "operation", "queue")
+    gate: threading.Lock | None = None
+    """There is none while no other thread may have to open it."""
+    queue: deque[Ticket[Any]] | None = None
+    is_away = False
+    """Whether its caller is about to call handlers of signals instead of waiting."""
+    leads = False
+    done = False
+    answer: T | None = None
+    error: BaseException | None = None
 
     def __init__(self, operation: Callable[[Step], T]) -> None:
         self.operation = operation
-        self.gate = threading.Lock()
-        self.gate.acquire()
-        self.queue: deque[Ticket[Any]] | None = None
-        self.is_away = False
-        """Whether its caller is about to call handlers of signals instead of waiting."""
-        self.leads = False
-        self.done = False
-        self.answer: T | None = None
-        self.error: BaseException | None = None
+
+    def close_gate(self) -> threading.Lock:
+        """Make a gate, unless there is one: from now on another thread may lead."""
+        if self.gate is None:
+            gate = threading.Lock()
+            gate.acquire()
+            self.gate = gate
+        return self.gate
 
     def outcome(self) -> T:
         if self.error is not None:
@@ -83,25 +90,29 @@ class WriteQueue:
             elif self._is_closed and not self.is_led:
                 raise self._closed()
             ticket.is_away = False
-            ticket.leads = not self.is_led
-            self.is_led = True
-            # Not asked of the ticket later: a thread let lead just then must go through its gate.
-            return ticket.leads
+            if self.is_led:
+                # Not asked of the ticket later: a thread let lead just then goes through its gate.
+                ticket.leads = False
+                ticket.close_gate()
+                return False
+            ticket.leads = self.is_led = True
+            return True
 
     def wait(self, ticket: Ticket[Any]) -> None:
         """Until another caller has carried it out, or it is its own turn to lead.
 
         Raises Interrupted when a signal came first; the ticket keeps its place.
         """
+        gate = ticket.close_gate()
         try:
-            SHIELD.acquire(ticket.gate)
+            SHIELD.acquire(gate)
         except Interrupted:
             with self._mutex:
                 if ticket in self.waiting and not ticket.leads:
                     ticket.is_away = True
                     raise
             # It is being carried out, or is to lead: either is known in a moment.
-            ticket.gate.acquire()
+            gate.acquire()
 
     def leave(self, ticket: Ticket[Any]) -> None:
         """Give up a place that was kept. An operation under way is waited for."""
@@ -112,7 +123,8 @@ class WriteQueue:
                 if ticket in self.waiting:
                     self.waiting.remove(ticket)
                     return
-            ticket.gate.acquire()
+                gate = ticket.close_gate()
+            gate.acquire()
 
     def take(self, batch: list[Ticket[Any]]) -> bool:
         """Move queued operations to the batch; False when there were none, or it is full."""
@@ -144,10 +156,11 @@ class WriteQueue:
             self.leader = None
             if own is not None and own in self.waiting:
                 own.is_away, own.leads = True, False
+                own.close_gate()
             for heir in self.waiting:
                 if not heir.is_away:
                     heir.leads = True
-                    heir.gate.release()
+                    heir.close_gate().release()
                     return
             self.is_led = False
             if self._idlers:

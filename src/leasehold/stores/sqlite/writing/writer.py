@@ -49,7 +49,7 @@ from leasehold.stores.sqlite.writing.turn import begin, transaction
 from leasehold.stores.sqlite.writing.write_queue import Ticket, WriteQueue
 from leasehold.stores.sqlite.writing.write_side import WriteSide
 from leasehold.stores.tables.gate import tell_who_may_go_on
-from leasehold.stores.tables.step import Hints
+from leasehold.stores.tables.step import READY, Hints
 
 T = TypeVar("T")
 
@@ -157,7 +157,8 @@ class Writer:
             self.queue.pass_on(own)
             for ticket in batch:
                 ticket.done = True
-                ticket.gate.release()
+                if ticket.gate is not None:
+                    ticket.gate.release()
         if hints:
             self._after_commit(hints)
 
@@ -173,7 +174,8 @@ class Writer:
             if hints.ready:
                 # Workers are woken before the sync: a lease of these jobs is answered after a sync
                 # of its own, which covers this write as well.
-                self._after_commit(hints.take_ready())
+                hints.ready = False
+                self._after_commit(READY)
             # Others write meanwhile.
             self._side.make_durable(number)
         except Exception as error:  # noqa: BLE001  # raised again, in every caller
@@ -188,7 +190,7 @@ class Writer:
 
     def _transaction(self, batch: list[Ticket[Any]], hints: Hints) -> int:
         """The number up to which the log must be durable before anybody is answered."""
-        db, cursor = self._side.db, self._side.cursor
+        db, cursor, queue = self._side.db, self._side.cursor, self.queue
         try:
             begin(cursor)
             step = Step.begin(db, cursor, self._env, self._clock, self._remembered)
@@ -196,7 +198,7 @@ class Writer:
             if self._side.is_restored:
                 self._take_back_restored(step, hints)
             carried_out = 0
-            while self.queue.take(batch):
+            while queue.waiting and queue.take(batch):
                 self._carry_out_all(batch[carried_out:], step, hints)
                 carried_out = len(batch)
             changed = db.total_changes() != changes or step.odd_time is not None
@@ -206,6 +208,8 @@ class Writer:
             if changed:
                 number = self._sync.committed(partial(cursor.execute, "COMMIT"))
                 self._side.is_restored = False
+                if step.is_one_more and len(batch) == 1 and step.leaves_nothing:
+                    self._remembered.keep(step, cursor)
                 return number
             # That a minute has ended is not worth a write: the next write notes it.
             cursor.execute("ROLLBACK" if step.opens_minute else "COMMIT")
@@ -222,7 +226,7 @@ class Writer:
     def _take_back_restored(self, step: Step, hints: Hints) -> None:
         """Before all else, end the leases of the copy: there are no more than there were slots."""
         # The operations that follow are undone without it.
-        step.is_first = False
+        step.is_first = step.leaves_nothing = False
         take_back_restored(step)
         Links.resolve(step)
         step.flush()
