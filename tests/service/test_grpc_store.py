@@ -16,6 +16,7 @@ from leasehold.error_codes import CLASSES, CodedError
 from leasehold.errors import (
     InvalidJobError,
     RequestTooLargeError,
+    StoreUnavailableError,
     UnauthenticatedError,
     UnsupportedError,
 )
@@ -165,3 +166,22 @@ def test_an_answer_that_does_not_come_is_not_waited_for_for_ever(
         answers_again.set()
         channels.close()
     store.close()
+
+
+def test_a_service_that_says_that_its_store_is_away_has_answered(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its channel is kept: other calls may be under way on it."""
+
+    def away() -> None:
+        raise StoreUnavailableError("no answer")
+
+    channels = Channels(address.parse(service.grpc_url), SYSTEM)
+    channels.call(0, "now", encode({}))
+    kept = channels._channel(0)
+    with monkeypatch.context() as patched:
+        patched.setattr(service.store, "now", away)
+        with pytest.raises(StoreUnavailableError):
+            channels.call(0, "now", encode({}))
+    assert channels._channel(0) is kept
+    channels.close()

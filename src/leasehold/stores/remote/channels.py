@@ -114,9 +114,11 @@ class Channels:
         return _unpacked(answer)
 
     def _failure(self, server: int, channel: grpc.Channel, error: Any) -> Exception:
-        if error.code() is grpc.StatusCode.UNAVAILABLE:
+        told = _told(error, self._address)
+        # A service that says that its store is away has answered: the channel is good.
+        if error.code() is grpc.StatusCode.UNAVAILABLE and isinstance(told, FailedError):
             self._drop(server, channel)
-        return _told(error, self._address)
+        return told
 
     def close(self) -> None:
         self._overdue.close()
