@@ -80,6 +80,24 @@ PostgreSQL faster: postgresql://...?redis=redis://...
     )
 
 
+SERVED_AWAY_SECONDS: Final = 2
+"""So long a service waits for a database that does not answer, before it looks whether that is
+there: its clients wait, and try again themselves."""
+
+
+def served(url: str) -> str:
+    """The URL for a process that serves the store to others; its own parameters count more.
+
+    >>> served("postgresql://db/jobs?schema=tests"), served("jobs.db")
+    ('postgresql://db/jobs?schema=tests&away_seconds=2', 'jobs.db')
+    """
+    place, _, query = url.partition("?")
+    is_told = any(pair.startswith("away_seconds=") for pair in query.split("&"))
+    if not place.startswith(("postgresql://", "postgres://")) or is_told:
+        return url
+    return f"{url}{'&' if '?' in url else '?'}away_seconds={SERVED_AWAY_SECONDS}"
+
+
 def _path_of(
     url: str, rest: str, env: Env, durability: Durability | None
 ) -> tuple[str, Env, Durability, dict[str, float]]:

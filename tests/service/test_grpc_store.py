@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 from typing import Any
 
@@ -16,16 +17,19 @@ from leasehold.error_codes import CLASSES, CodedError
 from leasehold.errors import (
     InvalidJobError,
     RequestTooLargeError,
+    StoreUnavailableError,
     UnauthenticatedError,
     UnsupportedError,
 )
 from leasehold.service.grpc.errors import refusal_of
 from leasehold.service.problems import STORE_AWAY, status_of
 from leasehold.stores.remote import address
+from leasehold.stores.remote import channels as channels_module
 from leasehold.stores.remote.carrying import FailedError
 from leasehold.stores.remote.channels import Channels, _told
 from leasehold.stores.remote.connections import Connections
-from service.conftest import Service, serving
+from leasehold.stores.remote.direct_stream import DirectStream
+from service.conftest import WAIT, Service, serving
 
 
 @pytest.fixture(scope="module")
@@ -34,6 +38,15 @@ def service() -> Iterator[Service]:
     with serving(store, insecure=True, grpc_port=0) as service:
         yield service
     store.close()
+
+
+@pytest.fixture(params=[True, False], ids=["direct", "grpcio's own"], autouse=True)
+def is_direct(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether streams are driven by their callers; the others are for a grpcio of another form."""
+    if not request.param:
+        monkeypatch.setattr(channels_module, "is_possible", lambda _: False)
+    is_direct: bool = request.param
+    return is_direct
 
 
 def test_every_verb_crosses(service: Service) -> None:
@@ -115,9 +128,10 @@ def test_an_address_has_no_path() -> None:
         address.parse("grpc://host:1/prefix")
 
 
-def test_calls_follow_each_other_on_one_stream(service: Service) -> None:
+def test_calls_follow_each_other_on_one_stream(service: Service, *, is_direct: bool) -> None:
     channels = Channels(address.parse(service.grpc_url), SYSTEM)
     channel, stream = channels.open(0, "stats")
+    assert isinstance(stream, DirectStream) is is_direct
     answers = [channels.ask_on(0, channel, stream, encode({})) for _ in range(3)]
     assert len(answers) == 3
     assert stream.is_open
@@ -146,6 +160,8 @@ def test_a_stop_does_not_wait_for_idle_streams() -> None:
         channel, stream = channels.open(0, "stats")
         assert channels.ask_on(0, channel, stream, encode({}))
     # `serving` has waited for the server to stop, which gives calls in flight half a minute.
+    with pytest.raises(FailedError):
+        channels.ask_on(0, channel, stream, encode({}))
     assert not stream.is_open
     channels.close()
     store.close()
@@ -165,3 +181,51 @@ def test_an_answer_that_does_not_come_is_not_waited_for_for_ever(
         answers_again.set()
         channels.close()
     store.close()
+
+
+def test_a_channel_is_closed_whatever_becomes_of_its_streams(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Idle ones, one that nobody holds any more, and one with a call under way."""
+    store = connect("memory://")
+    is_asked, may_answer = Event(), Event()
+
+    def never(**_: Any) -> None:
+        is_asked.set()
+        may_answer.wait()
+
+    with serving(store, insecure=True, grpc_port=0) as service:
+        channels = Channels(address.parse(service.grpc_url), SYSTEM)
+        channels.call(0, "get", encode({"job_id": "a"}))
+        channels.open(0, "stats")
+        channel, stream = channels.open(0, "stats")
+        assert channels.ask_on(0, channel, stream, encode({}))
+        monkeypatch.setattr(store, "stats", never)
+        with ThreadPoolExecutor(1) as pool:
+            under_way = pool.submit(channels.call, 0, "stats", encode({}))
+            assert is_asked.wait(WAIT)
+            channels.close()
+            with pytest.raises(FailedError):
+                under_way.result(WAIT)
+        may_answer.set()
+    assert not stream.is_open
+    store.close()
+
+
+def test_a_service_that_says_that_its_store_is_away_has_answered(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its channel is kept: other calls may be under way on it."""
+
+    def away() -> None:
+        raise StoreUnavailableError("no answer")
+
+    channels = Channels(address.parse(service.grpc_url), SYSTEM)
+    channels.call(0, "now", encode({}))
+    kept = channels._channel(0)
+    with monkeypatch.context() as patched:
+        patched.setattr(service.store, "now", away)
+        with pytest.raises(StoreUnavailableError):
+            channels.call(0, "now", encode({}))
+    assert channels._channel(0) is kept
+    channels.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -173,3 +174,28 @@ def test_a_server_that_is_older_than_its_client_gives_hints_all_the_same(
         store.submit([Draft(id="a", task="t")])
         assert work.ready.wait(WAIT)
         far.close()
+
+
+def test_a_store_that_takes_its_time_to_listen_holds_up_nobody_else() -> None:
+    """PostgreSQL that is away: `subscribe` returns after seconds, and not on the event loop."""
+    store = connect("memory://")
+    may_listen, subscribe = threading.Event(), store.subscribe
+
+    def slowly(listener: Any) -> Any:
+        assert may_listen.wait(WAIT)
+        return subscribe(listener)
+
+    store.subscribe = slowly  # type: ignore[method-assign]
+    with serving(store) as service:
+        client, other = service.client("consumer"), service.anonymous()
+        with ThreadPoolExecutor(1) as pool:
+            asked = {"worker": "w", "wait_seconds": 0}
+            poll = pool.submit(client.post, "/api/v1/leases", json=asked)
+            try:
+                for _ in range(3):
+                    assert other.get("/healthz").status_code == 200
+                assert not poll.done()
+            finally:
+                may_listen.set()
+            assert poll.result(WAIT).json()["leases"] == []
+    store.close()

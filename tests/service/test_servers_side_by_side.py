@@ -31,7 +31,7 @@ class ServerProcess:
 
     def __init__(self, url: str, secret: str) -> None:
         self._url = url
-        self._secret = secret
+        self.secret = secret
         self.port, self.grpc_port = free_port(), free_port()
         self.start()
 
@@ -49,7 +49,7 @@ class ServerProcess:
         told = json.loads(self.process.stdout.readline())
         ports = [urlsplit(told[name]).port for name in ("address", "grpc_address")]
         assert ports == [self.port, self.grpc_port]
-        self.client = self.client_with(self._secret)
+        self.client = self.client_with(self.secret)
 
     def client_with(self, secret: str) -> httpx.Client:
         return httpx.Client(

@@ -280,7 +280,7 @@ def test_a_stream_of_events_ends_with_its_token(memory_service: Service) -> None
 
 
 def test_while_the_store_is_away_requests_are_refused_at_once(
-    memory_service: Service, monkeypatch: pytest.MonkeyPatch
+    memory_service: Service, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     client = memory_service.client("producer")
     asked = 0
@@ -302,6 +302,12 @@ def test_while_the_store_is_away_requests_are_refused_at_once(
     with memory_service.api.breaker._lock:
         memory_service.api.breaker._next_probe = 0.0
     assert client.post(JOBS, json={"task": "a"}).status_code == 201
+    # The log says why, that it is over, and nothing about each of many refusals between.
+    logged = [each.getMessage() for each in caplog.records if each.name == "leasehold.service"]
+    assert len([each for each in logged if "no answer" in each]) == asked
+    assert len([each for each in logged if "the store is away: requests are refused" in each]) == 1
+    assert len(logged) == asked + 2
+    assert "the store answers again" in logged[-1]
 
 
 def test_drafts_are_stored_as_they_were_sent(memory_service: Service) -> None:

@@ -76,6 +76,8 @@ def serve(
       queuectl serve --host 0.0.0.0 --allow-host jobs.example.com \\
           --tls-cert cert.pem --tls-key key.pem
     """
+    from leasehold.connect import served
+
     server = _server_module()
     tls = _tls(tls_cert, tls_key, tls_client_ca)
     grpc_address = None
@@ -87,6 +89,7 @@ def serve(
         listener = server.bind(host, port)
     except OSError as error:
         raise click.ClickException(f"cannot listen on {host} port {port}: {error}") from None
+    session.store_url = served(session.store_url)
     store = session.new_queue.store
     address = _address("https" if tls else "http", host, listener.getsockname()[1])
     if not insecure and not store.tokens():

@@ -79,10 +79,7 @@ class Waiters:
             # all waiters would wait for a thread that is not here.
             self._store.now()
             self.begin_anew_in_fork()
-        if self._thread is None and not self._closed.is_set():
-            # Before the first look. Two threads that come here at once hear each hint twice, which
-            # does no harm; the lock is not held, since a store over a network takes its time.
-            self._unsubscribe = self._store.subscribe(self)
+        self.listen()  # Before the first look.
         # Ctrl-C ends many a wait: it must leave the lock free, and a thread that can be joined.
         with SHIELD, self._condition:
             if self._closed.is_set():
@@ -95,6 +92,13 @@ class Waiters:
                 )
                 self._thread.start()
             self._condition.notify()
+
+    def listen(self) -> None:
+        """Hear of ends from now on: for who registers where nothing may block."""
+        if self._unsubscribe is None and not self._closed.is_set():
+            # Two threads that come here at once hear each hint twice, which does no harm; the lock
+            # is not held, since a store over a network takes its time.
+            self._unsubscribe = self._store.subscribe(self)
 
     def forget(self, job_id: str, callback: Callable[[Ended], None]) -> None:
         """Wait no longer."""

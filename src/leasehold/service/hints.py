@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from typing import Final, NamedTuple
 
 from leasehold.core.contract.store import Store
 from leasehold.core.contract.wire import HintsSince
 from leasehold.env import Env
+from leasehold.service.subscription import Subscription
 
 WAIT_SECONDS_MAX: Final = 60.0
 KEPT_MAX: Final = 1000
@@ -55,7 +56,6 @@ class HintLine:
     """The hints of one server; listeners wait on its event loop."""
 
     def __init__(self, store: Store, env: Env) -> None:
-        self._store = store
         self._origin = env.new_secret()
         """Numbers of another server mean nothing here."""
         self._lock = threading.Lock()
@@ -71,7 +71,7 @@ class HintLine:
         self._is_waking = False
         self._is_work = False
         """Whether the next wake is for `_waiting_for_work`, too."""
-        self._unsubscribe: Callable[[], None] | None = None
+        self._subscription = Subscription(store, self)
         self._closed = False
 
     async def after(
@@ -81,7 +81,8 @@ class HintLine:
 
         Without `ends`, the end of a job is no news.
         """
-        self._listen()
+        self._loop = asyncio.get_running_loop()
+        await self._subscription.begin()
         hints = self._after(cursor, ends=ends)
         if hints is None and wait_seconds > 0 and not self._closed:
             await self._wait(min(wait_seconds, WAIT_SECONDS_MAX), cursor, ends=ends)
@@ -121,16 +122,10 @@ class HintLine:
         finally:
             waiting.discard(place)
 
-    def _listen(self) -> None:
-        if self._loop is None:
-            self._loop = asyncio.get_running_loop()
-            self._unsubscribe = self._store.subscribe(self)
-
     def close(self) -> None:
         """End every wait."""
         self._closed = True
-        if self._unsubscribe is not None:
-            self._unsubscribe()
+        self._subscription.end()
         self._is_work = True
         self._wake()
 

@@ -12,6 +12,7 @@ from starlette.responses import Response
 from leasehold.error_codes import CodedError
 from leasehold.service.http_request import RequestTimeoutError
 from leasehold.service.problems import headers_of, problem_of, status_of
+from leasehold.service.store_breaker import REFUSAL
 
 logger = logging.getLogger("leasehold.service")
 
@@ -27,7 +28,7 @@ def problem(error: Exception) -> Response:
     """An error as problem+json."""
     assert isinstance(error, CodedError)
     status = 408 if isinstance(error, RequestTimeoutError) else status_of(error)
-    if status == 503:
+    if status == 503 and str(error) != REFUSAL:
         logger.warning("a request was refused: %s", error)
     body = encode(problem_of(error, status))
     return Response(body, status, headers_of(error, status), "application/problem+json")

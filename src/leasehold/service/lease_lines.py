@@ -15,6 +15,7 @@ from typing import Final
 from leasehold.core.contract.store import Store
 from leasehold.core.model.lease import Exchange, LeaseRequest
 from leasehold.core.model.records import WorkListener
+from leasehold.service.subscription import Subscription
 
 POLL_SECONDS: Final = 5.0
 """The safety net under lost hints."""
@@ -57,11 +58,10 @@ class LeaseLines(WorkListener):
     """The lines of one server; everything but `on_ready` happens on its event loop."""
 
     def __init__(self, store: Store) -> None:
-        self._store = store
         self._lines: dict[Shape, _Line] = {}
         self._news = 0
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._unsubscribe: Callable[[], None] | None = None
+        self._subscription = Subscription(store, self)
         self._closed = False
 
     async def lease(
@@ -71,10 +71,12 @@ class LeaseLines(WorkListener):
         try_lease: Callable[[int], Awaitable[Exchange]],
     ) -> Exchange:
         """Lease, waiting for the first job; `try_lease` is told how often it was called before."""
-        loop = self._listen()
+        loop = asyncio.get_running_loop()
         end = loop.time() + wait_seconds
         shape = (request.queues, request.tasks, request.except_lanes, request.parent_id)
         tries = 0
+        self._loop = loop
+        await self._subscription.begin()
         try:
             while True:
                 seen = self._news
@@ -120,17 +122,10 @@ class LeaseLines(WorkListener):
                     line.timer.cancel()
                 del self._lines[shape]
 
-    def _listen(self) -> asyncio.AbstractEventLoop:
-        if self._loop is None:
-            self._loop = asyncio.get_running_loop()
-            self._unsubscribe = self._store.subscribe(self)
-        return self._loop
-
     def close(self) -> None:
         """End every wait, empty-handed."""
         self._closed = True
-        if self._unsubscribe is not None:
-            self._unsubscribe()
+        self._subscription.end()
         for line in tuple(self._lines.values()):
             line.wake_all()
 

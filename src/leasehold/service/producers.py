@@ -336,7 +336,12 @@ class Producers(ApiPart):
 
     async def _ended(self, caller: Caller, request: WaitForJob) -> Job:
         """The job when it has ended, or as it is when the time is up or the service stops."""
-        job = await self.call_store(lambda: self.job_of(caller, request.job_id))
+
+        def look() -> Job:
+            self.waiters.listen()
+            return self.job_of(caller, request.job_id)
+
+        job = await self.call_store(look)
         if job.is_terminal or not request.timeout_seconds:
             return job
         ended = await wait_for_end(self.waiters, [job.id], request.timeout_seconds)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import threading
 from typing import Final
@@ -9,10 +10,14 @@ from typing import Final
 from leasehold.env import Env
 from leasehold.errors import StoreError, StoreMovedError, StoreUnavailableError
 
+logger = logging.getLogger("leasehold.service")
+
 FAILURES_MAX: Final = 5
 """So many failures in a row, and requests are refused without asking the store."""
 PROBE_SECONDS: Final = 1.0
 """Then one request is let through so long after the last, to see whether it works again."""
+REFUSAL: Final = "the store is away: try again in a second"
+"""What the others are told; the log says once why, and when the store is back."""
 
 
 class StoreBreaker:
@@ -56,7 +61,7 @@ class StoreBreaker:
         with self._lock:
             now = self._clock.monotonic()
             if self.is_open and now < self._next_probe:
-                raise StoreUnavailableError("the store is away: try again in a second")
+                raise StoreUnavailableError(REFUSAL)
             # No other until this one has ended: a store that is away may keep it for long, and each
             # of them keeps a thread.
             self._next_probe = math.inf
@@ -65,13 +70,20 @@ class StoreBreaker:
         """The store has answered."""
         if self._failures:
             with self._lock:
-                self._failures = 0
+                was_open, self._failures = self.is_open, 0
+            if was_open:
+                logger.warning("the store answers again: requests are carried out")
 
     def failed(self) -> None:
         """The store could not do its work."""
         with self._lock:
             self._failures += 1
             self._next_probe = self._clock.monotonic() + PROBE_SECONDS
+            opens = self._failures == FAILURES_MAX
+        if opens:
+            logger.warning(
+                "the store is away: requests are refused, but for one a second, until it answers"
+            )
 
     def note(self, error: BaseException | None) -> None:
         """What became of a request: only errors about the store itself are its failures."""

@@ -13,6 +13,7 @@ from google.rpc import error_details_pb2, status_pb2
 from leasehold import errors
 from leasehold.error_codes import CodedError
 from leasehold.service.problems import headers_of, problem_of, status_of
+from leasehold.service.store_breaker import REFUSAL
 
 logger = logging.getLogger("leasehold.service")
 
@@ -58,7 +59,7 @@ class Refusal(NamedTuple):
 def refusal_of(error: CodedError) -> Refusal:
     """The details of an error."""
     status = status_of(error)
-    if status == 503:
+    if status == 503 and str(error) != REFUSAL:
         logger.warning("a call was refused: %s", error)
     code = Code.ALREADY_EXISTS if isinstance(error, _EXIST) else _CODES[status]
     told = problem_of(error, status)

@@ -1,14 +1,15 @@
 """Streams of calls over gRPC: a verb that is called again and again has one that stays open.
 
 On it a call costs one message each way, where a call of its own has to be made and ended. A stream
-carries one call at a time, like a connection of HTTP.
+carries one call at a time, like a connection of HTTP. Most are a `DirectStream`; the one here needs
+nothing but the public parts of grpcio, and threads of grpcio's.
 """
 
 from __future__ import annotations
 
 import threading
 from queue import SimpleQueue
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import grpc
 
@@ -18,8 +19,21 @@ from leasehold.stores.remote.carrying import IDLE_MAX, IDLE_SECONDS_MAX, FailedE
 LOOKS_PER_TIMEOUT: Final = 4
 
 
-class CallStream:
+class Stream(Protocol):
     """One stream, of one verb to one server."""
+
+    @property
+    def is_open(self) -> bool: ...
+
+    def ask(self, message: bytes) -> bytes:
+        """The answer to a message; raises grpc.RpcError or FailedError."""
+
+    def close(self) -> None:
+        """End it, and the call that is under way on it."""
+
+
+class CallStream:
+    """A stream by grpcio's own means."""
 
     def __init__(self, method: Any, metadata: Any) -> None:
         self._sent: SimpleQueue[bytes | None] = SimpleQueue()
@@ -51,10 +65,10 @@ class IdleCallStreams:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._idle: list[tuple[grpc.Channel, str, float, CallStream]] = []
+        self._idle: list[tuple[grpc.Channel, str, float, Stream]] = []
         """Each with its channel, its verb, and since when it is idle."""
 
-    def take(self, channel: grpc.Channel, verb: str) -> CallStream | None:
+    def take(self, channel: grpc.Channel, verb: str) -> Stream | None:
         """The stream that was used last, if it is still good."""
         oldest = self._clock.monotonic() - IDLE_SECONDS_MAX
         with self._lock:
@@ -67,7 +81,7 @@ class IdleCallStreams:
             each[3].close()
         return fitting[-1][3] if fitting else None
 
-    def keep(self, channel: grpc.Channel, verb: str, stream: CallStream) -> None:
+    def keep(self, channel: grpc.Channel, verb: str, stream: Stream) -> None:
         """For whoever calls next."""
         with self._lock:
             is_kept = len(self._idle) < IDLE_MAX
@@ -93,13 +107,13 @@ class OverdueCalls:
         self._clock = clock
         self._timeout_seconds = timeout_seconds
         self._condition = threading.Condition()
-        self._due_at: dict[CallStream, float] = {}
+        self._due_at: dict[Stream, float] = {}
         self._thread: threading.Thread | None = None
         self._is_idle = False
         self._closed = False
 
-    def ask(self, stream: CallStream, message: bytes) -> bytes:
-        """As `CallStream.ask`, with an end."""
+    def ask(self, stream: Stream, message: bytes) -> bytes:
+        """As `Stream.ask`, with an end."""
         with self._condition:
             self._due_at[stream] = self._clock.monotonic() + self._timeout_seconds
             if self._thread is None:

@@ -18,8 +18,14 @@ from leasehold.env import Env
 from leasehold.error_codes import CodedError
 from leasehold.errors import RequestTooLargeError, StoreError, UnsupportedError
 from leasehold.stores.remote.address import Address
-from leasehold.stores.remote.call_streams import CallStream, IdleCallStreams, OverdueCalls
+from leasehold.stores.remote.call_streams import (
+    CallStream,
+    IdleCallStreams,
+    OverdueCalls,
+    Stream,
+)
 from leasehold.stores.remote.carrying import CONNECT_SECONDS, FailedError
+from leasehold.stores.remote.direct_stream import DirectStream, is_possible
 
 SERVICE: Final = "leasehold.v1.Store"
 _DETAILS: Final = "grpc-status-details-bin"
@@ -56,6 +62,8 @@ class Channels:
         self._overdue = OverdueCalls(env.clock, address.timeout_seconds)
         self._lock = threading.Lock()
         self._open: dict[int, grpc.Channel] = {}
+        self._streams: dict[grpc.Channel, set[Stream]] = {}
+        """Those that were not closed: a channel cannot be closed before them."""
         self._credentials = _credentials(address) if address.is_secure else None
         self._metadata: tuple[tuple[str, str], ...] = ()
         if address.token is not None:
@@ -89,18 +97,26 @@ class Channels:
         self._idle.keep(channel, verb, stream)
         return answer
 
-    def open(self, server: int, verb: str) -> tuple[grpc.Channel, CallStream]:
+    def open(self, server: int, verb: str) -> tuple[grpc.Channel, Stream]:
         """A new stream; raises FailedError if the server cannot be reached."""
         channel = self._channel(server)
         return channel, self.stream(channel, verb)
 
-    def stream(self, channel: grpc.Channel, verb: str) -> CallStream:
-        try:
-            return CallStream(channel.stream_stream(_path(verb)), self._metadata)
-        except ValueError as closed:  # by another thread, to which it had failed
-            raise FailedError(closed, was_sent=False) from None
+    def stream(self, channel: grpc.Channel, verb: str) -> Stream:
+        method = channel.stream_stream(_path(verb))
+        kind = DirectStream if is_possible(method) else CallStream
+        with self._lock:
+            streams = self._streams.setdefault(channel, set())
+            for ended in [each for each in streams if not each.is_open]:
+                streams.remove(ended)
+            try:
+                stream = kind(method, self._metadata)
+            except ValueError as closed:  # by another thread, to which it had failed
+                raise FailedError(closed, was_sent=False) from None
+            streams.add(stream)
+        return stream
 
-    def ask_on(self, server: int, channel: grpc.Channel, stream: CallStream, body: bytes) -> bytes:
+    def ask_on(self, server: int, channel: grpc.Channel, stream: Stream, body: bytes) -> bytes:
         """The answer on one stream, which is closed if it fails."""
         try:
             answer = self._overdue.ask(stream, BytesValue(value=body).SerializeToString())
@@ -114,9 +130,11 @@ class Channels:
         return _unpacked(answer)
 
     def _failure(self, server: int, channel: grpc.Channel, error: Any) -> Exception:
-        if error.code() is grpc.StatusCode.UNAVAILABLE:
+        told = _told(error, self._address)
+        # A service that says that its store is away has answered: the channel is good.
+        if error.code() is grpc.StatusCode.UNAVAILABLE and isinstance(told, FailedError):
             self._drop(server, channel)
-        return _told(error, self._address)
+        return told
 
     def close(self) -> None:
         self._overdue.close()
@@ -124,7 +142,7 @@ class Channels:
         with self._lock:
             channels, self._open = list(self._open.values()), {}
         for channel in channels:
-            channel.close()
+            self._close(channel)
 
     def _channel(self, server: int) -> grpc.Channel:
         """The channel to a server, which has answered on it."""
@@ -159,6 +177,13 @@ class Channels:
         with self._lock:
             if self._open.get(server) is channel:
                 del self._open[server]
+        self._close(channel)
+
+    def _close(self, channel: grpc.Channel) -> None:
+        with self._lock:
+            streams = self._streams.pop(channel, set())
+        for stream in streams:
+            stream.close()
         channel.close()
 
 
@@ -168,11 +193,13 @@ class GrpcLine:
     def __init__(self, channels: Channels) -> None:
         self._channels = channels
         self._lock = threading.Lock()
-        self._open: tuple[int, grpc.Channel, CallStream] | None = None
+        self._open: tuple[int, grpc.Channel, Stream] | None = None
         self._closed = False
 
     def call(self, server: int, verb: str, body: bytes) -> bytes:
         if self._open is None or self._open[0] != server or not self._open[2].is_open:
+            if self._open is not None:
+                self._open[2].close()
             opened = self._channels.open(server, verb)
             with self._lock:
                 self._open = (server, *opened)

@@ -135,7 +135,7 @@ class HeldTransaction:
                 self._raw.may_end = True
                 self._raw.commit()
             except psycopg.OperationalError as error:
-                if not outcome.was_committed(self._database.address):
+                if not outcome.was_committed(self._database.address, self._database.env.clock):
                     raise StoreUnavailableError(
                         f"the connection was lost before the transaction of job {self._job_id} was "
                         "committed; nothing of it is kept"

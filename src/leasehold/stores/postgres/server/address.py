@@ -21,6 +21,7 @@ _NUMBERS: Final = {
     "pool_timeout_seconds": (0.1, 3600),
     "statement_timeout_seconds": (0.1, 86_400),
     "lock_timeout_seconds": (0.1, 86_400),
+    "away_seconds": (0.5, 3600),
 }
 
 
@@ -34,6 +35,9 @@ class Address(NamedTuple):
     pool_timeout_seconds: float = POOL_TIMEOUT_SECONDS
     statement_timeout_seconds: float = STATEMENT_TIMEOUT_SECONDS
     lock_timeout_seconds: float = LOCK_TIMEOUT_SECONDS
+    away_seconds: float | None = None
+    """After so long without an answer or a connection, the server is asked whether it is there
+    (`pulse`); None if it is waited for as long as the other limits say."""
     replica: Address | None = None
     """Another server with a copy of the same store, for who only looks."""
 

@@ -304,11 +304,21 @@ def parameters(address: Address, application_name: str) -> dict[str, Any]:
     """The parameters of every connection; those of the URL about the network count more."""
     given = conninfo_to_dict(address.conninfo)
     own = {name: each for name, each in OF_THE_NETWORK.items() if name not in given}
+    if "connect_timeout" in own:
+        own["connect_timeout"] = round(connect_seconds(address))
     return {**own, "application_name": application_name, "client_encoding": "UTF8"}
+
+
+def connect_seconds(address: Address) -> float:
+    """How long a new connection is waited for, unless the URL says it; libpq's least are 2 s."""
+    if address.away_seconds is None:
+        return CONNECT_TIMEOUT_SECONDS
+    return max(2.0, min(address.away_seconds, CONNECT_TIMEOUT_SECONDS))
 
 
 def configure(raw: RawConnection, address: Address) -> None:
     """Let a new connection speak as the statements of the store expect."""
+    raw.patience_seconds = connect_seconds(address)
     raw.cursor_factory = RawCursor
     # `Pipeline` prepares, and its statements would be gone when psycopg tidies up its own.
     raw.prepare_threshold = None

@@ -11,8 +11,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Final
 
+import psycopg
 from psycopg_pool import PoolClosed, PoolTimeout
 
 from leasehold.interrupts import SHIELD
@@ -24,6 +26,7 @@ from leasehold.stores.postgres.server.connection import (
     open_connection,
     open_pool,
 )
+from leasehold.stores.postgres.server.pulse import Pulse
 from leasehold.stores.postgres.server.silence import SilentError
 
 LOOK_SECONDS: Final = 0.25
@@ -33,9 +36,12 @@ LOOK_SECONDS: Final = 0.25
 class Lending:
     """A pool, and another one in its place where it is of no use any more."""
 
-    def __init__(self, address: Address, check_open: Callable[[], None]) -> None:
+    def __init__(
+        self, address: Address, check_open: Callable[[], None], pulse: Pulse | None = None
+    ) -> None:
         self._address = address
         self._check_open = check_open
+        self._pulse = pulse
         self._mutex = threading.Lock()
         self._pool: Pool | None = None
 
@@ -44,6 +50,7 @@ class Lending:
         """One of them, for the time of this block."""
         with SHIELD:
             pool, raw = self._take()
+            raw.pulse = self._pulse
             try:
                 yield SqlConnection(raw)
             except SilentError:
@@ -77,17 +84,35 @@ class Lending:
     def _wait_for(self, pool: Pool) -> RawConnection:
         """A connection of the pool; whoever waits for one in the main thread can be interrupted."""
         seconds = self._address.pool_timeout_seconds
-        if not SHIELD.is_closed() or seconds <= LOOK_SECONDS:
+        is_watched = SHIELD.is_closed() or self._pulse is not None
+        if not is_watched or seconds <= LOOK_SECONDS:
             return pool.getconn(seconds)
         with suppress(PoolTimeout):
             return pool.getconn(LOOK_SECONDS)
         SHIELD.deliver()
-        return _Place(pool, seconds - LOOK_SECONDS).wait()
+        return _Place(pool, seconds - LOOK_SECONDS).wait(partial(self._look_at_server, pool))
+
+    def _look_at_server(self, pool: Pool, waited: float) -> bool:
+        """Said while a connection is waited for: whether the server was asked if it is there."""
+        if self._pulse is None or waited < self._pulse.after_seconds:
+            return False
+        try:
+            self._pulse.check()
+        except psycopg.OperationalError:
+            self._drop(pool)
+            raise
+        if pool.pop_stats().get("connections_errors"):
+            # It was gone, and the pool tries again more and more rarely: a new one does at once.
+            self._drop(pool)
+        return True
 
     def _open(self) -> Pool:
         with self._mutex:
             self._check_open()
             if self._pool is None:
+                if self._pulse is not None:
+                    # Many may stand here, one after the other: all are told what the first was.
+                    self._pulse.check()
                 self._pool = open_pool(self._address)
             return self._pool
 
@@ -96,7 +121,11 @@ class Lending:
         with self._mutex:
             if self._pool is pool:
                 self._pool = None
-        pool.close()
+        if self._pulse is None:
+            pool.close()
+        else:
+            # Its own threads may be about to connect, and whoever is here cannot wait for that.
+            threading.Thread(target=pool.close, name="leasehold-pool-end", daemon=True).start()
 
 
 class _Place:
@@ -128,11 +157,17 @@ class _Place:
                 self._put_back()
         self._is_answered.set()
 
-    def wait(self) -> RawConnection:
-        """The connection; raises what a handler of a signal does, and leaves the place then."""
+    def wait(self, look: Callable[[float], bool]) -> RawConnection:
+        """The connection; raises what a handler of a signal does, and leaves the place then.
+
+        `look` is told the seconds that were waited, again and again; they are counted anew once it
+        has looked. An error of it ends the wait, too.
+        """
+        waited = LOOK_SECONDS
         try:
             while not self._is_answered.wait(LOOK_SECONDS):
                 SHIELD.deliver()
+                waited = 0.0 if look(waited) else waited + LOOK_SECONDS
         except BaseException:
             with self._mutex:
                 self._is_left = True

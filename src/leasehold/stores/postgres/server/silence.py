@@ -6,6 +6,8 @@ counts for how long there was none. psycopg looks up from its wait ten times a s
 that ends before that costs next to nothing. Time in which this process was itself stopped is not
 counted.
 
+Callers that cannot wait so long have the server asked meanwhile whether it is there (`pulse`).
+
 An order to a connection that fell silent may still be carried out: it is lost, as one that was cut.
 
 Ctrl-C ends a wait likewise. Connections are used inside the shield (`lending`), so nothing else is
@@ -18,7 +20,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Generator
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import psycopg
 
@@ -36,11 +38,22 @@ class SilentError(psycopg.OperationalError):
     """No answer came for as long as one was waited for."""
 
 
+class AskedServer(Protocol):
+    """What knows whether a server is gone (`pulse.Pulse`)."""
+
+    after_seconds: float
+
+    def is_gone(self) -> bool:
+        """Whether there is no answer at all."""
+
+
 class ListeningConnection(psycopg.Connection[tuple[Any, ...]]):
     """psycopg's own, which is closed when its server falls silent."""
 
     patience_seconds: float = CONNECT_TIMEOUT_SECONDS
     """For so long no answer is waited for; it is as for connecting until it is set."""
+    pulse: AskedServer | None = None
+    """Tells of a server that is gone before that."""
 
     def wait(
         self,
@@ -67,18 +80,23 @@ class ListeningConnection(psycopg.Connection[tuple[Any, ...]]):
 
     def _heard(self, gen: Generator[Any, Any, T], interval: float) -> Generator[Any, Any, T]:
         """The same steps, until there was nothing to be read or written for too long."""
-        silent = 0.0
+        silent = since_asked = 0.0
         try:
             wanted = next(gen)
             while True:
                 ready = yield wanted
                 if ready:
-                    silent = 0.0
+                    silent = since_asked = 0.0
                 else:
                     self._deliver_signals()
                     silent += interval
+                    since_asked += interval
                     if silent > self.patience_seconds:
                         raise SilentError(f"no answer for {self.patience_seconds:g} s")
+                    if self.pulse is not None and since_asked >= self.pulse.after_seconds:
+                        since_asked = 0.0
+                        if self.pulse.is_gone():
+                            raise SilentError(f"no answer for {silent:.1f} s, nor to others")
                 wanted = gen.send(ready)
         except StopIteration as end:
             answer: T = end.value

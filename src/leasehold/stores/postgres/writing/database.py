@@ -54,6 +54,7 @@ from leasehold.stores.postgres.server.connection import SqlConnection, SqlCursor
 from leasehold.stores.postgres.server.failures import TRY_AGAIN, is_lost, translated
 from leasehold.stores.postgres.server.lending import Lending
 from leasehold.stores.postgres.server.life import Deaths
+from leasehold.stores.postgres.server.pulse import pulse_of
 from leasehold.stores.postgres.server.session import ServerSession
 from leasehold.stores.postgres.submitting.dependencies import Links
 from leasehold.stores.postgres.writing import remembered
@@ -121,7 +122,8 @@ class Database(TableDatabase):
 
     def _begin(self) -> None:
         """Make what belongs to one process; nothing is connected yet."""
-        self._lending = Lending(self.address, self.check_open)
+        pulse = pulse_of(self.address, self.env.clock)
+        self._lending = Lending(self.address, self.check_open, pulse)
         self.session = ServerSession(self.address, self.env, self.accelerator)
         self.deaths = Deaths(self.address.schema, self.env.clock)
         self.lives = LivesHere()
@@ -203,7 +205,7 @@ class Database(TableDatabase):
                 except psycopg.OperationalError as error:
                     if not (outcome.has_begun and is_lost(error)):
                         raise
-                    if not outcome.was_committed(self.address):
+                    if not outcome.was_committed(self.address, self.env.clock):
                         if not tries.is_last:
                             continue
                         raise

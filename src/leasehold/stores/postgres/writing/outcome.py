@@ -7,15 +7,20 @@ whether it was committed, also after it has crashed.
 
 from __future__ import annotations
 
+import math
 import threading
 from typing import Any, Final, Generic, TypeVar
 
 import psycopg
 
+from leasehold.env import Clock
 from leasehold.errors import StoreUnavailableError
 from leasehold.stores.postgres.server.address import Address
-from leasehold.stores.postgres.server.connection import SqlConnection, open_connection
-from leasehold.stores.postgres.server.silence import CONNECT_TIMEOUT_SECONDS
+from leasehold.stores.postgres.server.connection import (
+    SqlConnection,
+    connect_seconds,
+    open_connection,
+)
 from leasehold.stores.tables.step import Hints
 
 T = TypeVar("T")
@@ -43,11 +48,11 @@ class Outcome(Generic[T]):
         self.answer, self.hints, self.is_sent = answer, hints, True
         db.execute("COMMIT")
 
-    def was_committed(self, address: Address) -> bool:
+    def was_committed(self, address: Address, clock: Clock) -> bool:
         """Whether a write whose connection was lost is kept; raises if the server cannot say."""
         if not self.is_sent or self.transaction is None:
             return False
-        pause, error = FIRST_PAUSE_SECONDS, None
+        pause, error, began = FIRST_PAUSE_SECONDS, None, clock.monotonic()
         for _ in range(LOOKS_MAX):
             try:
                 status = _look_up(address, self.transaction)
@@ -55,6 +60,8 @@ class Outcome(Generic[T]):
                     return bool(status == "committed")
             except psycopg.OperationalError as still:
                 error = still
+            if clock.monotonic() - began >= (address.away_seconds or math.inf):
+                break
             threading.Event().wait(pause)
             pause *= 2
         raise StoreUnavailableError(
@@ -65,6 +72,6 @@ class Outcome(Generic[T]):
 
 def _look_up(address: Address, transaction: str) -> str | None:
     with open_connection(address, application_name="leasehold look-up") as raw:
-        raw.patience_seconds = CONNECT_TIMEOUT_SECONDS  # This waits for no lock.
+        raw.patience_seconds = connect_seconds(address)  # This waits for no lock.
         row: Any = SqlConnection(raw).execute(LOOK_UP, (transaction,)).fetchone()
         return row[0]  # type: ignore[no-any-return]  # a word

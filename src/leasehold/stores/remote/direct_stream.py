@@ -1,0 +1,146 @@
+"""A stream of calls over gRPC on which the caller itself sends and waits.
+
+With grpcio's own streams one thread takes messages from an iterator and sends them, another hears
+of answers and wakes the caller: a dozen switches between threads for each call, and more processor
+time than the rest of it. grpcio's single calls need neither, and what they are made of serves here
+as well. It is no public part of grpcio, so `call_streams.CallStream` takes its place where it is
+not as it was (`is_possible`).
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+from typing import Any, Final
+
+import grpc
+
+from leasehold.stores.remote.carrying import FailedError
+
+cygrpc: Any = None
+with suppress(ImportError):
+    from grpc._cython import cygrpc
+
+_NEEDED: Final = (
+    *("PropagationConstants", "OperationType", "SendInitialMetadataOperation"),
+    *("ReceiveInitialMetadataOperation", "SendMessageOperation", "ReceiveMessageOperation"),
+    "ReceiveStatusOnClientOperation",
+)
+_NO_FLAGS: Final = 0
+_CODES: Final = {code.value[0]: code for code in grpc.StatusCode}
+_CANCELLED: Final = grpc.StatusCode.CANCELLED.value[0]
+
+
+def is_possible(method: Any) -> bool:
+    """Whether this grpcio has what is needed, for a method of a channel."""
+    return (
+        all(hasattr(cygrpc, name) for name in _NEEDED)
+        and all(hasattr(method, name) for name in ("_channel", "_method", "_context"))
+        and hasattr(method._channel, "segregated_call")  # noqa: SLF001  # as the docstring says
+    )
+
+
+class StreamEndError(grpc.RpcError):  # type: ignore[misc]  # untyped
+    """How a stream ended, told as grpcio tells it."""
+
+    def __init__(self, status: Any) -> None:
+        super().__init__()
+        self._status = status
+
+    def code(self) -> grpc.StatusCode:
+        return _CODES.get(self._status.code(), grpc.StatusCode.UNKNOWN)
+
+    def details(self) -> str:
+        told = self._status.details()
+        return told.decode(errors="replace") if isinstance(told, bytes) else str(told or "")
+
+    def trailing_metadata(self) -> Any:
+        return self._status.trailing_metadata()
+
+
+class DirectStream:
+    """As `call_streams.CallStream`: one stream, of one verb to one server."""
+
+    def __init__(self, method: Any, metadata: Any) -> None:
+        begin = (
+            cygrpc.SendInitialMetadataOperation(metadata, _NO_FLAGS),
+            cygrpc.ReceiveStatusOnClientOperation(_NO_FLAGS),
+        )
+        batches = (begin, (cygrpc.ReceiveInitialMetadataOperation(_NO_FLAGS),))
+        self._turn = threading.Lock()
+        """Held by whoever takes events."""
+        self._due = len(batches)
+        """Batches of operations whose event has not come: a channel cannot be closed until the
+        events of all its calls were taken."""
+        self._end: StreamEndError | None = None
+        self._is_closing = False
+        self._call = method._channel.segregated_call(  # noqa: SLF001  # as the docstring says
+            cygrpc.PropagationConstants.GRPC_PROPAGATE_DEFAULTS,
+            method._method,  # noqa: SLF001
+            None,
+            None,
+            metadata,
+            None,
+            tuple((batch, None) for batch in batches),
+            method._context,  # noqa: SLF001
+            None,
+        )
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is not known to have ended: nobody listens between two calls."""
+        return self._end is None and not self._is_closing
+
+    def ask(self, message: bytes) -> bytes:
+        """The answer to a message; raises grpc.RpcError or FailedError."""
+        try:
+            with self._turn:
+                return self._ask(message)
+        finally:
+            if self._is_closing:
+                self._take_the_rest()
+
+    def _ask(self, message: bytes) -> bytes:
+        batch = (
+            cygrpc.SendMessageOperation(message, _NO_FLAGS),
+            cygrpc.ReceiveMessageOperation(_NO_FLAGS),
+        )
+        if self._end is None and self._call.operate(batch, None):
+            self._due += 1
+            while True:
+                answer = self._take_event()
+                if answer is not None:
+                    return answer
+                if self._end is not None:
+                    break
+        if self._end is None or self._end.code() is grpc.StatusCode.OK:
+            raise FailedError("the server has ended the stream", was_sent=True)
+        raise self._end
+
+    def _take_event(self) -> bytes | None:
+        """Wait for the next event: the answer, or anything else."""
+        event = self._call.next_event()
+        self._due -= 1
+        answer: bytes | None = None
+        for operation in event.batch_operations:
+            kind = operation.type()
+            if kind == cygrpc.OperationType.receive_message:
+                answer = operation.message()
+            elif kind == cygrpc.OperationType.receive_status_on_client:
+                self._end = StreamEndError(operation)
+        return answer
+
+    def close(self) -> None:
+        """End it, and the call that is under way on it."""
+        self._is_closing = True
+        self._call.cancel(_CANCELLED, "closed here")
+        self._take_the_rest()
+
+    def _take_the_rest(self) -> None:
+        # Whoever is in a call does it at its end.
+        if self._turn.acquire(blocking=False):
+            try:
+                while self._due:
+                    self._take_event()
+            finally:
+                self._turn.release()
