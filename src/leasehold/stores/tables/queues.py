@@ -202,6 +202,7 @@ class TableQueueBook:
 
     def __init__(self, step: Any) -> None:
         self._step: TableStep = step
+        self.audit = step.audit
 
     @property
     def now(self) -> datetime:
@@ -270,9 +271,6 @@ class TableQueueBook:
         if jobs:
             self._step.many(self.note_purged, [(seq,) for seq in jobs])
             self._step.some_unresolved = True
-
-    def audit(self, actor: str, action: str, count: int, detail: dict[str, Any]) -> None:
-        self._step.audit(actor, action, count, detail)
 
     def info(self, queue: str) -> QueueInfo:
         """The queue as this write leaves it."""
