@@ -18,38 +18,41 @@ class TurnedClock(ManualClock):
 
     def __init__(self) -> None:
         super().__init__()
-        self._news = threading.Condition()
-        self._asleep = 0
-        self._fell_asleep = 0
+        self._waiting: _Sleepers = _Sleepers()
 
     def turn(self, seconds: float) -> None:
         """Let time pass for a thread that sleeps, or will, until it sleeps again."""
-        with self._news:
-            assert self._news.wait_for(lambda: self._asleep > 0, PATIENCE_SECONDS), "nobody sleeps"
-            again = self._fell_asleep + self._asleep
-        self.advance(seconds)
-        with self._news:
-            assert self._news.wait_for(lambda: self._fell_asleep >= again, PATIENCE_SECONDS), (
-                "whoever slept has not gone to sleep again"
+        sleepers = self._waiting
+        with sleepers.news:
+            assert sleepers.news.wait_for(lambda: len(sleepers) > 0, PATIENCE_SECONDS), (
+                "nobody sleeps"
             )
+            again = sleepers.fell_asleep + len(sleepers)
+        self.advance(seconds)
+        with sleepers.news:
+            assert sleepers.news.wait_for(
+                lambda: sleepers.fell_asleep >= again, PATIENCE_SECONDS
+            ), "whoever slept has not gone to sleep again"
 
-    def wait(self, condition: threading.Condition, seconds: float | None) -> bool:
-        if seconds is None:
-            return condition.wait()
-        deadline = self._monotonic_micros + round(seconds * 1e6)
-        with self._lock:
-            self._waiting.append(condition)
-        # It sleeps as soon as it is woken by turns: its caller holds the condition until it waits.
-        with self._news:
-            self._asleep += 1
-            self._fell_asleep += 1
-            self._news.notify_all()
-        try:
-            if self._monotonic_micros < deadline:
-                condition.wait()
-            return self._monotonic_micros < deadline
-        finally:
-            with self._lock:
-                self._waiting.remove(condition)
-            with self._news:
-                self._asleep -= 1
+
+class _Sleepers(list[threading.Condition]):
+    """Those whom the clock wakes; it tells of each that falls asleep.
+
+    One is here before it waits, but its caller holds its condition until it does: to wake it
+    takes until then.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.news = threading.Condition()
+        self.fell_asleep = 0
+
+    def append(self, condition: threading.Condition) -> None:
+        with self.news:
+            super().append(condition)
+            self.fell_asleep += 1
+            self.news.notify_all()
+
+    def remove(self, condition: threading.Condition) -> None:
+        with self.news:
+            super().remove(condition)

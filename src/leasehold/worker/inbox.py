@@ -80,7 +80,7 @@ class Inbox:
             self.wake()
 
 
-class WorkerListener(WorkListener):
+class InboxListener(WorkListener):
     """The worker's `Listener`: takes the store's hints to whom they concern."""
 
     def __init__(self, inbox: Inbox, heartbeat: Heartbeat) -> None:

@@ -23,7 +23,7 @@ from leasehold.worker.entry import entry_of
 from leasehold.worker.executors.team import MAKERS, ExecutorMaker, Setup, Team
 from leasehold.worker.heartbeat import Heartbeat
 from leasehold.worker.hooks import Hooks
-from leasehold.worker.inbox import Inbox, WorkerListener
+from leasehold.worker.inbox import Inbox, InboxListener
 from leasehold.worker.inhand import InHand
 from leasehold.worker.joblines import JobLines
 from leasehold.worker.leases import LeaseManager
@@ -364,7 +364,7 @@ class Worker:
         reason = StopReason.STORE_LOST
         unsubscribe: Callable[[], None] | None = None
         try:
-            unsubscribe = self._store.subscribe(WorkerListener(self._inbox, self._heartbeat))
+            unsubscribe = self._store.subscribe(InboxListener(self._inbox, self._heartbeat))
             self._heartbeat.start()
             if self._sweep is not None:
                 self._sweep.start()

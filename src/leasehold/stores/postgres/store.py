@@ -40,10 +40,9 @@ from leasehold.stores.postgres.reading.feed import FEED
 from leasehold.stores.postgres.reading.figures import FailureBook, MetricsReader
 from leasehold.stores.postgres.reading.looking import LookingDatabase
 from leasehold.stores.postgres.reading.read import Jobs
-from leasehold.stores.postgres.rules import schedules
 from leasehold.stores.postgres.rules.known import queues, read_settings
 from leasehold.stores.postgres.rules.orders import OperationShelf, OrderDesk, QueueBook
-from leasehold.stores.postgres.rules.schedules import SCHEDULES, ScheduleShelf
+from leasehold.stores.postgres.rules.schedules import ScheduleShelf
 from leasehold.stores.postgres.submitting import submit
 from leasehold.stores.postgres.submitting.dependencies import DependentsBook
 from leasehold.stores.postgres.writing import application, own_connections
@@ -77,7 +76,7 @@ class PostgresStore(WithoutLocalVerbs, TableStore):
     _failures = FailureBook
     _metrics = MetricsReader
     _queue_book = QueueBook
-    _schedules = SCHEDULES
+    _schedules = ScheduleShelf
     _read_settings = staticmethod(read_settings)
     _tokens = TokenReader
     _archive = JobArchive()
@@ -177,11 +176,6 @@ class PostgresStore(WithoutLocalVerbs, TableStore):
 
     def _lost_workers(self, db: Any) -> set[str]:
         return self._database.deaths.workers(db)
-
-    # -- schedules ---------------------------------------------------------------------------
-
-    def _schedule_shelf(self, step: Step) -> ScheduleShelf:
-        return schedules.shelf(self._database, step)
 
     # -- the store itself --------------------------------------------------------------------
 

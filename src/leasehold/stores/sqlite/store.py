@@ -37,17 +37,15 @@ from leasehold.stores.sqlite.reading import inspection
 from leasehold.stores.sqlite.reading.feed import FEED
 from leasehold.stores.sqlite.reading.figures import FailureBook, MetricsReader
 from leasehold.stores.sqlite.reading.read import Jobs
-from leasehold.stores.sqlite.rules import schedules
 from leasehold.stores.sqlite.rules.known import TokenReader, queues, read_settings
 from leasehold.stores.sqlite.rules.orders import OrderDesk, QueueBook
-from leasehold.stores.sqlite.rules.schedules import SCHEDULES, ScheduleShelf
+from leasehold.stores.sqlite.rules.schedules import ScheduleShelf
 from leasehold.stores.sqlite.schema.rows import LenientReader
 from leasehold.stores.sqlite.submitting import submit
 from leasehold.stores.sqlite.submitting.dependencies import DependentsBook
 from leasehold.stores.sqlite.writing import clock_repair, transaction_verbs
 from leasehold.stores.sqlite.writing.application import ApplicationConnection, is_inside
 from leasehold.stores.sqlite.writing.database import Database
-from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.sqlite.writing.transaction_verbs import HeldTransaction
 from leasehold.stores.tables.orders import TableOperations
 from leasehold.stores.tables.store import TableStore
@@ -79,7 +77,7 @@ class SQLiteStore(TableStore):
     _failures = FailureBook
     _metrics = MetricsReader
     _queue_book = QueueBook
-    _schedules = SCHEDULES
+    _schedules = ScheduleShelf
     _read_settings = staticmethod(read_settings)
     _tokens = TokenReader
     _archive = JobArchive()
@@ -161,9 +159,6 @@ class SQLiteStore(TableStore):
         draft.check()
         self._database.disk.refuse_when_low([draft.job])
         return super().set_schedule(draft, actor=actor)
-
-    def _schedule_shelf(self, step: Step) -> ScheduleShelf:
-        return schedules.shelf(self._database, step)
 
     def _place_the_rest(self) -> None:
         # A write must not wait for this thread's own transaction.

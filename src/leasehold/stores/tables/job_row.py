@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import namedtuple
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
@@ -141,50 +142,15 @@ def job_without(fields: Collection[str], no_bytes: str) -> str:
     return f"SELECT {', '.join(asked).format(no_bytes)} {_FROM}"  # our own names
 
 
-class JobRow(NamedTuple):
-    """A row of JOB."""
-
-    seq: Any
-    id: Any
-    queue: Any
-    task: Any
-    priority: Any
-    created_at: Any
-    max_retries: Any
-    allowance: Any
-    timeout_seconds: Any
-    lease_seconds: Any
-    deadline: Any
-    start_by: Any
-    result_ttl_seconds: Any
-    retry: Any
-    metadata: Any
-    idempotency_key: Any
-    parent_id: Any
-    codec: Any
-    payload: Any
-    status: Any
-    version: Any
-    attempts: Any
-    available_at: Any
-    worker: Any
-    acquired_at: Any
-    expires_at: Any
-    heartbeat_at: Any
-    cancel_reason: Any
-    finished_at: Any
-    started_at: Any
-    result: Any
-    result_codec: Any
-    reason: Any
-    since: Any
-    progress: Any
-    policy: Any
-    base: Any
-    limit_key: Any
-    failure_count: Any
-    first_failed_at: Any
-    last_failed_at: Any
+JobRow = namedtuple(  # noqa: PYI024  # forty columns, none of which has a type before it is read
+    "JobRow",
+    "seq id queue task priority created_at max_retries allowance timeout_seconds lease_seconds "
+    "deadline start_by result_ttl_seconds retry metadata idempotency_key parent_id codec payload "
+    "status version attempts available_at worker acquired_at expires_at heartbeat_at cancel_reason "
+    "finished_at started_at result result_codec reason since progress policy base limit_key "
+    "failure_count first_failed_at last_failed_at",
+)
+"""A row of JOB."""
 
 
 class ReadDocument(Protocol):

@@ -140,8 +140,8 @@ def lease(
         look = look_at(step, request, parked, len(granted), left)
         if not look.lanes and not more_rested:
             return Leased(granted)
-        look.along_the_jobs()
-        found, unreadable = look.read()
+        look.choose()
+        found, unreadable = look.make_leases()
         if unreadable:
             # Nothing is granted yet: without these, others are the best.
             for job, problem in unreadable[:left]:
@@ -150,7 +150,7 @@ def lease(
             if left > 0:
                 continue
             break
-        look.write(found, life)
+        look.carry_out(found, life)
         granted += found
         left -= len(look.late)
         if (look.walk.is_cut_short or more_rested) and len(granted) < request.limit:
@@ -175,7 +175,7 @@ class TableLeaseLook(ABC):
         "turned_away", "walk",
     )  # fmt: skip
     histories: ClassVar[type[TableHistories]]
-    counters_tell_of_work: ClassVar[bool]
+    finds_lanes_by_counters: ClassVar[bool]
     """Whether the store goes by the counters of lanes to find those that have work."""
 
     def __init__(
@@ -201,9 +201,9 @@ class TableLeaseLook(ABC):
         # The counters say how many slots are free, so they must be true now.
         if step.rules:
             step.write_counters()
-        elif self.counters_tell_of_work:
+        elif self.finds_lanes_by_counters:
             step.write_counters_of_work()
-        self._find_lanes({queue.name: queue for queue in open_queues(Limits(step), request.queues)})
+        self._open_lanes({queue.name: queue for queue in open_queues(Limits(step), request.queues)})
         self.walk = Walk(
             step.now,
             self._limit,
@@ -216,15 +216,15 @@ class TableLeaseLook(ABC):
     # -- what each store does in its own way ---------------------------------------------------
 
     @abstractmethod
-    def _find_lanes(self, queues: Mapping[str, OpenQueue]) -> None:
+    def _open_lanes(self, queues: Mapping[str, OpenQueue]) -> None:
         """Open the lanes of these queues that have work."""
 
     @abstractmethod
-    def _reader(self, parent_id: str | None) -> LaneReader:
+    def _lane_reader(self, parent_id: str | None) -> LaneReader:
         """Reads candidates, of one group if it is named."""
 
     @abstractmethod
-    def read(self) -> tuple[list[Granted], list[tuple[Candidate, str]]]:
+    def make_leases(self) -> tuple[list[Granted], list[tuple[Candidate, str]]]:
         """Make leases of the taken jobs; beside them, those of which none can be made, and why."""
 
     @abstractmethod
@@ -237,7 +237,7 @@ class TableLeaseLook(ABC):
 
     # -- what all of them do alike -------------------------------------------------------------
 
-    def _open(
+    def _open_lane(
         self,
         queue: OpenQueue,
         number: int,
@@ -262,7 +262,7 @@ class TableLeaseLook(ABC):
         """The lane of all jobs that were looked at, if their order is that of the index."""
         return next(iter(self._of_one_tier), None) if len(self.lanes) == 1 else None
 
-    def along_the_jobs(self) -> None:
+    def choose(self) -> None:
         """Look at the jobs, the best first; nothing is written."""
         walk, lanes = self.walk, self.lanes
         if walk.is_over:
@@ -279,7 +279,7 @@ class TableLeaseLook(ABC):
             if walk.is_over:
                 return
 
-    def write(self, granted: list[Granted], life: int) -> None:
+    def carry_out(self, granted: list[Granted], life: int) -> None:
         """Grant the taken jobs, and see to the rest."""
         step = self._step
         for number, lane in self.lanes.items():
@@ -313,7 +313,7 @@ class TableLeaseLook(ABC):
             if home is not None and self._may_run(account, home):
                 may_run = partial(self._may_run, account, home)
                 looked_into.append(Lane(account.parked_lane, self._scoring_of(home), may_run))
-        return in_order(self._reader(self._request.parent_id), looked_into, self._step.now)
+        return in_order(self._lane_reader(self._request.parent_id), looked_into, self._step.now)
 
     def _may_run(self, account: Account, home: OpenLane) -> bool:
         return home.is_open and self.walk.free_of_key(account.queue, account.key) > 0

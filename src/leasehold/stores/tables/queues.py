@@ -29,7 +29,7 @@ from leasehold.stores.tables.database import TableDatabase
 from leasehold.stores.tables.job_reading import TableJobs
 from leasehold.stores.tables.job_states import Ending, TableHistories
 from leasehold.stores.tables.rebalance import SOME_RESCORING, TablePasses
-from leasehold.stores.tables.statements import Dialect, SqlConnection
+from leasehold.stores.tables.statements import SqlConnection
 from leasehold.stores.tables.step import TableStep
 
 FOUND_AT_ONCE: Final = 100_000
@@ -58,7 +58,6 @@ WAITING_IN_QUEUE: Final = """
 class TableQueues:
     """Reads queues; a store says how it reads rules, buckets and jobs."""
 
-    dialect: ClassVar[Dialect]
     figures: ClassVar[str]
     """By queue, or for one: a sum for each status, since when it is known, is it deleted."""
     start_book: Callable[[Any, int], StartBook]
@@ -129,8 +128,10 @@ class TableQueues:
         if fitting is None:
             return [], False
         page = self.jobs(self._db).search(fitting, limit, None)
-        numbers = f"SELECT seq FROM job WHERE {self.dialect.among('id', '$1')} ORDER BY seq DESC"  # noqa: S608  # our own names
-        ids = self.dialect.listed([job.id for job in page.jobs])
+        numbers = (
+            f"SELECT seq FROM job WHERE {self.jobs.dialect.among('id', '$1')} ORDER BY seq DESC"  # noqa: S608  # our own names
+        )
+        ids = self.jobs.dialect.listed([job.id for job in page.jobs])
         found = self._db.execute(numbers, (ids,)).fetchall()
         return [seq for (seq,) in found], page.next_cursor is not None
 
@@ -201,6 +202,7 @@ class TableQueueBook:
 
     def __init__(self, step: Any) -> None:
         self._step: TableStep = step
+        self.audit = step.audit
 
     @property
     def now(self) -> datetime:
@@ -269,9 +271,6 @@ class TableQueueBook:
         if jobs:
             self._step.many(self.note_purged, [(seq,) for seq in jobs])
             self._step.some_unresolved = True
-
-    def audit(self, actor: str, action: str, count: int, detail: dict[str, Any]) -> None:
-        self._step.audit(actor, action, count, detail)
 
     def info(self, queue: str) -> QueueInfo:
         """The queue as this write leaves it."""

@@ -111,19 +111,10 @@ def _registered(
             app_version=app_version,
         )
         for (
-            id_,
-            host,
-            pid,
-            queues,
-            tasks,
-            slots,
-            started_at,
-            heartbeat_at,
-            is_consumer,
-            app_version,
-            _,
+            id_, host, pid, queues, tasks, slots, started_at, heartbeat_at, is_consumer,
+            app_version, _,
         ) in rows
-    ]
+    ]  # fmt: skip
     remote = {row[0] for row in rows if row[-1]}
     return without_gone(infos, from_micros(now), remote)
 

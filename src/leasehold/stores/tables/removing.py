@@ -75,6 +75,7 @@ class TableRemoval(ABC):
 
     def __init__(self, step: Any) -> None:
         self._step: TableStep = step
+        self.audit = step.audit
         self.now = from_micros(step.now)
 
     @abstractmethod
@@ -148,9 +149,6 @@ class TableRemoval(ABC):
             self._delete(("pruned_key",), seqs)
             return len(seqs)
         return self._release(limit, scope)
-
-    def audit(self, actor: str, action: str, count: int, detail: dict[str, Any]) -> None:
-        self._step.audit(actor, action, count, detail)
 
     def _delete(self, tables: Sequence[str], keys: Sequence[int]) -> None:
         seqs = self._listed(keys)

@@ -16,6 +16,7 @@ from leasehold.core.rules import scheduling
 from leasehold.core.rules.scheduling import UnreadableSchedule
 from leasehold.env import from_micros, to_micros
 from leasehold.errors import InvalidScheduleError, LeaseholdError, QueueFullError
+from leasehold.stores.tables.database import TableDatabase
 from leasehold.stores.tables.statements import Dialect, SqlConnection
 from leasehold.stores.tables.step import TableStep
 
@@ -111,8 +112,9 @@ class TableSchedules(ABC):
     dialect: ClassVar[Dialect]
     rows: ClassVar[ScheduleRows]
 
-    def __init__(self, step: TableStep) -> None:
-        self._step = step
+    def __init__(self, database: Any, step: Any) -> None:
+        self._database: TableDatabase = database
+        self._step: TableStep = step
 
     @abstractmethod
     def _submit(self, draft: Draft) -> Sequence[object] | LeaseholdError:

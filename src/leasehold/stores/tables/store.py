@@ -23,4 +23,4 @@ class TableStore(
     PinVerbs,
     KeepingVerbs,
 ):
-    """A store hands in its own classes and modules as attributes."""
+    """A store hands in its own classes and functions as attributes."""

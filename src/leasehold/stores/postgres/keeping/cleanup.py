@@ -64,7 +64,7 @@ _RESULT: Final = ArchiveRow._fields.index("result")
 
 
 class JobArchive(TableArchive):
-    """Texts and metadata are compared in Python, as they are for jobs (`reading.where`)."""
+    """Texts and metadata are compared in Python, as they are for jobs (`reading.read`)."""
 
     dialect = POSTGRES
 

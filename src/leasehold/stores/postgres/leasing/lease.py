@@ -115,17 +115,17 @@ class LeaseLook(TableLeaseLook):
 
     __slots__ = ()
     histories = Histories
-    counters_tell_of_work = False
+    finds_lanes_by_counters = False
     _step: Step
 
-    def _find_lanes(self, queues: Mapping[str, OpenQueue]) -> None:
+    def _open_lanes(self, queues: Mapping[str, OpenQueue]) -> None:
         lanes = self._step.first(*ahead(self._request)[0])
         for name, number, task, *breaker, first, last in lanes:
             if name in queues:
                 state = BreakerState(*breaker)
-                self._open(queues[name], number, task, state, has_one_tier=first == last)
+                self._open_lane(queues[name], number, task, state, has_one_tier=first == last)
 
-    def _reader(self, parent_id: str | None) -> LaneReader:
+    def _lane_reader(self, parent_id: str | None) -> LaneReader:
         step = self._step
         # Rows that are read are locked: no more than may be taken.
         page = min(self._limit, max(lane.queue.free for lane in self.lanes.values()))
@@ -135,7 +135,7 @@ class LeaseLook(TableLeaseLook):
         first = None if step.alone else step.first
         return LaneReader(step.db, FOR_LEASING, page=page, first=first)
 
-    def read(self) -> tuple[list[Granted], list[tuple[Candidate, str]]]:
+    def make_leases(self) -> tuple[list[Granted], list[tuple[Candidate, str]]]:
         step, request, lanes, now = self._step, self._request, self.lanes, self._step.now
         worker, acquired_at = request.worker, from_micros(now)
         lengths = LeaseLengths(request, step.settings, now)

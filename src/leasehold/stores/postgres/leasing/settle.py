@@ -22,7 +22,7 @@ from leasehold.stores.postgres.leasing.completing import Completions
 from leasehold.stores.postgres.leasing.ends import HELD, HELD_BY_NAME, Ends, settle_stale
 from leasehold.stores.postgres.leasing.order import KeyShelf
 from leasehold.stores.postgres.reading.read import read_job
-from leasehold.stores.postgres.rules.schedules import shelf
+from leasehold.stores.postgres.rules.schedules import ScheduleShelf
 from leasehold.stores.postgres.server.arrays import RowPlaces
 from leasehold.stores.postgres.server.connection import about, unnested
 from leasehold.stores.postgres.submitting.dependencies import Links
@@ -194,7 +194,7 @@ class ExchangeWrite(TableExchange):
     def _fire_due(self) -> int | None:
         tick = self._step.found.next_tick
         if tick is not None and tick <= self._step.now:
-            _, tick = shelf(self._database, self._step).fire_due()
+            _, tick = ScheduleShelf(self._database, self._step).fire_due()
         return tick
 
     def _lease(self, request: LeaseRequest) -> Leased:

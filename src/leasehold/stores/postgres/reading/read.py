@@ -118,7 +118,7 @@ def _has(status: Status) -> str:
     return f"waiting.status = {STATUS_CODE[status]}"
 
 
-# The columns of a filter's conditions: see `where`.
+# The columns of a filter's conditions: see `conditions`.
 NUMBERS: Final = """
     SELECT job.seq FROM job JOIN lane ON lane.id = job.lane
     LEFT JOIN finished ON finished.seq = job.seq

@@ -1,6 +1,6 @@
 """Queues, and what people ask for of them and of jobs, in the words of this database.
 
-See `tables.queues`, `tables.queues`, `tables.orders` and `tables.orders`.
+See `tables.queues` and `tables.orders`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from leasehold.core.model.status import Status
 from leasehold.stores.postgres.leasing.ends import Histories
 from leasehold.stores.postgres.reading.read import Jobs, read_jobs
 from leasehold.stores.postgres.rules.known import StartBook
-from leasehold.stores.postgres.server.connection import POSTGRES, unnested
+from leasehold.stores.postgres.server.connection import unnested
 from leasehold.stores.postgres.submitting.dependencies import DependentsBook, Linker
 from leasehold.stores.postgres.writing.step import Step
 from leasehold.stores.tables.orders import BY_ID, TableDesk, TableOperations
@@ -37,7 +37,6 @@ NOTE_PURGED: Final = f"INSERT INTO resolving (seq, purged) SELECT *, 1 FROM {unn
 class QueueReader(TableQueues):
     """The information about queues."""
 
-    dialect = POSTGRES
     figures = FIGURES
     start_book = StartBook
     jobs = Jobs

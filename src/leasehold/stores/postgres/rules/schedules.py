@@ -16,7 +16,6 @@ from leasehold.core.model.stored import (
 from leasehold.core.rules.scheduling import UnreadableSchedule
 from leasehold.errors import LeaseholdError
 from leasehold.stores.postgres.reading.read import read_job
-from leasehold.stores.postgres.rules.known import LaneNumbers
 from leasehold.stores.postgres.server.connection import POSTGRES
 from leasehold.stores.postgres.submitting.submit import submit_in
 from leasehold.stores.postgres.writing.database import Database
@@ -55,19 +54,11 @@ class ScheduleShelf(TableSchedules):
 
     dialect = POSTGRES
     rows = SCHEDULES
+    _database: Database
     _step: Step
 
-    def __init__(self, step: Step, lanes: LaneNumbers) -> None:
-        super().__init__(step)
-        self._lanes = lanes
-
     def _submit(self, draft: Draft) -> Sequence[object] | LeaseholdError:
-        return submit_in(self._step, self._lanes, [draft], partial=True)
+        return submit_in(self._step, self._database.lanes, [draft], partial=True)
 
     def read_job(self, job_id: str) -> Job | None:
         return read_job(self._step.db, job_id)
-
-
-def shelf(database: Database, step: Step) -> ScheduleShelf:
-    """The schedules of a store, in one of its writes."""
-    return ScheduleShelf(step, database.lanes)

@@ -1,8 +1,7 @@
 """Jobs that depend on others, in the words of this database.
 
-See `tables.linking` (jobs that begin to wait), `tables.dependents` (jobs that are told of an end),
-`tables.dependents` (whether a job is still needed), `tables.dependents`, and `tables.inheritance`
-(priorities that are inherited).
+See `tables.linking` (jobs that begin to wait), `tables.dependents` (who is told of an end, and
+whether a job is still needed) and `tables.inheritance` (priorities that are inherited).
 """
 
 from __future__ import annotations

@@ -21,7 +21,6 @@ import os
 import stat
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
@@ -44,44 +43,27 @@ NETWORK_FILE_SYSTEMS = frozenset(
 """Where neither SQLite's locks nor ours can be trusted."""
 
 
-@dataclass(frozen=True, slots=True)
 class StoreFiles:
     """Every path that belongs to one store."""
 
-    database: Path
+    def __init__(self, database: Path) -> None:
+        self.database = database
+        self.log = database.with_name(database.name + "-wal")
+        """SQLite's write-ahead log."""
+        self.log_index = database.with_name(database.name + "-shm")
+        """SQLite's index of its log, which it can always make anew."""
+        self.run_folder = database.with_name(database.name + "-run")
+        self.write_lock = self.run_folder / "write.lock"
+        self.workers = self.run_folder / "workers"
+        self.wake = self.run_folder / "wake"
+        self.continuity = self.run_folder / "continuity"
+        self.synced = self.run_folder / "synced"
+        self.transaction_note = self.run_folder / "transaction"
 
     @classmethod
     def at(cls, path: str | os.PathLike[str]) -> StoreFiles:
         """The files of the store at this path, links resolved, so that all processes agree."""
         return cls(Path(os.path.realpath(path)))
-
-    @property
-    def run_folder(self) -> Path:
-        return self.database.with_name(self.database.name + "-run")
-
-    @property
-    def write_lock(self) -> Path:
-        return self.run_folder / "write.lock"
-
-    @property
-    def workers(self) -> Path:
-        return self.run_folder / "workers"
-
-    @property
-    def wake(self) -> Path:
-        return self.run_folder / "wake"
-
-    @property
-    def continuity(self) -> Path:
-        return self.run_folder / "continuity"
-
-    @property
-    def synced(self) -> Path:
-        return self.run_folder / "synced"
-
-    @property
-    def transaction_note(self) -> Path:
-        return self.run_folder / "transaction"
 
     def prepare(self) -> None:
         """Check the place and make the folders; raises StoreUnavailableError with what to do."""
@@ -124,16 +106,6 @@ class StoreFiles:
         except (FileNotFoundError, NotADirectoryError):
             return None
         return status.st_dev, status.st_ino
-
-    @property
-    def log(self) -> Path:
-        """SQLite's write-ahead log."""
-        return self.database.with_name(self.database.name + "-wal")
-
-    @property
-    def log_index(self) -> Path:
-        """SQLite's index of its log, which it can always make anew."""
-        return self.database.with_name(self.database.name + "-shm")
 
     def lacks_log(self) -> bool:
         """Whether SQLite's log or its index is missing, which no open connection is without."""

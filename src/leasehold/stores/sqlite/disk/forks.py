@@ -26,7 +26,7 @@ import threading
 import weakref
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import apsw
 
@@ -35,6 +35,9 @@ from leasehold.errors import LeaseholdError, StoreLostError
 from leasehold.forking import at_fork
 from leasehold.interrupts import SHIELD
 from leasehold.stores.sqlite.disk.files import FileId
+
+if TYPE_CHECKING:
+    from leasehold.stores.sqlite.writing.database import Database
 
 RESEND_SECONDS: Final = 0.001
 """After that time the fork has mostly returned, and a signal is the application's to hear."""
@@ -49,33 +52,14 @@ NOT_PREPARED: Final = (
 )
 
 
-class Forkable(Protocol):
-    """An open store, as forks see it."""
-
-    def close_for_fork(self, seconds: float) -> str | None:
-        """Stop and close every connection; the answer says why it could not be done."""
-
-    def resume_after_fork(self) -> None:
-        """In the parent: let everybody go on."""
-
-    def begin_anew_in_child(self) -> None:
-        """In the child, with nothing inherited: make anew what threads of the parent held."""
-
-    def inherited_file(self) -> FileId | None:
-        """The file that connections of this store may have open."""
-
-    def connections_of_others(self) -> list[apsw.Connection]:
-        """Connections to it that the application holds."""
-
-
 class _Fork:
     """The state of a fork under way."""
 
     def __init__(self) -> None:
         self.thread = threading.get_ident()
-        self.open_because: dict[Forkable, str] = {}
+        self.open_because: dict[Database, str] = {}
         """Stores that could not be closed, and why."""
-        self.closed: set[Forkable] = set()
+        self.closed: set[Database] = set()
 
 
 class _Process:
@@ -89,7 +73,7 @@ class _Process:
         Taken and freed inside the shield: an interrupt that left it held would let no other thread
         open a store, or fork, ever again.
         """
-        self.stores: weakref.WeakSet[Forkable] = weakref.WeakSet()
+        self.stores: weakref.WeakSet[Database] = weakref.WeakSet()
         self.fork: _Fork | None = None
         self.inherited: dict[FileId, str] = {}
         """Files of which connections of an ancestor live on here, and why."""
@@ -100,14 +84,14 @@ class _Process:
 _process = _Process()
 
 
-def register(store: Forkable) -> None:
+def register(store: Database) -> None:
     """Mind this store when the process forks. Call it before its first connection is opened."""
     _notice_unannounced_fork()
     with SHIELD, _process.mutex:
         _process.stores.add(store)
 
 
-def forget(store: Forkable) -> None:
+def forget(store: Database) -> None:
     """It is closed."""
     with SHIELD, _process.mutex:
         _process.stores.discard(store)

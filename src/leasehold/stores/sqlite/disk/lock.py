@@ -13,7 +13,6 @@ import os
 import threading
 import weakref
 from pathlib import Path
-from types import TracebackType
 from typing import Final
 
 from leasehold.env import SYSTEM, Env
@@ -102,12 +101,7 @@ class WriteLock:
     def __enter__(self) -> None:
         self.acquire("open the store")
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.release()
 
     def close(self) -> None:

@@ -89,20 +89,20 @@ class LeaseLook(TableLeaseLook):
 
     __slots__ = ()
     histories = Histories
-    counters_tell_of_work = True
+    finds_lanes_by_counters = True
     _step: Step
 
-    def _find_lanes(self, queues: Mapping[str, OpenQueue]) -> None:
+    def _open_lanes(self, queues: Mapping[str, OpenQueue]) -> None:
         for queue in queues.values():
             for number, task, *breaker in self._step.execute(LANES_WITH_WORK, (queue.name,)):
-                self._open(queue, number, task, BreakerState(*breaker))
+                self._open_lane(queue, number, task, BreakerState(*breaker))
 
-    def _reader(self, parent_id: str | None) -> LaneReader:
+    def _lane_reader(self, parent_id: str | None) -> LaneReader:
         if parent_id is None:
             return LaneReader(self._step.db, FOR_LEASING)
         return LaneReader(self._step.db, FOR_LEASING_IN_GROUP, (parent_id,))
 
-    def read(self) -> tuple[list[Granted], list[tuple[Candidate, str]]]:
+    def make_leases(self) -> tuple[list[Granted], list[tuple[Candidate, str]]]:
         step, request, lanes, now = self._step, self._request, self.lanes, self._step.now
         worker, acquired_at = request.worker, from_micros(now)
         lengths = LeaseLengths(request, step.settings, now)

@@ -20,7 +20,7 @@ from leasehold.stores.sqlite.leasing import lease as leasing
 from leasehold.stores.sqlite.leasing.ends import END_LEASE, Ends, settle_stale
 from leasehold.stores.sqlite.leasing.order import KeyShelf
 from leasehold.stores.sqlite.reading.read import read_job
-from leasehold.stores.sqlite.rules.schedules import shelf
+from leasehold.stores.sqlite.rules.schedules import ScheduleShelf
 from leasehold.stores.sqlite.submitting.dependencies import Links
 from leasehold.stores.sqlite.writing.database import Database, KnownLease
 from leasehold.stores.sqlite.writing.step import Step
@@ -155,7 +155,7 @@ class ExchangeWrite(TableExchange):
     _step: Step
 
     def _fire_due(self) -> int | None:
-        return shelf(self._database, self._step).fire_due()[1]
+        return ScheduleShelf(self._database, self._step).fire_due()[1]
 
     def _lease(self, request: LeaseRequest) -> Leased:
         life = self._database.lives.number_of(request.worker)

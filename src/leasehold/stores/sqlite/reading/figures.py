@@ -1,6 +1,6 @@
 """Counts and measurements, in the words of this database. Jobs are never scanned.
 
-See `tables.figures` (failures and workers), `tables.sampling` (spans) and `tables.figures`.
+See `tables.figures` (failures, workers, metrics) and `tables.sampling` (spans).
 """
 
 from __future__ import annotations

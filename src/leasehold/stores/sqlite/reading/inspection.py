@@ -84,7 +84,6 @@ def describe(db: apsw.Connection, files: StoreFiles, durability: str) -> Mapping
     """What this store is."""
     pages = int(str(db.pragma("page_count"))) * int(str(db.pragma("page_size")))
     sealed: Any = db.execute(READ_SEAL).fetchone()
-    wal = files.database.with_name(files.database.name + "-wal")
     return {
         "kind": "sqlite",
         "store_id": read_store_id(db),
@@ -93,7 +92,7 @@ def describe(db: apsw.Connection, files: StoreFiles, durability: str) -> Mapping
         "sqlite_version": apsw.sqlite_lib_version(),
         "schema_version": int(str(db.pragma("user_version"))),
         "size_bytes": pages,
-        "wal_bytes": wal.stat().st_size if wal.exists() else 0,
+        "wal_bytes": files.log.stat().st_size if files.log.exists() else 0,
         "journal_mode": str(db.pragma("journal_mode")),
         "file_system": file_system(files.database.parent),
         "free_bytes": files.free_bytes(),

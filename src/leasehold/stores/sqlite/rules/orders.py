@@ -1,6 +1,6 @@
 """Queues, and what people ask for of them and of jobs, in the words of this database.
 
-See `tables.queues`, `tables.queues` and `tables.orders`.
+See `tables.queues` and `tables.orders`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from leasehold.core.rules.people import Replay
 from leasehold.stores.sqlite.leasing.ends import Histories
 from leasehold.stores.sqlite.reading.read import Jobs, read_job
 from leasehold.stores.sqlite.rules.known import StartBook
-from leasehold.stores.sqlite.schema.rows import SQLITE, problem_with
+from leasehold.stores.sqlite.schema.rows import problem_with
 from leasehold.stores.sqlite.submitting.dependencies import DependentsBook, Linker
 from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.tables.job_states import JobState
@@ -36,7 +36,6 @@ NOTE_PURGED: Final = "INSERT INTO resolving (seq, purged) VALUES (?, 1)"
 class QueueReader(TableQueues):
     """The information about queues."""
 
-    dialect = SQLITE
     figures = FIGURES
     start_book = StartBook
     jobs = Jobs

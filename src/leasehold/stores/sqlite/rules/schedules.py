@@ -5,7 +5,7 @@ See `tables.schedules`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,7 +16,6 @@ from leasehold.core.rules.scheduling import UnreadableSchedule, next_tick_from
 from leasehold.env import to_micros
 from leasehold.errors import LeaseholdError
 from leasehold.stores.sqlite.reading.read import read_job
-from leasehold.stores.sqlite.rules.known import LaneNumbers
 from leasehold.stores.sqlite.schema.rows import SQLITE, guarded, value_of
 from leasehold.stores.sqlite.submitting.submit import submit_in
 from leasehold.stores.sqlite.writing.step import Step
@@ -80,36 +79,24 @@ SCHEDULES: Final = ScheduleRows(ALL, ONE, DUE, schedule_of, "rowid")
 
 GO_ON: Final = "UPDATE schedule SET next_at = $1, due_at = $1 WHERE rowid = $2"
 
-Admit = Callable[[Sequence[Draft]], None]
-"""Raises when there is no room on the disk for these."""
-
 
 class ScheduleShelf(TableSchedules):
     """The schedules, as core.rules.scheduling asks for them inside a write."""
 
     dialect = SQLITE
     rows = SCHEDULES
+    _database: Database
     _step: Step
-
-    def __init__(self, step: Step, lanes: LaneNumbers, admit: Admit) -> None:
-        super().__init__(step)
-        self._lanes = lanes
-        self._admit = admit
 
     def _submit(self, draft: Draft) -> Sequence[object] | LeaseholdError:
         try:
-            self._admit([draft])
+            self._database.disk.refuse_when_low([draft])
         except LeaseholdError as error:
             return error
-        return submit_in(self._step, self._lanes, [draft], partial=True)
+        return submit_in(self._step, self._database.lanes, [draft], partial=True)
 
     def read_job(self, job_id: str) -> Job | None:
         return read_job(self._step.db, job_id)
-
-
-def shelf(database: Database, step: Step) -> ScheduleShelf:
-    """The schedules of a store, in one of its writes."""
-    return ScheduleShelf(step, database.lanes, database.disk.refuse_when_low)
 
 
 def go_on_from(step: Step, now: datetime) -> int:

@@ -160,6 +160,7 @@ class Database(TableDatabase):
     # -- forks (see forks.py) ----------------------------------------------------------------
 
     def close_for_fork(self, seconds: float) -> str | None:
+        """Stop and close every connection; the answer says why it could not be done."""
         if self._pid != os.getpid():
             return "it was inherited before"
         if self.connections_of_others():
@@ -175,10 +176,12 @@ class Database(TableDatabase):
         return None
 
     def resume_after_fork(self) -> None:
+        """In the parent: let everybody go on."""
         self.writer.queue.resume()
         self.readers.resume()
 
     def begin_anew_in_child(self) -> None:
+        """In the child, with nothing inherited: make anew what threads of the parent held."""
         self._pid = os.getpid()
         self.writer.begin_anew()
         self.readers.begin_anew()
@@ -187,9 +190,11 @@ class Database(TableDatabase):
         self.lives = LivesHere()
 
     def inherited_file(self) -> FileId | None:
+        """The file that connections of this store may have open."""
         return self.watch.file
 
     def connections_of_others(self) -> list[apsw.Connection]:
+        """Connections to it that the application holds."""
         return [db for db in list(self.application_connections) if not db.is_closed]
 
     # -- writing and reading -----------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -17,7 +16,7 @@ from leasehold.core.rules import queue_orders, scheduling
 from leasehold.errors import QueueFullError
 from leasehold.stores.tables.database import TableDatabase
 from leasehold.stores.tables.queues import QueueChanges, TableQueueBook, TableQueues
-from leasehold.stores.tables.schedules import ScheduleRows, TableSchedules
+from leasehold.stores.tables.schedules import TableSchedules
 from leasehold.stores.tables.statements import SqlConnection
 
 T = TypeVar("T")
@@ -69,25 +68,21 @@ class QueueVerbs:
         return self._queue_book.queues(db, self._database.now(db))
 
 
-class ScheduleVerbs(ABC):
+class ScheduleVerbs:
     """Schedules."""
 
     _database: TableDatabase
-    _schedules: ScheduleRows
-
-    @abstractmethod
-    def _schedule_shelf(self, step: Any) -> TableSchedules:
-        """The schedules in a write."""
+    _schedules: type[TableSchedules]
 
     def set_schedule(self, draft: ScheduleDraft, *, actor: str) -> Schedule:
         draft.check()
         return self._on_shelf(lambda shelf: scheduling.set_schedule(shelf, draft, actor))
 
     def schedules(self) -> list[Schedule]:
-        return self._database.look(self._schedules.every)
+        return self._database.look(self._schedules.rows.every)
 
     def get_schedule(self, name: str) -> Schedule | None:
-        return self._database.look(lambda db: self._schedules.find(db, name))
+        return self._database.look(lambda db: self._schedules.rows.find(db, name))
 
     def remove_schedule(self, name: str, *, actor: str) -> Schedule:
         return self._on_shelf(lambda shelf: scheduling.remove_schedule(shelf, name, actor))
@@ -105,4 +100,4 @@ class ScheduleVerbs(ABC):
         return self._on_shelf(lambda shelf: shelf.fire())
 
     def _on_shelf(self, operation: Callable[[TableSchedules], T]) -> T:
-        return self._database.write(lambda step: operation(self._schedule_shelf(step)))
+        return self._database.write(lambda step: operation(self._schedules(self._database, step)))
