@@ -87,9 +87,10 @@ class Scene:
         in_another_thread(self.submit)
 
     def _every_connection_is_back(self) -> bool:
-        pool: Any = self.store._database._lending._pool
-        stats = pool.get_stats()
-        return stats["pool_available"] == stats["pool_size"] and not stats["requests_waiting"]
+        lending: Any = self.store._database._lending
+        stats = lending._pool.get_stats()
+        back = stats["pool_available"] + (lending._kept is not None)
+        return back == stats["pool_size"] and not stats["requests_waiting"]
 
     def asked(self, question: str) -> int:
         row: Any = self._server.execute(question.encode(), (self._name,)).fetchone()

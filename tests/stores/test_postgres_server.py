@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import socket
@@ -10,7 +11,7 @@ import sys
 import threading
 from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import ExitStack, closing, suppress
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -34,6 +35,7 @@ from leasehold.stores.postgres import PostgresStore  # noqa: E402
 from leasehold.stores.postgres.leasing.order import READY_IN_LANE  # noqa: E402
 from leasehold.stores.postgres.leasing.settle import SETTLE  # noqa: E402
 from leasehold.stores.postgres.schema.migrate import LOCK, version  # noqa: E402
+from leasehold.stores.postgres.server import session as session_module  # noqa: E402
 from leasehold.stores.postgres.server.address import parse  # noqa: E402
 from leasehold.stores.postgres.server.connection import SqlConnection, open_connection  # noqa: E402
 from leasehold.stores.postgres.server.life import DEAD_SECONDS, Deaths  # noqa: E402
@@ -258,6 +260,22 @@ def test_another_process_hears_of_new_jobs(url: str, store: PostgresStore) -> No
         assert ears.ready.wait(PATIENCE_SECONDS)
 
 
+def test_the_commit_of_a_lone_submit_carries_the_news_and_a_stream_of_them_shares_one(
+    url: str, store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ears = Ears()
+    store.subscribe(ears)
+    monkeypatch.setattr(session_module, "QUIET_SECONDS", math.inf)
+    with closing(PostgresStore(url)) as other:
+        other.submit(drafts(1, "lone"))
+        assert ears.ready.wait(PATIENCE_SECONDS)
+        assert other._database.session._speaker is None
+        ears.ready.clear()
+        other.submit(drafts(1, "next"))
+        assert ears.ready.wait(PATIENCE_SECONDS)
+        assert other._database.session._speaker is not None
+
+
 def test_nobody_commits_later_because_news_are_being_sent(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -271,6 +289,8 @@ def test_nobody_commits_later_because_news_are_being_sent(
         say(news)
 
     monkeypatch.setattr(session, "_say", slowly)
+    monkeypatch.setattr(session_module, "QUIET_SECONDS", math.inf)
+    store.submit(drafts(1, "carried"))
     store.submit(drafts(1, "first"))
     assert is_sending.wait(PATIENCE_SECONDS)
     with ThreadPoolExecutor(1) as pool:
@@ -428,3 +448,80 @@ def test_the_clock_of_a_machine_does_not_count(url: str, hours: int) -> None:
 def test_time_is_the_servers(url: str) -> None:
     with closing(PostgresStore(url)) as real, closing(PostgresStore(url, env=Env())) as other:
         assert abs((real.now() - other.now()).total_seconds()) < 60
+
+
+def test_writes_go_by_the_connection_that_was_used_last(url: str) -> None:
+    """Each has a process of the server behind it, which plans every statement for itself."""
+    with closing(PostgresStore(url)) as store, closing(PostgresStore(url)) as other:
+        lending = store._database._lending
+
+        def used(connections: int) -> set[int]:
+            with ExitStack() as lent:
+                each = [lent.enter_context(lending.connection()) for _ in range(connections)]
+                return {db.raw.info.backend_pid for db in each}
+
+        several = used(3)
+        assert len(several) == 3
+        processes = [used(1) for _ in range(10)]
+        assert processes == [processes[0]] * 10
+        # One that the server has ended is not lent again.
+        (victim,) = processes[0]
+        with other._database.beside_all() as db:
+            db.execute("SELECT pg_terminate_backend($1::integer, 10000)", (victim,))
+        assert victim not in used(3)
+
+
+def test_a_connection_is_not_kept_from_somebody_who_waits_for_one(url: str) -> None:
+    with closing(PostgresStore(url.replace("?", "?pool_size=1&"))) as store:
+        lending = store._database._lending
+
+        def ten_times() -> None:
+            for _ in range(10):
+                with lending.connection() as db:
+                    db.execute("SELECT 1").fetchone()
+
+        with ThreadPoolExecutor(4) as threads:
+            for each in [threads.submit(ten_times) for _ in range(4)]:
+                each.result(PATIENCE_SECONDS)
+
+
+# -- what a process remembers of the store between writes ------------------------------------------
+
+
+def test_a_write_that_had_the_store_to_itself_is_noticed_by_processes_that_remember(
+    url: str, store: PostgresStore
+) -> None:
+    """Writes read the rest of the state only when another write has had the store to itself."""
+    with closing(PostgresStore(url)) as other:
+        for n in range(4):
+            store.submit(drafts(1, f"calm-{n}-"))
+        remembered = store._database.remembered
+        assert remembered.last_state is not None
+        assert not remembered.last_state.somebody_waits
+        # Another process makes a job wait for one that this process then settles.
+        (first,) = store.exchange(request=LeaseRequest(worker="w")).leases
+        other.submit([Draft(id="after", task="t", depends_on=(first.job_id,))])
+        done = Settlement(first.job_id, first.version, Complete(b"null"))
+        assert store.exchange([done]).settled[0].status is Status.COMPLETED
+        after = store.get("after")
+        assert after is not None
+        assert after.status is Status.PENDING
+
+
+def test_state_that_was_seen_in_a_transaction_that_is_rolled_back_is_not_remembered(
+    store: PostgresStore,
+) -> None:
+    for n in range(4):
+        store.submit(drafts(1, f"calm-{n}"))
+    remembered = store._database.remembered
+    before = remembered.last_state
+    assert before is not None
+    with closing(store.connect()) as connection, suppress(ZeroDivisionError), connection:
+        for job_id in ("after", "later"):
+            draft = Draft(id=job_id, task="work", depends_on=("calm-0-0",))
+            store.submit_within(connection, [draft])
+        raise ZeroDivisionError
+    assert remembered.last_state is before
+    store.submit(drafts(1, "next"))
+    assert remembered.last_state is not None
+    assert not remembered.last_state.somebody_waits

@@ -112,6 +112,8 @@ class SqlConnection:
 
     undo = "ROLLBACK"
     """The statement that undoes its writes."""
+    is_own = True
+    """Whether a transaction is the store's, from its beginning to its end."""
 
     def __init__(self, raw: RawConnection) -> None:
         self.raw = raw
@@ -169,6 +171,7 @@ class BorrowedConnection(SqlConnection):
     __slots__ = ("_borrowed",)
 
     undo = "ROLLBACK TO SAVEPOINT leasehold"
+    is_own = False
 
     def __init__(self, raw: psycopg.Connection[Row]) -> None:
         super().__init__(cast("RawConnection", raw))

@@ -4,6 +4,11 @@ needed, and opened anew when the server was gone.
 All that is done with a lent connection is done inside the shield (`leasehold.interrupts`), so no
 Ctrl-C comes between its loan and its return, or leaves a transaction open on it. Waits look up for
 signals: for the server (`silence`) and, here, for a connection.
+
+A pool lends the connection that was idle for longest. Each has a process of the server behind it,
+which must read the catalogs and plan each statement for itself: a worker whose few exchanges go
+round four of them pays for that four times. So the connection that was given back last is kept
+beside the pool, and lent first, unless somebody waits for one.
 """
 
 from __future__ import annotations
@@ -15,6 +20,7 @@ from functools import partial
 from typing import Final
 
 import psycopg
+from psycopg.pq import TransactionStatus
 from psycopg_pool import PoolClosed, PoolTimeout
 
 from leasehold.interrupts import SHIELD
@@ -23,12 +29,15 @@ from leasehold.stores.postgres.server.connection import (
     Pool,
     RawConnection,
     SqlConnection,
+    check,
     open_connection,
     open_pool,
 )
 from leasehold.stores.postgres.server.pulse import Pulse
 from leasehold.stores.postgres.server.silence import SilentError
 
+LOANS_MAX: Final = 1000
+"""So often in a row the same connection is lent; then the pool may see whether it is too old."""
 LOOK_SECONDS: Final = 0.25
 """How often somebody who waits for a connection looks whether it was interrupted."""
 
@@ -44,6 +53,12 @@ class Lending:
         self._pulse = pulse
         self._mutex = threading.Lock()
         self._pool: Pool | None = None
+        self._kept: tuple[Pool, RawConnection] | None = None
+        """The connection that was given back last, and where it belongs."""
+        self._loans = 0
+        """How often it was lent since it came from the pool."""
+        self._asking = 0
+        """How many ask the pool for a connection: none is kept from them."""
 
     @contextmanager
     def connection(self) -> Iterator[SqlConnection]:
@@ -57,15 +72,51 @@ class Lending:
                 self._drop(pool)  # The others in it lead the same way.
                 raise
             finally:
-                pool.putconn(raw)
+                self._give_back(pool, raw)
 
     def close(self) -> None:
         with self._mutex:
             pool, self._pool = self._pool, None
         if pool is not None:
-            pool.close()
+            self._close(pool)
 
     def _take(self) -> tuple[Pool, RawConnection]:
+        self._check_open()
+        with self._mutex:
+            kept, self._kept = self._kept, None
+            self._asking += kept is None
+        if kept is not None:
+            pool, raw = kept
+            try:
+                check(raw)
+            except psycopg.Error:
+                with self._mutex:
+                    self._asking += 1
+                pool.putconn(raw)
+            else:
+                return kept
+        try:
+            return self._take_from_pool()
+        finally:
+            with self._mutex:
+                self._asking -= 1
+
+    def _give_back(self, pool: Pool, raw: RawConnection) -> None:
+        with self._mutex:
+            self._loans += 1
+            if (
+                self._kept is None
+                and not self._asking
+                and pool is self._pool
+                and raw.pgconn.transaction_status == TransactionStatus.IDLE
+                and self._loans < LOANS_MAX
+            ):
+                self._kept = (pool, raw)
+                return
+            self._loans = 0
+        pool.putconn(raw)
+
+    def _take_from_pool(self) -> tuple[Pool, RawConnection]:
         pool = self._open()
         try:
             return pool, self._wait_for(pool)
@@ -122,10 +173,22 @@ class Lending:
             if self._pool is pool:
                 self._pool = None
         if self._pulse is None:
-            pool.close()
+            self._close(pool)
         else:
             # Its own threads may be about to connect, and whoever is here cannot wait for that.
-            threading.Thread(target=pool.close, name="leasehold-pool-end", daemon=True).start()
+            threading.Thread(
+                target=self._close, args=(pool,), name="leasehold-pool-end", daemon=True
+            ).start()
+
+    def _close(self, pool: Pool) -> None:
+        """Close a pool that is in nobody's way any more, with the connection of it that is kept."""
+        with self._mutex:
+            kept = self._kept
+            if kept is not None and kept[0] is pool:
+                self._kept = None
+        pool.close()
+        if kept is not None and kept[0] is pool:
+            pool.putconn(kept[1])
 
 
 class _Place:

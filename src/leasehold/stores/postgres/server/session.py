@@ -1,7 +1,9 @@
 """A process's messages beside its transactions: news, and that its workers live.
 
 *News* go by NOTIFY. It takes a lock of the whole server at commit, so it is never part of a hot
-transaction: a thread sends it, one for all commits meanwhile. It is only a hint, and a slow poll
+transaction: a thread sends it, one for all commits meanwhile. Only a process that has had no news
+for a while lets the transaction itself carry those of a new job: whoever waits for that hears of it
+with the commit, a round trip and two changes of threads earlier. It is only a hint, and a slow poll
 finds the news that a lost one did not tell.
 
 *Lives*: each worker holds an advisory lock on a connection that lasts as long as its process. The
@@ -23,7 +25,7 @@ import contextlib
 import logging
 import math
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final
 
 import psycopg
@@ -41,6 +43,8 @@ from leasehold.stores.tables.step import Hints
 
 logger = logging.getLogger("leasehold.store")
 
+Statement = tuple[str, Sequence[Any]]
+
 READY: Final = "r"
 ENDED: Final = "e"
 CANCEL: Final = "c"
@@ -53,6 +57,9 @@ NEWS_GAP_SECONDS: Final = 0.002
 """So long a process that has sent news gathers others, before it sends them as one. Each costs some
 0.2 ms of processor time, here and at the server; and a worker that serves a stream of jobs lets
 some milliseconds pass between two exchanges anyway (`worker.pace`)."""
+QUIET_SECONDS: Final = 0.1
+"""A process that has had no news for so long may have them carried by a transaction: ten times per
+second at most, so that hundreds of producers do not wait for each other's commits."""
 CLOSE_WAIT_SECONDS: Final = 5.0
 CUT_OFF_SECONDS: Final = 2 * 60 * 60
 """For so long the server bears a connection on which it hears nothing, whatever its own settings:
@@ -104,6 +111,8 @@ class ServerSession:
         self._mutex = threading.Lock()
         self._something_to_do = threading.Condition(self._mutex)
         self._news: set[str] = set()
+        self._clock = env.clock
+        self._had_news_at = float("-inf")
         self._lives: set[int] = set()
         self._connection: SqlConnection | None = None
         self._speaker: threading.Thread | None = None
@@ -146,8 +155,23 @@ class ServerSession:
 
         return end
 
-    def send(self, hints: Hints) -> None:
-        """Tell listeners here the news of a commit, and let other processes be told."""
+    def carried(self, hints: Hints) -> Statement | None:
+        """The statement with which a transaction tells its own news, where that is the best way.
+
+        They are not to be sent again after its commit, if it had no others.
+        """
+        if not hints.ready or hints.ended or hints.cancel_requested:
+            return None
+        with self._mutex:
+            now = self._clock.monotonic()
+            is_quiet = now - self._had_news_at >= QUIET_SECONDS and self._accelerator is None
+            self._had_news_at = now
+        return (NOTIFY, (self._address.schema, f"{self._name} {READY}")) if is_quiet else None
+
+    def send(self, hints: Hints, *, carried: bool = False) -> None:
+        """Tell listeners here the news of a commit, and let other processes be told, unless the
+        commit has carried its news to them.
+        """
         news = {
             kind
             for kind, there in (
@@ -158,6 +182,8 @@ class ServerSession:
             if there
         }
         self._tell(news, hints.ended, hints.cancel_requested)
+        if carried:
+            return
         if self._accelerator is None or not self._accelerator.send("".join(news)):
             self.notify(news)
 
@@ -167,6 +193,7 @@ class ServerSession:
             if self._closed:
                 return
             self._news.update(news)
+            self._had_news_at = self._clock.monotonic()
             self._speak()
 
     def hear(self, news: str | None) -> None:

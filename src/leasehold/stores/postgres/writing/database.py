@@ -81,7 +81,9 @@ T = TypeVar("T")
 logger = logging.getLogger("leasehold.store")
 
 STORE_ID: Final = "SELECT store_id FROM store_state"
-RAISE_CLOCK: Final = "UPDATE store_state SET clock = $1 WHERE clock < $1"
+NOTE_ALONE: Final = """
+    UPDATE store_state SET clock = greatest(clock, $1), alone_generation = alone_generation + 1
+"""
 NOW: Final = f"SELECT clock, {SERVER_MICROS} FROM store_state"  # noqa: S608  # our own names
 
 
@@ -209,7 +211,7 @@ class Database(TableDatabase):
                         if not tries.is_last:
                             continue
                         raise
-                self.after_commit(outcome.hints)
+                self.after_commit(outcome.hints, carried=outcome.carries_news)
                 return outcome.answer
 
     @contextlib.contextmanager
@@ -222,7 +224,7 @@ class Database(TableDatabase):
             yield
         except BaseException as error:
             if outcome.is_sent and not isinstance(error, psycopg.Error):
-                self.after_commit(outcome.hints)
+                self.after_commit(outcome.hints, carried=outcome.carries_news)
             raise
 
     def _transaction(
@@ -240,7 +242,7 @@ class Database(TableDatabase):
                     db.begin()
                     answer, step = self.carry_out(db, operation, way, loans, ahead)
                     outcome.transaction = step.found.transaction
-                    outcome.send(db, answer, step.hints)
+                    outcome.send(db, answer, step.hints, self.session.carried(step.hints))
             except BaseException:
                 with contextlib.suppress(psycopg.Error):
                     db.raw.rollback()
@@ -253,6 +255,7 @@ class Database(TableDatabase):
         self.check_open()
         with translated(self.address), self._lending.connection() as db, db.transaction():
             self.turn.take(db, alone=True)
+            db.execute(NOTE_ALONE, (0,))
             yield db
 
     @contextlib.contextmanager
@@ -276,9 +279,11 @@ class Database(TableDatabase):
         """
         alone = way.side_by_side is None
         self.turn.take(db, alone=alone, seconds=way.seconds)
-        looked = db.execute(remembered.READ)
+        # What an open transaction of the application sees may never be committed.
+        before = None if alone or not db.is_own else self.remembered.last_state
+        looked = db.execute(remembered.READ if before is None else remembered.READ_REST)
         sent = {statement: (values, db.execute(statement, values)) for statement, values in ahead}
-        step = self._step(db, looked, sent, loans, alone=alone)
+        step = self._step(db, before, looked, sent, loans, alone=alone)
         if step.found.was_restored and sent:
             raise WasRestored
         if way.side_by_side is None:
@@ -293,7 +298,7 @@ class Database(TableDatabase):
         if step.moved or step.newly_shown:
             tell_who_may_go_on(step)
         if alone:
-            db.execute(RAISE_CLOCK, (step.now,))
+            db.execute(NOTE_ALONE, (step.now,))
         return answer, step
 
     def _is_of_open_minute(self, step: Step) -> bool:
@@ -302,6 +307,7 @@ class Database(TableDatabase):
     def _step(
         self,
         db: SqlConnection,
+        before: StateRow | None,
         looked: SqlCursor,
         sent: dict[str, tuple[Sequence[Any], SqlCursor]],
         loans: Loans,
@@ -309,7 +315,10 @@ class Database(TableDatabase):
         alone: bool,
     ) -> Step:
         row: Any = looked.fetchone()
-        found = StateRow(*row)
+        found = StateRow(*row) if before is None else before.now_with(row)
+        if before is not None and found.alone_generation != before.alone_generation:
+            row = db.execute(remembered.READ).fetchone()
+            found = StateRow(*row)
         if found.store_id != self.store_id:
             # Numbers of lanes, jobs and leases that this process remembers mean others there.
             raise StoreLostError(
@@ -323,6 +332,8 @@ class Database(TableDatabase):
             self.remembered = Remembered(self.address.shown)
             self._version_base = found.version_base
         known = self.remembered.at(db, found)
+        if db.is_own:
+            self.remembered.note(found)
         now = self.clock.time(found.clock, found.server)
         numbers = self.remembered.worker_numbers(now // MINUTE_MICROS)
         step = Step(db, self.env, now, found, known, numbers, sent, loans, alone=alone)
@@ -348,12 +359,12 @@ class Database(TableDatabase):
             take_back_restored(step)
             step.found = step.found._replace(was_restored=False)
 
-    def after_commit(self, hints: Hints) -> None:
-        """Wake the listeners to a commit."""
+    def after_commit(self, hints: Hints, *, carried: bool = False) -> None:
+        """Wake the listeners to a commit, which may have told other processes by itself."""
         self._unresolved = self._unresolved or hints.unresolved
         if hints:
             with SHIELD:  # It holds locks for a moment.
-                self.session.send(hints)
+                self.session.send(hints, carried=carried)
 
     # -- reading -----------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import threading
+from collections.abc import Sequence
 from typing import Any, Final, Generic, TypeVar
 
 import psycopg
@@ -42,9 +43,16 @@ class Outcome(Generic[T]):
         """Whether the server was told to commit."""
         self.answer: T
         self.hints = Hints()
+        self.carries_news = False
+        """Whether the commit itself tells other processes of what it did."""
 
-    def send(self, db: SqlConnection, answer: T, hints: Hints) -> None:
-        """Let the server commit."""
+    def send(
+        self, db: SqlConnection, answer: T, hints: Hints, news: tuple[str, Sequence[Any]] | None
+    ) -> None:
+        """Let the server commit, and tell the news."""
+        if news is not None:
+            db.execute(*news)
+            self.carries_news = True
         self.answer, self.hints, self.is_sent = answer, hints, True
         db.execute("COMMIT")
 

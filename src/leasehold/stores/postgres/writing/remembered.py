@@ -7,7 +7,8 @@ settings that were read at a generation are still true while it is the same.
 from __future__ import annotations
 
 import threading
-from typing import Final, NamedTuple
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
 
 from leasehold.core.model.seals import check_unsealed
 from leasehold.core.rules.rule_book import RuleBook
@@ -20,22 +21,27 @@ from leasehold.stores.tables.moving import READ_SEAL
 LANES_TOLD: Final = 50
 """How many lanes with failures each write is told of by number."""
 WAS_RESTORED: Final = "table_number <> tableoid::bigint"
-READ: Final = f"""
-    SELECT pg_current_xact_id()::text, clock, {SERVER_MICROS}, version_base, queue_generation,
-           settings_generation, open_minute,
-           EXISTS (SELECT 1 FROM blocker), EXISTS (SELECT 1 FROM resolving),
-           EXISTS (SELECT 1 FROM inheriting),
-           (SELECT min(crosses_at) FROM place WHERE crosses_at IS NOT NULL),
-           EXISTS (SELECT 1 FROM rescoring), EXISTS (SELECT 1 FROM lane_delta),
-           (SELECT min(due_at) FROM schedule WHERE due_at IS NOT NULL),
-           (SELECT min(due) FROM waiting WHERE due IS NOT NULL),
-           EXISTS (SELECT 1 FROM lane WHERE held_until IS NOT NULL),
-           ARRAY(SELECT id FROM lane WHERE failures_in_row > 0 ORDER BY id LIMIT {LANES_TOLD}),
-           EXISTS (SELECT 1 FROM meta WHERE key = 'followed_at'),
-           server_started_at <> pg_postmaster_start_time() OR {WAS_RESTORED}, {WAS_RESTORED},
-           store_id
-    FROM store_state
+_ANY_WRITE: Final = f"""
+    pg_current_xact_id()::text, clock, {SERVER_MICROS}, version_base, queue_generation,
+    settings_generation, alone_generation, open_minute,
+    (SELECT min(crosses_at) FROM place WHERE crosses_at IS NOT NULL),
+    (SELECT min(due) FROM waiting WHERE due IS NOT NULL),
+    server_started_at <> pg_postmaster_start_time() OR {WAS_RESTORED}, {WAS_RESTORED}, store_id
 """  # noqa: S608  # our own names
+# What only a write that has the store to itself changes. It is most of the cost of a look.
+_WRITES_ALONE: Final = f"""
+    EXISTS (SELECT 1 FROM blocker), EXISTS (SELECT 1 FROM resolving),
+    EXISTS (SELECT 1 FROM inheriting), EXISTS (SELECT 1 FROM rescoring),
+    (SELECT min(due_at) FROM schedule WHERE due_at IS NOT NULL),
+    EXISTS (SELECT 1 FROM lane WHERE held_until IS NOT NULL),
+    ARRAY(SELECT id FROM lane WHERE failures_in_row > 0 ORDER BY id LIMIT {LANES_TOLD}),
+    EXISTS (SELECT 1 FROM meta WHERE key = 'followed_at')
+"""  # noqa: S608  # our own names
+READ: Final = f"""
+    SELECT {_ANY_WRITE}, {_WRITES_ALONE}, EXISTS (SELECT 1 FROM lane_delta) FROM store_state
+"""  # noqa: S608  # our own names
+READ_REST: Final = f"SELECT {_ANY_WRITE} FROM store_state"  # noqa: S608  # our own names
+"""The same for a process that remembers the rest, at a generation that is probably the same."""
 # A server that was started may be another one, or restored, and have forgotten the last versions.
 # The next ones begin at the time, in units of about a microsecond that stay exact where numbers are
 # doubles: no store grants leases as fast as that, so they are above all that were ever granted.
@@ -59,23 +65,30 @@ class StateRow(NamedTuple):
     version_base: int
     queue_generation: int
     settings_generation: int
+    alone_generation: int
+    """Of all that only a write that has the store to itself changes: `somebody_waits` and what
+    follows it, but for `has_deltas`."""
     open_minute: int
+    next_crossing: int | None
+    """When the first pending job has to be placed anew."""
+    next_due: int | None
+    """When the first waiting job becomes available."""
+    server_was_started: bool
+    """Whether the server was started, or a dump restored, since the store was last written to."""
+    was_restored: bool
+    """Whether it was a dump: then its leases are to be taken back."""
+    store_id: str
+    """The store whose tables they are."""
     somebody_waits: bool
     """Whether any job may wait for another: if not, an end concerns no other job."""
     some_unresolved: bool
     """Whether jobs that ended may still block others."""
     some_inheriting: bool
     """Whether changes of priority have not reached everybody that inherits them."""
-    next_crossing: int | None
-    """When the first pending job has to be placed anew."""
     some_rescoring: bool
     """Whether jobs have to be placed anew since what counts in their queue has changed."""
-    has_deltas: bool
-    """Whether writes that went side by side have counts that are not folded in yet."""
     next_tick: int | None
     """When the first schedule is to be looked at."""
-    next_due: int | None
-    """When the first waiting job becomes available."""
     some_held: bool
     """Whether circuit breakers may hold back a lane."""
     failing_lanes: list[int]
@@ -83,12 +96,13 @@ class StateRow(NamedTuple):
     LANES_TOLD of them."""
     is_followed: bool
     """Whether the change feed is kept."""
-    server_was_started: bool
-    """Whether the server was started, or a dump restored, since the store was last written to."""
-    was_restored: bool
-    """Whether it was a dump: then its leases are to be taken back."""
-    store_id: str
-    """The store whose tables they are."""
+    has_deltas: bool
+    """Whether writes that went side by side have counts that are not folded in yet; only a write
+    that has the store to itself asks."""
+
+    def now_with(self, rest: Sequence[Any]) -> StateRow:
+        """The state as it is now, by what READ_REST gives; true if its generation is the same."""
+        return StateRow(*rest, *self[len(rest) :])
 
     def may_be_failing(self, lanes: set[int]) -> bool:
         """Whether the breaker of any of these lanes may have counted failures."""
@@ -116,6 +130,16 @@ class Remembered:
         self.lanes_with_work: dict[tuple[str, ...], int | None] = {}
         """Of each set of queues, the one lane in which the last lease found all of its jobs. It is
         only a guess; it is forgotten once a minute."""
+        self._last_state: StateRow | None = None
+        self.last_state: StateRow | None = None
+        """The state that the last write found, if the one before found the same generation: where
+        many writes have the store to themselves, each write reads all of it at once."""
+
+    def note(self, found: StateRow) -> None:
+        """A write has found this, in a transaction that sees nothing but what is committed."""
+        before, self._last_state = self._last_state, found
+        is_calm = before is not None and before.alone_generation == found.alone_generation
+        self.last_state = found if is_calm else None
 
     def worker_numbers(self, minute: int) -> dict[tuple[str, int], int]:
         """Of workers that were met in a lane in this minute; at its end some are forgotten."""

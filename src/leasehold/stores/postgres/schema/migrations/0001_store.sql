@@ -29,6 +29,9 @@ CREATE TABLE store_state (
     -- knows for nothing whether what it remembers of them is still true.
     queue_generation    bigint NOT NULL DEFAULT 0,
     settings_generation bigint NOT NULL DEFAULT 0,
+    -- Raised by every write that has the store to itself: what only such writes change is still as it
+    -- was while this is the same.
+    alone_generation    bigint NOT NULL DEFAULT 0,
     -- The minute of the latest writes: what the counters grew by since the last look happened in it.
     open_minute         bigint NOT NULL DEFAULT 0
 ) WITH (fillfactor = 50);
