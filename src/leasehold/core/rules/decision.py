@@ -63,7 +63,9 @@ class Decision(msgspec.Struct, frozen=True, gc=False):
 @lru_cache(maxsize=100)
 def completed(attempts: int) -> Decision:
     """The end of a running job by a `Complete`, independent of its other fields."""
-    return Decision(Event.COMPLETED, Status.COMPLETED, attempts, COMPLETED_TOTALS, "", None, None, True)
+    return Decision(
+        Event.COMPLETED, Status.COMPLETED, attempts, COMPLETED_TOTALS, "", None, None, True
+    )
 
 
 def decide(

@@ -64,7 +64,7 @@ class Lanes:
             # What `place` says of nearly all, without the way there.
             tier = default_tier(record.base)
             # As `available_at` says, without the call.
-            turn = record.created_at if record.created_at > record.run_at else record.run_at
+            turn = max(record.run_at, record.created_at)
         else:
             tier, turn, crosses_at = place(
                 record.base,

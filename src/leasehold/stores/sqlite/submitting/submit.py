@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 INSERT_JOB: Final = f"INSERT INTO job VALUES ({', '.join('?' * 20)})"  # noqa: S608  # placeholders
 # Of a lone job of which nothing is said but that: the other columns are NULL.
 INSERT_USUAL: Final = f"""
-    INSERT INTO job (seq, id, lane, priority, born, created_at, max_retries, allowance, codec, payload)
+    INSERT INTO job (
+        seq, id, lane, priority, born, created_at, max_retries, allowance, codec, payload)
     VALUES (?, ?, ?, ?, {STATUS_CODE[Status.PENDING]}, ?, {DEFAULT_MAX_RETRIES},
             {DEFAULT_MAX_RETRIES + 1}, ?, ?)
 """  # noqa: S608  # our own numbers

@@ -204,7 +204,7 @@ class Step(TableStep):
         if last is not None:
             now, _, told = clock.tell(last.now, basis)
             if told is basis and now // MINUTE_MICROS <= remembered.open_minute:
-                return last._begin_again(now)
+                return last.begin_again(now)
         state = remembered.read(db, cursor, env)
         stored, floor, next_seq = state[:3]
         left = state[3:]
@@ -231,7 +231,7 @@ class Step(TableStep):
             step._prepare()
         return step
 
-    def _begin_again(self, now: int) -> Step:
+    def begin_again(self, now: int) -> Step:
         """Be the next write: all that this one has gathered was written down, and taken."""
         self.now = now
         self.is_first = True
