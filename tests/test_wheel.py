@@ -1,20 +1,23 @@
-"""The wheel as users get it: installed by pip into a clean environment, bare and with each extra.
+"""The wheel as users get it: in a clean environment, bare and with each extra.
 
-It is built once, and what it needs is fetched once. Each environment then gets, from there, exactly
-what pip finds that the wheel asks for: whatever is used and not declared is missed.
+It is built once, and what it needs is fetched and unpacked once. Each environment then gets, from
+there, exactly what pip finds that the wheel asks for: whatever is used and not declared is missed.
 """
 
 from __future__ import annotations
 
-import fcntl
+import json
 import os
 import subprocess
 import sys
 import zipfile
 from email import message_from_bytes
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
+
+from support.once import once_per_run
 
 ROOT = Path(__file__).parent.parent
 CALLS = """
@@ -105,24 +108,50 @@ TRIED = {
     "otel": TRACED,
 }
 """By extra, a program that uses it."""
+BY_PIP = {"", "cli"}
+"""Those that pip installs, commands and all. The others find the same wheels, unpacked once."""
+
+
+RESOLVE = """
+import sys
+from pip._internal.cli.main import main
+wheel, wheelhouse, reports, *extras = sys.argv[1:]
+for extra in extras:
+    asked = f"{wheel}[{extra}]"
+    code = main([
+        "--disable-pip-version-check", "--quiet", "install", "--dry-run", "--ignore-installed",
+        "--no-index", "--find-links", wheelhouse, "--report", f"{reports}/{extra}.json", asked,
+    ])
+    assert code == 0, asked
+"""
+"""What pip would install with each extra, all told by one process: to start pip takes long."""
 
 
 @pytest.fixture(scope="module")
 def wheelhouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the wheel and all that it may ask for; one for all processes of the suite."""
-    shared = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        shared = shared.parent
-    place = shared / "wheelhouse"
-    with (shared / "wheelhouse.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not place.exists():
-            filled = shared / "wheelhouse.part"
-            _run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", filled, cwd=ROOT)
-            extras = ",".join(filter(None, TRIED))
-            _run(*_pip("download", "--dest", filled, f"{_wheel_in(filled)}[{extras}]"))
-            filled.rename(place)
-    return place
+    return once_per_run(tmp_path_factory, "wheelhouse", _fill_wheelhouse)
+
+
+def _fill_wheelhouse(place: Path) -> None:
+    _run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", place, cwd=ROOT)
+    extras = ",".join(filter(None, TRIED))
+    _run(*_pip("download", "--dest", place, f"{_wheel_in(place)}[{extras}]"))
+
+
+@pytest.fixture(scope="module")
+def unpacked(tmp_path_factory: pytest.TempPathFactory, wheelhouse: Path) -> Path:
+    """Its wheels, each in a folder of its own, and by extra which of them pip would install."""
+
+    def unpack(place: Path) -> None:
+        place.mkdir()
+        for each in wheelhouse.glob("*.whl"):
+            with zipfile.ZipFile(each) as wheel:
+                wheel.extractall(place / each.name)
+        wheel_and_rest = (_wheel_in(wheelhouse), wheelhouse, place, *TRIED.keys() - BY_PIP)
+        _run(sys.executable, "-c", RESOLVE, *wheel_and_rest)
+
+    return once_per_run(tmp_path_factory, "unpacked", unpack)
 
 
 def _wheel_in(folder: Path) -> Path:
@@ -151,6 +180,19 @@ def installed(wheelhouse: Path, extra: str, folder: Path) -> Path:
     return place / "bin"
 
 
+def laid_out(unpacked: Path, extra: str, folder: Path) -> Path:
+    """The `bin` of a new environment that finds just the wheels that pip would install there."""
+    place = folder / "environment"
+    _run(sys.executable, "-m", "venv", "--without-pip", place)
+    report = json.loads((unpacked / f"{extra}.json").read_bytes())
+    urls = [each["download_info"]["url"] for each in report["install"]]
+    found = [unpacked / unquote(url.rpartition("/")[2]) for url in urls]
+    assert all(each.is_dir() and not list(each.glob("*.data")) for each in found), found
+    [packages] = place.glob("lib/python*/site-packages")
+    (packages / "wheels.pth").write_text("".join(f"{each}\n" for each in found))
+    return place / "bin"
+
+
 def tried(folder: Path, *command: str | Path) -> subprocess.CompletedProcess[str]:
     """Run something there, with nothing of the environment that the tests run in."""
     return subprocess.run(
@@ -165,8 +207,13 @@ def tried(folder: Path, *command: str | Path) -> subprocess.CompletedProcess[str
 
 
 @pytest.mark.parametrize("extra", TRIED)
-def test_it_brings_all_that_it_needs(wheelhouse: Path, extra: str, tmp_path: Path) -> None:
-    programs = installed(wheelhouse, extra, tmp_path)
+def test_it_brings_all_that_it_needs(
+    wheelhouse: Path, extra: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    if extra in BY_PIP:
+        programs = installed(wheelhouse, extra, tmp_path)
+    else:
+        programs = laid_out(request.getfixturevalue("unpacked"), extra, tmp_path)
     done = tried(tmp_path, programs / "python", "-c", TRIED[extra])
     assert done.returncode == 0, done.stderr
     if extra == "cli":

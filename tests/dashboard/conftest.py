@@ -18,6 +18,7 @@ from leasehold.dashboard.session import Sessions
 from leasehold.queue.facade import TaskQueue
 from service.conftest import Service, serving
 from support.browser import browser
+from support.effort import THOROUGH
 
 
 class People:
@@ -83,6 +84,27 @@ def served() -> Iterator[tuple[Browser, Service, TaskQueue]]:
     store.close()
 
 
-@pytest.fixture(params=["", PREFIX], ids=["root", "sub-path"])
+PLACES = {"root": "", "sub-path": PREFIX}
+AT_BOTH = {
+    "test_every_page_is_silent_accessible_and_fits_a_phone",
+    "test_a_dead_job_is_replayed_and_seen_to_complete_live",
+    "test_an_order_is_asked_about_and_can_be_left",
+    "test_without_scripts_everything_can_be_read_and_done",
+}
+"""Each kind of way to the server: pages, forms, the stream, the answers to a script."""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Behind a proxy every request must begin with its prefix: what holds there holds at the root.
+
+    So that is where the rest is tried, but for a thorough run.
+    """
+    if "shop" in metafunc.fixturenames:
+        at_both = THOROUGH or metafunc.function.__name__ in AT_BOTH
+        places = list(PLACES) if at_both else ["sub-path"]
+        metafunc.parametrize("shop", [PLACES[each] for each in places], ids=places, indirect=True)
+
+
+@pytest.fixture
 def shop(request: pytest.FixtureRequest, served: tuple[Browser, Service, TaskQueue]) -> Shop:
     return Shop(*served, request.param)

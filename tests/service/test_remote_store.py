@@ -31,7 +31,7 @@ from leasehold.service.grpc.server import GrpcAddress, GrpcServer
 from leasehold.service.http import http_app
 from leasehold.service.http_protocol import BoundedProtocol
 from leasehold.service.server import bind
-from leasehold.stores.memory import MemoryStore
+from leasehold.stores.memory import MemoryStore, feed
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.testing.conformance import MakeStore, StoreConformance
 from leasehold.testing.conformance.paging import PagingClauses
@@ -41,8 +41,13 @@ from leasehold.testing.conformance.settling import SettlingClauses
 from leasehold.testing.conformance.telling import TellingClauses
 from leasehold.testing.conformance.texts import TextClauses
 from leasehold.testing.conformance.waking import WakingClauses
+from support.effort import THOROUGH
 
 WAIT = 60.0
+FEW_CHANGES = 2000
+DRAWN = ("test_inh_2_the_bases_are_the_oracles", "test_sco_2_the_order_is_the_formulas")
+"""Orders of service that chance draws, in thousands of calls: they are those of the store behind
+the service, and its own suite draws them."""
 
 
 class OpenApi(Api):
@@ -170,6 +175,17 @@ class TestRemoteStore(StoreConformance):
     @pytest.fixture
     def make_store(self, host: Host) -> Iterator[MakeStore]:
         yield from making(host.serve, MemoryStore)
+
+    @pytest.fixture
+    def changes_kept(self, monkeypatch: pytest.MonkeyPatch) -> int:
+        """The bound is that of the store behind the service, which has a suite of its own."""
+        monkeypatch.setattr(feed, "CHANGES_KEPT", FEW_CHANGES)
+        return FEW_CHANGES
+
+
+if not THOROUGH:
+    for name in DRAWN:
+        setattr(TestRemoteStore, name, None)
 
 
 class TestRemoteStoreInAFile(ReferencingClauses):

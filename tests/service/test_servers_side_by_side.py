@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -72,10 +71,11 @@ class ServerProcess:
         self.process.stdout.close()
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path / 'jobs.db'}?durability=normal"
+        folder = tmp_path_factory.mktemp("side-by-side")
+        yield f"sqlite:///{folder / 'jobs.db'}?durability=normal"
         return
     schemas: Schemas = request.getfixturevalue("schemas")
     lent = schemas.lend()
@@ -83,13 +83,14 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     schemas.take_back(lent)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def secret() -> str:
     return new_token_secret(SYSTEM)
 
 
-@pytest.fixture
-def servers(url: str, secret: str) -> Iterator[list[ServerProcess]]:
+@pytest.fixture(scope="module")
+def pair(url: str, secret: str) -> Iterator[list[ServerProcess]]:
+    """Two servers for all tests: to start one takes longer than most of them."""
     store = connect(url)
     store.create_token(TokenDraft(name="t", roles=("admin",)), digest_of(secret), actor="test")
     store.close()
@@ -100,10 +101,28 @@ def servers(url: str, secret: str) -> Iterator[list[ServerProcess]]:
             each.end(signal.SIGTERM)
 
 
-def test_each_step_of_a_job_by_another_server(servers: list[ServerProcess]) -> None:
+@pytest.fixture
+def servers(pair: list[ServerProcess]) -> list[ServerProcess]:
+    """Both run, also where the test before has ended one."""
+    for each in pair:
+        if each.process.returncode is not None:
+            each.start()
+    return pair
+
+
+@pytest.fixture
+def queue_name(request: pytest.FixtureRequest) -> str:
+    """A queue of the test's own: it finds no jobs of the others."""
+    return f"of-{request.function.__name__}"
+
+
+def test_each_step_of_a_job_by_another_server(
+    servers: list[ServerProcess], queue_name: str
+) -> None:
     one, other = servers
-    job_id = one.post("/jobs", task="mail")["id"]
-    [lease] = other.post("/leases", worker="w", wait_seconds=WAIT)["leases"]
+    job_id = one.post("/jobs", task="mail", queue=queue_name)["id"]
+    leasing = {"worker": "w", "queues": [queue_name], "wait_seconds": WAIT}
+    [lease] = other.post("/leases", **leasing)["leases"]
     assert lease["job_id"] == job_id
     held = {"version": lease["version"], "secret": lease["secret"]}
     one.post(f"/jobs/{job_id}/renew", **held, worker="w")
@@ -111,19 +130,25 @@ def test_each_step_of_a_job_by_another_server(servers: list[ServerProcess]) -> N
     assert one.client.get(f"/jobs/{job_id}").json()["job"]["status"] == "completed"
 
 
-def test_a_job_wakes_who_waits_at_another_server(servers: list[ServerProcess]) -> None:
+def test_a_job_wakes_who_waits_at_another_server(
+    servers: list[ServerProcess], queue_name: str
+) -> None:
     one, other = servers
+    leasing = {"worker": "w", "queues": [queue_name], "wait_seconds": WAIT}
     with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(other.post, "/leases", worker="w", wait_seconds=WAIT)
-        job_id = one.post("/jobs", task="mail")["id"]
+        waiting = pool.submit(other.post, "/leases", **leasing)
+        job_id = one.post("/jobs", task="mail", queue=queue_name)["id"]
         [lease] = waiting.result(WAIT)["leases"]
     assert lease["job_id"] == job_id
 
 
-def test_one_goes_on_where_another_was_killed(servers: list[ServerProcess]) -> None:
+def test_one_goes_on_where_another_was_killed(
+    servers: list[ServerProcess], queue_name: str
+) -> None:
     one, other = servers
-    job_id = one.post("/jobs", task="mail")["id"]
-    [lease] = one.post("/leases", worker="w", wait_seconds=0)["leases"]
+    job_id = one.post("/jobs", task="mail", queue=queue_name)["id"]
+    leasing = {"worker": "w", "queues": [queue_name], "wait_seconds": 0}
+    [lease] = one.post("/leases", **leasing)["leases"]
     one.end(signal.SIGKILL)
     held = {"version": lease["version"], "secret": lease["secret"]}
     other.post(f"/jobs/{job_id}/complete", **held)
@@ -131,17 +156,18 @@ def test_one_goes_on_where_another_was_killed(servers: list[ServerProcess]) -> N
 
 
 def test_a_token_made_at_one_is_good_at_the_other_until_it_is_revoked(
-    servers: list[ServerProcess],
+    servers: list[ServerProcess], queue_name: str
 ) -> None:
     one, other = servers
+    job = {"task": "mail", "queue": queue_name}
     made = one.post("/tokens", name="new", roles=["producer"])["secret"]
     far = connect(f"grpc://{made}@127.0.0.1:{other.grpc_port}")
     with other.client_with(made) as client:
         # Now the other server has seen it, on both of its faces, one with an open stream.
-        assert client.post("/jobs", json={"task": "mail"}).is_success
+        assert client.post("/jobs", json=job).is_success
         assert far.get("nobody") is None
         assert one.client.delete("/tokens/new").is_success
-        assert client.post("/jobs", json={"task": "mail"}).status_code == 401
+        assert client.post("/jobs", json=job).status_code == 401
         with pytest.raises(UnauthenticatedError):
             far.get("nobody")
     far.close()
@@ -190,7 +216,7 @@ def test_workers_and_producers_go_on_at_the_server_that_is_left(
     places = ",".join(f"127.0.0.1:{port}" for port in ports)
     with TaskQueue(f"{scheme}://{secret}@{places}?retry_seconds=60", num_workers=2) as queue:
 
-        @queue.task(name="double", executor="thread")
+        @queue.task(name=f"double-{scheme}", executor="thread")
         def double(number: int) -> int:
             return 2 * number
 
@@ -200,4 +226,5 @@ def test_workers_and_producers_go_on_at_the_server_that_is_left(
             jobs = [double.submit(number) for number in range(5)]
             assert [job.result(timeout=WAIT) for job in jobs] == [0, 2, 4, 6, 8]
             each.start()
-        assert [job.status for job in queue.search()] == [Status.COMPLETED] * 11
+        done = queue.search(task=double)
+        assert [job.status for job in done] == [Status.COMPLETED] * 11

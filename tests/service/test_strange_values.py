@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,23 +21,30 @@ NUL = "a\0b"
 LARGE = 10**30
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+@pytest.fixture(scope="module", params=["memory", "sqlite", "postgres"])
+def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     if request.param == "postgres":
         schemas: Schemas = request.getfixturevalue("schemas")
         lent = schemas.lend()
         yield lent
         schemas.take_back(lent)
     else:
-        yield "memory://" if request.param == "memory" else str(tmp_path / "jobs.db")
+        folder = tmp_path_factory.mktemp("strange-values")
+        yield "memory://" if request.param == "memory" else str(folder / "jobs.db")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def service(url: str) -> Iterator[Service]:
+    """One server for each store: tests use queues of their own."""
     store = connect(url)
     with serving(store, grpc_port=0) as service:
         yield service
     store.close()
+
+
+@pytest.fixture
+def queue_name(request: pytest.FixtureRequest) -> str:
+    return f"of-{request.node.callspec.params['transport']}-{request.function.__name__}"
 
 
 # Minutes are kept for two days only.
@@ -89,22 +95,22 @@ def test_metadata_is_refused_where_no_reader_could_be_told(service: Service) -> 
 
 @pytest.mark.parametrize("transport", ["http", "grpc"])
 def test_large_numbers_cross_in_progress_notes_and_results(
-    service: Service, transport: str
+    service: Service, transport: str, queue_name: str
 ) -> None:
     secret = service.token("admin")
     place = service.url if transport == "http" else service.grpc_url
     address = place.replace("://", f"://{secret}@")
     with TaskQueue(address, num_workers=0) as queue:
-        job = queue.submit("t", queue="q")
-        beside = queue.submit("t", queue="q")
-        lease = queue.lease("q", worker="w", wait=0)
+        job = queue.submit("t", queue=queue_name)
+        beside = queue.submit("t", queue=queue_name)
+        lease = queue.lease(queue_name, worker="w", wait=0)
         assert lease is not None
         service.store.report_progress(lease.job_id, lease.version, b'{"x": %d}' % LARGE)
         assert queue.get(job.id).progress == {"x": LARGE}
         queue.ack(lease, LARGE, note={"x": [LARGE, -LARGE]})
         assert job.result(timeout=30) == LARGE
         assert [each.note for each in queue.attempts(job.id)] == [{"x": [LARGE, -LARGE]}]
-        other = queue.lease("q", worker="w", wait=0)
+        other = queue.lease(queue_name, worker="w", wait=0)
         assert other is not None
         assert other.job_id == beside.id
         with pytest.raises(InvalidJobError):
@@ -113,7 +119,7 @@ def test_large_numbers_cross_in_progress_notes_and_results(
 
 @pytest.mark.parametrize("transport", ["http", "grpc"])
 def test_one_jobs_deep_progress_keeps_nobody_from_an_answer(
-    service: Service, transport: str
+    service: Service, transport: str, queue_name: str
 ) -> None:
     """Stores of earlier versions may hold it; a new one is refused, in the task that reports it."""
     deep: Any = "x"
@@ -122,15 +128,15 @@ def test_one_jobs_deep_progress_keeps_nobody_from_an_answer(
     place = service.url if transport == "http" else service.grpc_url
     address = place.replace("://", f"://{service.token('admin')}@")
     with TaskQueue(address, num_workers=0) as queue:
-        queue.submit("t", queue="q")
-        lease = queue.lease("q", worker="w", wait=0)
+        queue.submit("t", queue=queue_name)
+        lease = queue.lease(queue_name, worker="w", wait=0)
         assert lease is not None
         service.store.report_progress(lease.job_id, lease.version, b'{"x": %d}' % LARGE)
         with pytest.raises(PayloadError, match="nested more than 64 deep"):
             service.store.report_progress(
                 lease.job_id, lease.version, json.dumps({"x": deep}).encode()
             )
-        assert [job.progress for job in queue.search()] == [{"x": LARGE}]
+        assert [job.progress for job in queue.search(queue=queue_name)] == [{"x": LARGE}]
         with pytest.raises(PayloadError, match="the note is nested more than 64 deep"):
             queue.ack(lease, 1, note=deep)
         queue.ack(lease, 1, note={"x": 1})

@@ -237,9 +237,13 @@ MUTANTS: dict[type[MemoryStore], set[Feature]] = {
 }
 
 
-def caught_by(make: Callable[..., MemoryStore], features: set[Feature]) -> str | None:
+FOUND_BY: dict[type[MemoryStore], int] = {TickFiredTwice: 18, StoppedAndGoesOn: 27}
+"""The first seed that finds a mutant, where that comes late: it is tried before all others."""
+
+
+def caught_by(make: type[MemoryStore], features: set[Feature]) -> str | None:
     """The rule that finds it."""
-    for seed in range(SEEDS_MAX):
+    for seed in (FOUND_BY.get(make, 0), *range(SEEDS_MAX)):
         scenario = Scenario(seed, steps=150, features=frozenset(features))
         broken = run(scenario, only(make)).broken
         if broken is not None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
 import apsw
+import msgspec
 import pytest
 
 from leasehold.core.contract.local_store import LocalStore
@@ -60,6 +61,7 @@ from leasehold.errors import InvalidTransitionError, LeaseholdError, QueueClosed
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.rules import orders
 from support.metering import metered, steps_on
+from support.once import once_per_run
 
 SMALL, LARGE = 100, 100_000
 STEPS_OF_A_WRITE: Final = 6_000
@@ -533,9 +535,19 @@ Largest = dict[int, dict[int, int]]
 
 @pytest.fixture(scope="module")
 def largest(tmp_path_factory: pytest.TempPathFactory) -> Largest:
+    """Measured once for all processes of the suite, among which these tests may be shared out."""
+
+    def measure(place: Path) -> None:
+        place.write_bytes(msgspec.json.encode(measured(tmp_path_factory.mktemp("bounds"))))
+
+    known = once_per_run(tmp_path_factory, "largest-writes.json", measure)
+    return msgspec.json.decode(known.read_bytes(), type=Largest, strict=False)
+
+
+def measured(folder: Path) -> Largest:
     found: Largest = {}
     for size in (SMALL, LARGE):
-        scene = Scene(tmp_path_factory.mktemp("bounds") / "jobs.db", size)
+        scene = Scene(folder / f"{size}.db", size)
         found[size] = {}
         for number, measure in enumerate(MEASURES):
             if measure.verb == "close":

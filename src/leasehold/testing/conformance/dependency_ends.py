@@ -6,7 +6,7 @@ import pytest
 
 from leasehold.core.contract.store import Store
 from leasehold.core.model.budget import DEPENDENTS_AT_ONCE
-from leasehold.core.model.lease import LeaseRequest, Settlement
+from leasehold.core.model.lease import LeaseRequest, Settled, Settlement
 from leasehold.core.model.outcome import Cancel, Complete
 from leasehold.core.model.status import Event, Status
 from leasehold.env import ManualClock
@@ -163,8 +163,8 @@ class DependencyEndsClauses(ConformanceBase):
             return
         assert (counts[Status.PENDING], counts[Status.BLOCKED]) == (count, 1)
         while leases := lease_all(store, limit=100):
-            for each in leases:
-                settle(store, each, Complete())
+            done = [Settlement(each.job_id, each.version, Complete()) for each in leases]
+            assert all(isinstance(each, Settled) for each in store.exchange(done).settled)
         assert store.stats().counts[Status.COMPLETED] == count + 2
 
     def test_dep_5_whoever_leases_goes_on(self, store: Store) -> None:

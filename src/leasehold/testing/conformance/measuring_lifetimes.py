@@ -32,9 +32,9 @@ def lifetime(store: Store, queue: str = "default") -> QueueLifetime:
 
 def fail_with(store: Store, *types: str, queue: str = "default") -> None:
     """Let one attempt of a new job fail with each of these types."""
+    now = f"{store.now():%d %H:%M:%S}"
+    submit(store, *(draft(f"{now} {queue} {each[:20]}", queue=queue) for each in types))
     for error_type in types:
-        job_id = f"{store.now():%d %H:%M:%S} {queue} {error_type[:20]}"
-        submit(store, draft(job_id, queue=queue))
         error = JobError(error_type, "no")
         settle(store, lease_one(store, queues=(queue,)), Fail(error, retryable=False))
 
