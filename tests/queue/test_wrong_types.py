@@ -314,7 +314,6 @@ BESIDE: dict[str, tuple[str, Callable[[TaskQueue, Any], Any]]] = {
     "drain": ("queue", lambda q, bad: drain(bad)),
     "drain jobs_max": ("jobs_max", lambda q, bad: drain(q, jobs_max=bad)),
     "submitted": ("queue", lambda q, bad: submitted(bad, "t")),
-    "submitted args": ("args", lambda q, bad: submitted(q, "t", args=bad)),
     "submitted kwargs": ("kwargs", lambda q, bad: submitted(q, "t", kwargs=bad)),
     "assert_submitted": ("count", lambda q, bad: assert_submitted(q, "t", count=bad)),
     "refute_submitted": ("queue", lambda q, bad: refute_submitted(bad, "t")),
