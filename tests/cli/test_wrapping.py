@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 
 import pytest
+from rich.cells import cell_len
 
 from leasehold.cli.wrapping import wrapped
 
@@ -45,3 +46,18 @@ def test_a_long_word_and_a_traceback_stay_whole(terminal: Terminal) -> None:
 
 def test_a_pipe_gets_one_line() -> None:
     assert wrapped(SENTENCE, io.StringIO()) == SENTENCE
+
+
+def test_wide_characters_take_two_columns(terminal: Terminal) -> None:
+    sentence = "no worker serves queue '日本語のキュー', where four jobs wait: start one"
+    lines = wrapped(sentence, terminal).split("\n")
+    assert max(map(cell_len, lines)) <= 60
+    assert " ".join(lines) == sentence
+
+
+def test_a_long_text_of_wide_characters_is_broken_anywhere(terminal: Terminal) -> None:
+    error = "エラーが発生しました" * 20
+    first, *others = wrapped(error, terminal, indent=10).split("\n")
+    assert cell_len(first) <= 50
+    assert max(map(cell_len, others)) <= 60
+    assert "".join([first, *(line.strip() for line in others)]) == error

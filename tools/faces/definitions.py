@@ -36,7 +36,7 @@ CHECKS: Final = {
     "Callable[[CleanUp], None] | None": "function_or_none",
 }
 """By the annotation of a parameter: the check in `leasehold.core.model.checked` that it gets."""
-CLASSES: Final = frozenset({"Lease", "Job", "Workflow", "JobFilter", "Breaker"})
+CLASSES: Final = frozenset({"Job", "Workflow", "JobFilter", "Breaker"})
 """Parameters that are objects of these classes are checked to be some."""
 _LISTED: Final = re.compile(r"Iterable\[(Lease)\]")
 

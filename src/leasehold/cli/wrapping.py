@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-import textwrap
+from collections.abc import Iterator
 from typing import IO, Any, Final
+from unicodedata import combining, east_asian_width
 
 WIDTH_MIN: Final = 40
 """Sentences are not squeezed into less: a narrower terminal breaks their lines itself."""
@@ -23,18 +24,35 @@ def wrapped(text: str, stream: IO[Any], *, indent: int = 0) -> str:
 
 
 def _broken(line: str, width: int, indent: int) -> str:
-    if indent + len(line) <= width or line.startswith((" ", "\t")):
+    if indent + _cells(line) <= width or line.startswith((" ", "\t")):
         return line
-    blanks = " " * indent
-    lines = textwrap.wrap(
-        line,
-        width,
-        initial_indent=blanks,
-        subsequent_indent=blanks,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-    return "\n".join(lines).removeprefix(blanks)
+    lines = [""]
+    for word in _words(line, width - indent):
+        longer = f"{lines[-1]} {word}" if lines[-1] else word
+        if indent + _cells(longer) <= width or not lines[-1]:
+            lines[-1] = longer
+        else:
+            lines.append(word)
+    return ("\n" + " " * indent).join(lines)
+
+
+def _words(line: str, width: int) -> Iterator[str]:
+    """The words; text of wide characters, which has no blanks, in parts that fit."""
+    for word in line.split():
+        part = ""
+        for character in word if _cells(word) > max(len(word), width) else ():
+            if _cells(part + character) > width:
+                yield part
+                part = ""
+            part += character
+        yield part or word
+
+
+def _cells(text: str) -> int:
+    """How many columns a text takes: those of East Asian scripts take two for a character."""
+    if text.isascii():
+        return len(text)
+    return sum(2 if east_asian_width(each) in "WF" else not combining(each) for each in text)
 
 
 def _width(stream: IO[Any]) -> int | None:

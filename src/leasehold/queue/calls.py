@@ -934,11 +934,11 @@ class QueueCalls:
 
     def arguments(self, lease: Lease) -> tuple[Sequence[Any], dict[str, Any]]:
         """The call a leased job asks for, rebuilt by its task's hints where the code is here."""
-        return self._consuming.arguments(checked.instance("lease", lease, Lease))
+        return self._consuming.arguments(lease)
 
     def ack(self, lease: Lease, result: Any = None, *, note: Any = None) -> Settled:
         """The job is done. Raises LeaseLostError if the lease is no longer yours."""
-        return self._consuming.ack(checked.instance("lease", lease, Lease), result, note=note)
+        return self._consuming.ack(lease, result, note=note)
 
     def nack(
         self,
@@ -955,10 +955,7 @@ class QueueCalls:
         its backoff. It counts as a failure for the task's circuit breaker, if the task is here.
         """
         return self._consuming.nack(
-            checked.instance("lease", lease, Lease),
-            error,
-            requeue=checked.flag_or_none("requeue", requeue),
-            retry_after=retry_after,
+            lease, error, requeue=checked.flag_or_none("requeue", requeue), retry_after=retry_after
         )
 
     def keep_alive(self, lease: Lease, *, on_lost: OnLost | None = None) -> KeepAlive:
@@ -970,8 +967,7 @@ class QueueCalls:
         settled inside. Leases that one consumer keeps in several threads share one heartbeat.
         """
         return self._consuming.keep_alive(
-            checked.instance("lease", lease, Lease),
-            on_lost=checked.function_or_none("on_lost", on_lost),
+            lease, on_lost=checked.function_or_none("on_lost", on_lost)
         )
 
     def extend(self, lease: Lease, seconds: Seconds | None = None) -> Renewed:
@@ -979,7 +975,7 @@ class QueueCalls:
 
         The answer says when it ends, when to extend it next, and whether to stop.
         """
-        return self._consuming.extend(checked.instance("lease", lease, Lease), seconds)
+        return self._consuming.extend(lease, seconds)
 
     def heartbeat(self, leases: Iterable[Lease]) -> list[Renewed | LeaseLostError]:
         """Keep many leases of one worker alive in one write; one answer each, in order."""

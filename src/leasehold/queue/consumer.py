@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 from leasehold.blobs.blobs import Blobs
 from leasehold.codec import encode_document, passes_results
 from leasehold.core.contract.store import Store
+from leasehold.core.model import checked
 from leasehold.core.model.breaker import Breaker
 from leasehold.core.model.durations import Seconds, given_seconds, seconds_or_none
 from leasehold.core.model.job import Job
@@ -156,6 +157,7 @@ class Consuming:
 
     def arguments(self, lease: Lease) -> tuple[Sequence[Any], dict[str, Any]]:
         """The call a leased job asks for, rebuilt by its task's hints where the code is here."""
+        _check_lease(lease)
         payload, codec = inline(self.blobs, lease.payload, lease.codec)
         passed: list[Any] | None = None
         if passes_results(payload):
@@ -209,6 +211,7 @@ class Consuming:
         settled inside. Leases that one consumer keeps in several threads share one heartbeat.
         """
         self._check_open()
+        _check_lease(lease)
         import_whole("leasehold.queue.keepalive")
         from leasehold.queue.keepalive import KeepAlive, Keepers
 
@@ -279,7 +282,7 @@ class Consuming:
         return LeaseRequest(
             worker=worker or name_of_this_process(),
             queues=self._queues if queue is None else names(queue),
-            limit=limit,
+            limit=checked.at_least(0, "limit", limit),
             lease_seconds=self._lease_seconds,
             lease_seconds_override=_length("lease_seconds", lease_seconds),
             tasks=None if tasks is None else tuple(name_of(task) for task in tasks),

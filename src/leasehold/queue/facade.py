@@ -15,6 +15,7 @@ from leasehold.core.contract.completeness import whole_store
 from leasehold.core.contract.local_store import local_part
 from leasehold.core.contract.store import Store
 from leasehold.core.contract.transactions import Connection
+from leasehold.core.model import checked
 from leasehold.core.model.durations import Seconds
 from leasehold.core.model.job import DEFAULT_QUEUE, Draft
 from leasehold.core.model.lease import Lease, Settled
@@ -22,7 +23,6 @@ from leasehold.core.model.outcome import JobError
 from leasehold.core.model.records import ALL_QUEUES
 from leasehold.core.model.retention import RetentionPolicy
 from leasehold.core.model.settings import retention_values
-from leasehold.core.model.text import plain_text
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import LeaseLostError, StoreError, TransactionError
 from leasehold.queue.archive import Archive
@@ -151,10 +151,21 @@ class TaskQueue(QueueLife):
         on_lease_lost: Callable[[Lease, LeaseLostError | StoreError], None] | None = None,
         on_progress: Callable[[Lease, dict[str, Any]], None] | None = None,
     ) -> None:
-        if num_workers < 0:
-            raise ValueError(f"num_workers must be 0 or more, not {num_workers}")
+        checked.at_least(0, "num_workers", num_workers)
+        checked.texts_or_none("queues", queues)
         if queues is not None and not queues:
             raise ValueError("queues must name at least one queue")
+        hooks = {
+            "on_submit": on_submit,
+            "on_start": on_start,
+            "on_success": on_success,
+            "on_failure": on_failure,
+            "on_dead": on_dead,
+            "on_lease_lost": on_lease_lost,
+            "on_progress": on_progress,
+        }
+        for name, hook in hooks.items():
+            checked.function_or_none(name, hook)
         if pickle_key is not None:
             check_key(pickle_key)
         self.url = os.fspath(url) if isinstance(url, str | os.PathLike) else None
@@ -164,7 +175,7 @@ class TaskQueue(QueueLife):
         self._blob_place: BlobPlace = blobs
         self._policy = retention
         self._env = env
-        self._actor = plain_text(actor)
+        self._actor = checked.text("actor", actor)
         self._hooks = Hooks(
             on_submit, on_start, on_success, on_failure, on_dead, on_lease_lost, on_progress
         )
@@ -197,7 +208,10 @@ class TaskQueue(QueueLife):
         self._tasks = Tasks(
             self.registry,
             self._codecs,
-            default_fields={"queue": default, **given(client=plain_text(client))},
+            default_fields={
+                "queue": default,
+                **given(client=checked.text_or_none("client", client)),
+            },
             pickle_key=pickle_key,
             runs_here=num_workers > 0,
         )

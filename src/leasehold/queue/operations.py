@@ -87,7 +87,9 @@ class Operations:
         blocked, priorities are what they were: all that nobody leased or changed since. Raises
         InvalidTransitionError for what runs, was undone already, or has deleted its jobs.
         """
-        draft = OperationDraft(id=self._env.new_id(), undoes=checked.text("operation_id", operation_id))
+        draft = OperationDraft(
+            id=self._env.new_id(), undoes=checked.text("operation_id", operation_id)
+        )
         return self._store.begin_operation(draft, actor=self._actor)
 
     def carry_out(
@@ -110,8 +112,12 @@ class Operations:
 
     def stop(self, operation_id: str) -> Operation:
         """Stop an operation where it is; its changes stay, and can be undone."""
-        return self._store.stop_operation(checked.text("operation_id", operation_id), actor=self._actor)
+        return self._store.stop_operation(
+            checked.text("operation_id", operation_id), actor=self._actor
+        )
 
     def get(self, operation_id: str) -> Operation:
         """An operation as it is now; raises OperationNotFoundError for an unknown id."""
-        return known_as(operation_id, self._store.operation(checked.text("operation_id", operation_id)))
+        return known_as(
+            operation_id, self._store.operation(checked.text("operation_id", operation_id))
+        )

@@ -52,11 +52,15 @@ class Schedules:
 
     def pause(self, name: str) -> Schedule:
         """Pause it until `resume`: ticks that pass meanwhile are skipped."""
-        return self._queue.store.pause_schedule(checked.text("name", name), paused=True, actor=self._actor)
+        return self._queue.store.pause_schedule(
+            checked.text("name", name), paused=True, actor=self._actor
+        )
 
     def resume(self, name: str) -> Schedule:
         """Let it go on, with its next tick."""
-        return self._queue.store.pause_schedule(checked.text("name", name), paused=False, actor=self._actor)
+        return self._queue.store.pause_schedule(
+            checked.text("name", name), paused=False, actor=self._actor
+        )
 
     def run(self, name: str, *, job_id: str | None = None) -> JobHandle[Any]:
         """Submit its job now, out of turn, also while it is paused. Its ticks stay as they are.
@@ -73,3 +77,7 @@ class Schedules:
     def remove(self, name: str) -> Schedule:
         """Forget it; the jobs it has submitted stay. Answers with its last snapshot."""
         return self._queue.store.remove_schedule(checked.text("name", name), actor=self._actor)
+
+    def _set_paused(self, name: str, *, paused: bool) -> Schedule:
+        name = checked.text("name", name)
+        return self._queue.store.pause_schedule(name, paused=paused, actor=self._actor)

@@ -31,6 +31,7 @@ import msgspec
 
 from leasehold.aio import AsyncTaskQueue
 from leasehold.core.contract.store import Store
+from leasehold.core.model import checked
 from leasehold.core.model.durations import Seconds
 from leasehold.core.model.job import Job
 from leasehold.core.model.joblog import LogLine
@@ -94,6 +95,7 @@ def drain(queue: TaskQueue | AsyncTaskQueue, *, jobs_max: int = JOBS_MAX) -> Dra
     another thread, with a loop of their own, and the loop of the caller stands still meanwhile.
     """
     queue = _blocking(queue)
+    jobs_max = checked.at_least(0, "jobs_max", jobs_max)
     leases = LeaseManager(queue.store, "drain")
     ended: Counter[Event] = Counter()
     errors: list[JobError] = []
@@ -220,6 +222,8 @@ def submitted(
     other filters are those of `queue.search`.
     """
     queue = _blocking(queue)
+    checked.several_or_none("args", args)
+    checked.mapping_or_none("kwargs", kwargs)
     fields["task"] = name_of(task)
     jobs = list(queue.search(**fields))[::-1]
     if args is None and kwargs is None:
@@ -239,6 +243,7 @@ def assert_submitted(
     **fields: Unpack[FilterFields],
 ) -> list[Job]:
     """Assert that such a job was submitted (exactly `count` times, if given); answers with them."""
+    checked.whole_or_none("count", count)
     jobs = submitted(queue, task, args=args, kwargs=kwargs, **fields)
     if (count is None and jobs) or len(jobs) == count:
         return jobs
@@ -263,7 +268,9 @@ def refute_submitted(
 
 
 def _blocking(queue: TaskQueue | AsyncTaskQueue) -> TaskQueue:
-    return queue.queue if isinstance(queue, AsyncTaskQueue) else queue
+    if isinstance(queue, AsyncTaskQueue):
+        return queue.queue
+    return checked.instance("queue", queue, TaskQueue)
 
 
 class _Reports:

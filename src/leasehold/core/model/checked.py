@@ -19,7 +19,7 @@ from leasehold.core.model.numbers import plain_number, whole_number
 from leasehold.core.model.text import plain_text, shown
 
 T = TypeVar("T")
-I = TypeVar("I", bound=Iterable[Any])
+Many = TypeVar("Many", bound=Iterable[Any])
 M = TypeVar("M", bound=Mapping[str, Any])
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -65,7 +65,7 @@ def number_or_none(name: str, value: float | None) -> float | None:
     """A number, or None."""
     if value is None or plain_number(value) is not None:
         return value
-    _refuse(name, "a number", value)
+    return _refuse(name, "a number", value)
 
 
 def above_zero(name: str, value: float) -> float:
@@ -90,7 +90,7 @@ def moment_or_none(name: str, value: datetime | None) -> datetime | None:
     """A moment, or None."""
     if value is None or isinstance(value, datetime):
         return value
-    _refuse(name, "a datetime", value)
+    return _refuse(name, "a datetime", value)
 
 
 def path(name: str, value: str | os.PathLike[str]) -> str | os.PathLike[str]:
@@ -98,7 +98,7 @@ def path(name: str, value: str | os.PathLike[str]) -> str | os.PathLike[str]:
     return value if isinstance(value, str | os.PathLike) else _refuse(name, "a path", value)
 
 
-def several(name: str, value: I) -> I:
+def several(name: str, value: Many) -> Many:
     """Several values: a text is one, not its letters.
 
     >>> several("jobs", "job-1")
@@ -110,7 +110,7 @@ def several(name: str, value: I) -> I:
     return value
 
 
-def several_or_none(name: str, value: I | None) -> I | None:
+def several_or_none(name: str, value: Many | None) -> Many | None:
     """Several values, or None."""
     return None if value is None else several(name, value)
 
@@ -136,7 +136,7 @@ def mapping_or_none(name: str, value: M | None) -> M | None:
     """Values by name, or None."""
     if value is None or isinstance(value, Mapping):
         return value
-    _refuse(name, "a mapping, such as a dict,", value)
+    return _refuse(name, "a mapping, such as a dict,", value)
 
 
 def flag(name: str, value: bool) -> bool:
@@ -169,7 +169,7 @@ def instance(name: str, value: T, kind: type[T]) -> T:
     if isinstance(value, kind):
         return value
     article = "an" if kind.__name__[0] in "AEIOUaeiou" else "a"
-    _refuse(name, f"{article} {kind.__name__}", value)
+    return _refuse(name, f"{article} {kind.__name__}", value)
 
 
 def instance_or_none(name: str, value: T | None, kind: type[T]) -> T | None:
