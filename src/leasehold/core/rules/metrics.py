@@ -45,6 +45,8 @@ class Figures(Totals, frozen=True, kw_only=True):
 
     pending: int = 0
     """How many jobs were pending when it ended."""
+    pending_before: int = 0
+    """How many were pending when it began."""
     deepest: int = 0
     """The most that were pending at the begin or end of a minute; of all queues, the deepest's."""
     error_rate: float = 0.0
@@ -252,6 +254,7 @@ def _figures(span: Span) -> dict[str, Any]:
     return {
         **{name: getattr(span, name) for name in COUNTED},
         "pending": span.pending,
+        "pending_before": span.pending_before,
         "deepest": span.deepest,
         "error_rate": error_rate(span),
         "wait": span.waits.summary(),
