@@ -86,7 +86,7 @@ def test_a_queue_that_grew_in_each_third_of_a_quarter_of_an_hour_is_told(mill: M
         mill.minute(30, 10)
     told = mill.told()
     assert told.level == "warning"
-    assert told.found == "from 40 to 340 pending in 15 minutes: 450 came, 150 were leased"
+    assert told.found == "from 60 to 340 pending in 15 minutes: 420 came, 140 were leased"
     assert "queuectl stats mail" in told.advice
     # As soon as the workers keep up with it, it is not told any more, however deep it is.
     for _ in range(6):

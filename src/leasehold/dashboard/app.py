@@ -10,6 +10,7 @@ import mimetypes
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
+from importlib import import_module
 from importlib.resources import files
 from threading import Thread
 from typing import Any, Final
@@ -56,6 +57,7 @@ FOLDER: Final = "/dashboard"
 AGAIN: Final = "X-Leasehold-Again"
 """The header of an open page that looks again by itself, because something has changed."""
 FORM_BYTES_MAX: Final = 16 * 1024
+LOADED_LATE: Final = ("leasehold.worker.supervisor", "leasehold.worker.unrunnable")
 ADDRESS_SIGNS: Final = "%/:?#[]@!$&'()*+,;="
 """What an address may hold beside letters, digits and `-._~`."""
 HEADERS: Final = {
@@ -118,6 +120,13 @@ def _app(api: Api) -> Starlette:
     return app
 
 
+def _prepare() -> None:
+    """What the first page would have to wait for: templates, and modules that are loaded late."""
+    compile_templates()
+    for name in LOADED_LATE:
+        import_module(name)
+
+
 class _Face:
     """The handlers. Each finds out who asks, and checks their role, before anything else."""
 
@@ -126,7 +135,7 @@ class _Face:
         self.desk = Desk(api)
         self.sessions = Sessions(api)
         self.templates = templates()
-        Thread(target=compile_templates, name="leasehold-templates", daemon=True).start()
+        Thread(target=_prepare, name="leasehold-templates", daemon=True).start()
         folder = files("leasehold.dashboard") / "static"
         self.files = {each.name: each.read_bytes() for each in folder.iterdir() if each.is_file()}
 

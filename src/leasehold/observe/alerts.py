@@ -167,7 +167,7 @@ def growing(figures: QueueFigures) -> Finding:
     """
     if figures.stretches is None:
         return _unknown("growing", figures, "how many jobs come and leave")
-    # Nothing leaves a queue that is paused, or that nobody serves: its state, or no_worker, says so.
+    # Nothing leaves a queue that is paused or that nobody serves: its state or no_worker says so.
     served = figures.workers and not figures.paused
     latest = figures.stretches[-GROWING_STRETCHES:]
     grew = len(latest) == GROWING_STRETCHES and all(each.grew for each in latest)
