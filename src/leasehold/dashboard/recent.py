@@ -16,6 +16,8 @@ KEPT_SECONDS: Final = 2.0
 """For so long, a finding is shown again."""
 KEPT_REST: Final = 10.0
 """Or so many times as long as it took to find out: hundreds of queues take a while."""
+KEPT_SECONDS_MAX: Final = 10.0
+"""But never longer: on a busy machine everything takes long, and people look for what is wrong."""
 SLOW_SECONDS: Final = 0.2
 """A finding that took longer is made behind the pages, which show the one before meanwhile."""
 OLD_SECONDS: Final = 15.0
@@ -104,7 +106,7 @@ class Recent:
 
     def _keep(self, what: Hashable, value: object, began: float, changes: int) -> None:
         took = self._clock.monotonic() - began
-        end = began + took + max(KEPT_SECONDS, KEPT_REST * took)
+        end = began + took + min(max(KEPT_SECONDS, KEPT_REST * took), KEPT_SECONDS_MAX)
         with self._lock:
             if changes != self._changes:
                 return

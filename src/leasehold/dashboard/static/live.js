@@ -26,8 +26,14 @@ async function look() {
     if (answer.redirected) return ended();
     if (!answer.ok) return;
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+    const pointed = document.querySelector("[data-row]:hover");
+    const before = pointed?.getBoundingClientRect().top;
+    const where = pointed?.closest("[data-live], [data-rows]")?.id;
     for (const part of document.querySelectorAll("[data-live]")) renew(part, fresh.getElementById(part.id));
     for (const part of document.querySelectorAll("[data-rows]")) renewRows(part, fresh.getElementById(part.id));
+    // An alert that came or went above must not push another row under the pointer.
+    const now = pointed && document.querySelector(`#${where} [data-row="${CSS.escape(pointed.dataset.row)}"]`);
+    if (now) scrollBy({ top: now.getBoundingClientRect().top - before, behavior: "instant" });
   } catch {
     // The stream says when the server is back.
   } finally {
@@ -46,9 +52,39 @@ function ended() {
   document.getElementById("main").prepend(told);
 }
 
+// While somebody points into a table or has the focus in it, its rows keep their places: new ones come last, and those
+// that left stay, dimmed. Else it has the order of the server, with trouble first.
+function holdStill(part, fresh) {
+  if (!part.matches(":hover") && !part.contains(document.activeElement)) return;
+  const parents = (root) => [...new Set([...root.querySelectorAll("[data-row]")].map((row) => row.parentElement))];
+  const others = parents(fresh);
+  parents(part).forEach((parent, place) => {
+    const rows = new Map([...(others[place]?.children ?? [])].map((row) => [row.dataset.row, row]));
+    const kept = [...parent.children].map((row) => {
+      const now = rows.get(row.dataset.row) ?? row.cloneNode(true);
+      if (!rows.delete(row.dataset.row)) {
+        now.classList.add("left");
+        for (const button of now.querySelectorAll("button")) button.disabled = true;
+      }
+      return now;
+    });
+    others[place]?.replaceChildren(...kept, ...rows.values());
+  });
+}
+
+// Whoever goes through the page by keys stays where they are.
+function keepFocus(part, change) {
+  const held = part.contains(document.activeElement) ? document.activeElement : null;
+  const row = (each) => each.closest("[data-row]")?.dataset.row;
+  const [looks, of] = held ? [held.outerHTML, row(held)] : [];
+  change();
+  if (held) [...part.querySelectorAll(held.tagName)].find((each) => each.outerHTML === looks && row(each) === of)?.focus({ preventScroll: true });
+}
+
 function renew(part, fresh) {
   if (!fresh || part.contains(document.activeElement) && document.activeElement.matches("input, summary")) return;
   tellTimes(fresh);
+  holdStill(part, fresh);
   if (fresh.innerHTML === part.innerHTML) return;
   // Whoever marks text in it, to copy that, is not disturbed.
   const marked = getSelection();
@@ -56,10 +92,11 @@ function renew(part, fresh) {
   const places = [...part.querySelectorAll(".code, .scroll")].map((each) => [each.scrollLeft, each.scrollTop]);
   const open = [...part.querySelectorAll("details")].map((each) => each.open);
   part.className = fresh.className;
-  part.replaceChildren(...[...fresh.childNodes].map((each) => document.importNode(each, true)));
+  keepFocus(part, () => part.replaceChildren(...[...fresh.childNodes].map((each) => document.importNode(each, true))));
   part.querySelectorAll("details").forEach((each, place) => { each.open = open[place] ?? each.open; });
   part.querySelectorAll(".code, .scroll").forEach((each, place) => each.scrollTo(...(places[place] ?? [0, 0])));
   drawCursors(part);
+  showChosen();
 }
 
 function renewRows(part, fresh) {
