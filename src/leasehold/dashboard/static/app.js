@@ -48,6 +48,12 @@ function countChosen(form) {
   });
 }
 
+// Not by scrollIntoView: the first Tab would go on from there, and past the link that skips the list.
+function showPlace(nav) {
+  const [list, here] = [nav, nav?.querySelector("[aria-current]")].map((each) => each?.getBoundingClientRect());
+  if (here) nav.scrollLeft += here.left + here.width / 2 - list.left - list.width / 2;
+}
+
 // -- keys -----------------------------------------------------------------------------------------
 
 let chosen = null; // The row that keys are about, by its name: a page that looks again has other elements.
@@ -97,7 +103,7 @@ document.addEventListener("DOMContentLoaded", () => {
   setInterval(() => { if (!document.hidden) tellTimes(document); }, TIMES_MS);
   drawCursors(document);
   // On a phone the list of pages is one line, longer than the screen.
-  document.querySelector("nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+  showPlace(document.querySelector(".side nav"));
   document.querySelectorAll("[data-completes]").forEach(complete);
   document.querySelectorAll("form:has(.pick)").forEach(countChosen);
   keys();

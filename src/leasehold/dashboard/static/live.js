@@ -2,12 +2,14 @@
 "use strict";
 
 const REFRESH_MS = 3000; // At most so often a page looks again, however much happens.
-const QUIET_MS = 600000; // So often a visible page looks again where nothing happens: its session goes on.
+const QUIET_MS = 60000; // So often a visible page looks again where nothing happens: queues without a worker, its session.
 const RETRY_MS = 5000; // After so long a stream that was refused is asked for again.
 
 // -- looking again: values change in place, rows hold still ---------------------------------------
 
 let looking = false;
+let missed = false; // Something has changed while it looked.
+let laterLooks = 0; // So often it looks once more after a change, if what it was shown was older.
 let lookedAt = Date.now(); // The page itself is fresh.
 let due = null;
 
@@ -16,8 +18,14 @@ function lookSoon() {
   due = setTimeout(look, Math.max(0, lookedAt + REFRESH_MS - Date.now()));
 }
 
+function lookAtChanges() {
+  laterLooks = 2; // Slow figures are made behind the first of them.
+  lookSoon();
+}
+
 async function look() {
   due = null;
+  if (looking) missed = true;
   if (looking || document.hidden) return;
   looking = true;
   lookedAt = Date.now();
@@ -25,6 +33,9 @@ async function look() {
     const answer = await fetch(location.href, { headers: { Accept: "text/html", "X-Leasehold-Again": "1" } });
     if (answer.redirected) return ended();
     if (!answer.ok) return;
+    // Pages and slow figures are shared for a while: this one may be older than what it was asked about.
+    const rest = Number(answer.headers.get("X-Leasehold-Fresh-In"));
+    if (rest && laterLooks-- > 0) setTimeout(lookSoon, rest * 1000);
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
     const pointed = document.querySelector("[data-row]:hover");
     const before = pointed?.getBoundingClientRect().top;
@@ -38,6 +49,7 @@ async function look() {
     // The stream says when the server is back.
   } finally {
     looking = false;
+    if (missed) { missed = false; lookSoon(); }
   }
 }
 
@@ -158,13 +170,13 @@ function follow(address) {
   channel.onmessage = ({ data }) => {
     if (data === "ask") { if (holds) channel.postMessage(holds); return; }
     tell(data === "changes" ? "on" : data);
-    if (data === "changes") lookSoon();
+    if (data === "changes") lookAtChanges();
   };
 
   function open(whenDone) {
     let stream = null;
     let again = null;
-    function changed() { heard("on"); channel.postMessage("changes"); lookSoon(); }
+    function changed() { heard("on"); channel.postMessage("changes"); lookAtChanges(); }
     function connect() {
       stream = new EventSource(address);
       stream.addEventListener("changes", changed);
