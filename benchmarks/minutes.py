@@ -37,6 +37,14 @@ def fill_minutes(store: Store, queues: Sequence[str]) -> None:
         _keep(store, list(_spans(Resolution.DAY, queues, number, kinds)))
 
 
+def fill_latest(store: Store, queues: Sequence[str], minutes: int) -> None:
+    """The same for the last minutes: since the day was written, time has gone on."""
+    minute = to_micros(store.now()) // MINUTE_MICROS
+    kinds = [busy_minute(Random()) for _ in range(KINDS)]
+    for number in range(minute - minutes, minute):
+        _keep(store, list(_spans(Resolution.MINUTE, queues, number, kinds)))
+
+
 def _spans(
     resolution: Resolution, queues: Sequence[str], number: int, kinds: Sequence[Span]
 ) -> Iterator[KeptSpan]:

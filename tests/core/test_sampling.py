@@ -13,6 +13,7 @@ from leasehold.core.model.histogram import Measurements
 from leasehold.core.model.span import (
     DAYS_KEPT,
     MINUTES_KEPT,
+    SUMMED,
     WORKERS_KEPT,
     Measure,
     Span,
@@ -28,6 +29,7 @@ from leasehold.core.rules.sampling import (
     spans_of,
     spans_of_all,
 )
+from leasehold.stores.tables.sampling import SPAN_COLUMNS
 
 DAY = 24 * 60
 
@@ -173,3 +175,8 @@ def test_all_queues_together_are_kept_as_their_sum(script: Script, first: int) -
             assert one.happened == several.happened
             assert msgspec.structs.replace(one, deepest=several.deepest) == several
             assert one.deepest == several.deepest or not one.happened
+
+
+def test_spans_are_read_in_the_order_of_their_columns() -> None:
+    assert Span.__struct_fields__ == SPAN_COLUMNS
+    assert SPAN_COLUMNS[: len(SUMMED)] == SUMMED

@@ -54,7 +54,7 @@ def test_a_queue_fills_up_because_a_service_is_slow(shop: Shop) -> None:
         alert = page.locator(".alert", has_text=name)
         expect(page.locator("#verdict")).to_contain_text("depth")
         expect(alert).to_contain_text(f"{FULL - 1} of {FULL} pending")
-        expect(alert).to_contain_text("submits are refused when it is full")
+        expect(alert).to_contain_text("Submits are refused when it is full")
         alert.get_by_role("link", name="See the queue").click()
         info = shop.queue.queue_info(name)
         assert figure(page, "Pending") == str(info.pending) == str(FULL - 1)

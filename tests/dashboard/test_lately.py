@@ -6,7 +6,14 @@ import threading
 
 import pytest
 
-from leasehold.dashboard.recent import KEPT_REST, KEPT_SECONDS, OLD_SECONDS, Recent
+from leasehold.dashboard.recent import (
+    KEPT_REST,
+    KEPT_SECONDS,
+    KEPT_SECONDS_MAX,
+    OLD_SECONDS,
+    Recent,
+    rests,
+)
 from leasehold.env import Env, ManualClock
 from leasehold.errors import StoreError
 
@@ -143,3 +150,38 @@ def test_a_page_that_meets_an_old_finding_waits_for_the_one_under_way() -> None:
     page.join(WAIT_SECONDS)
     assert found == [2]
     assert len(made) == 2, "it was found out once, not twice"
+
+
+def test_who_is_shown_a_finding_again_is_told_when_there_is_a_new_one() -> None:
+    clock = ManualClock()
+    recent = Recent(Env(clock=clock), 10)
+
+    def slow() -> int:
+        clock.advance(1)
+        return 1
+
+    with rests() as noted:
+        recent.get("quick", lambda: 1)
+        recent.get("slow", slow)
+    assert noted == []
+    clock.advance(1)
+    with rests() as noted:
+        recent.get("quick", lambda: 2)
+        recent.get("slow", slow)
+    assert noted == [KEPT_REST - 1]
+    recent.get("quick", lambda: 2)
+    with rests() as noted:
+        recent.get("quick", lambda: 2)
+    assert noted == [KEPT_SECONDS]
+
+
+def test_no_finding_is_shown_again_for_long_however_long_it_took() -> None:
+    clock = ManualClock()
+    recent = Recent(Env(clock=clock), 10)
+    recent.get("very slow", lambda: clock.advance(60))
+    with rests() as noted:
+        recent.get("very slow", lambda: None)
+    # It would take as long again, and is not begun before.
+    assert noted == [60]
+    clock.advance(KEPT_SECONDS_MAX + OLD_SECONDS)
+    assert recent.get("very slow", lambda: "new") == "new"

@@ -172,6 +172,17 @@ def depth(share: float) -> Series:
     return pending | gauge("queue_depth_limit", 100, QUEUE)
 
 
+def filling(start: float, per_minute: float, leased: float, workers: int, paused: int) -> Series:
+    """A queue that gets deeper by so many jobs a minute, of which so many are leased."""
+    waited = f'leasehold_job_wait_seconds_count{{{QUEUE},priority_band="medium"}}'
+    return {
+        f'leasehold_queue_depth{{{QUEUE},status="pending"}}': f"{start}+{per_minute}x20",
+        **({waited: growing(leased)} if leased else {}),
+        **gauge("active_workers", workers, QUEUE),
+        **gauge("queue_paused", paused, QUEUE),
+    }
+
+
 def pool(in_use: int) -> Series:
     return gauge("store_pool_in_use", in_use) | gauge("store_pool_size", 32)
 
@@ -202,6 +213,11 @@ CASES: list[tuple[str, Series, Series]] = [
         attempts(0, alerts.ATTEMPTS_MIN / 6),
     ),
     ("LeaseholdDepth", depth(alerts.DEPTH_SHARE_MAX + 0.01), depth(alerts.DEPTH_SHARE_MAX - 0.01)),
+    ("LeaseholdGrowing", filling(0, 20, 100, 1, 0), filling(0, 9, 100, 1, 0)),
+    ("LeaseholdGrowing", filling(0, 20, 0, 1, 0), filling(0, 5, 0, 1, 0)),
+    ("LeaseholdGrowing", filling(200, 20, 100, 1, 0), filling(200, 0, 100, 1, 0)),
+    ("LeaseholdGrowing", filling(200, 20, 100, 1, 0), filling(200, 20, 100, 0, 0)),
+    ("LeaseholdGrowing", filling(200, 20, 100, 1, 0), filling(200, 20, 100, 1, 1)),
     ("LeaseholdLongWaits", waits(1, 100), waits(10, 90)),
     ("LeaseholdLongWaits", waits(1, 100), waits(0.001, 0.9)),
     (

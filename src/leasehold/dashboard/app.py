@@ -10,6 +10,7 @@ import mimetypes
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
+from importlib import import_module
 from importlib.resources import files
 from threading import Thread
 from typing import Any, Final
@@ -28,6 +29,7 @@ from leasehold.dashboard.bulk import agreement
 from leasehold.dashboard.forms import fields_of
 from leasehold.dashboard.orders import order_named, told
 from leasehold.dashboard.pages import jobs, overview
+from leasehold.dashboard.recent import rests
 from leasehold.dashboard.routes import OVERSEERS, PAGES, View, inside
 from leasehold.dashboard.searching import SearchError
 from leasehold.dashboard.session import Sessions
@@ -55,7 +57,10 @@ from leasehold.service.problems import status_of
 FOLDER: Final = "/dashboard"
 AGAIN: Final = "X-Leasehold-Again"
 """The header of an open page that looks again by itself, because something has changed."""
+FRESH_IN: Final = "X-Leasehold-Fresh-In"
+"""The header of an answer that shows findings again: in how many seconds there are new ones."""
 FORM_BYTES_MAX: Final = 16 * 1024
+LOADED_LATE: Final = ("leasehold.worker.supervisor", "leasehold.worker.unrunnable")
 ADDRESS_SIGNS: Final = "%/:?#[]@!$&'()*+,;="
 """What an address may hold beside letters, digits and `-._~`."""
 HEADERS: Final = {
@@ -118,6 +123,13 @@ def _app(api: Api) -> Starlette:
     return app
 
 
+def _prepare() -> None:
+    """What the first page would have to wait for: templates, and modules that are loaded late."""
+    compile_templates()
+    for name in LOADED_LATE:
+        import_module(name)
+
+
 class _Face:
     """The handlers. Each finds out who asks, and checks their role, before anything else."""
 
@@ -126,7 +138,7 @@ class _Face:
         self.desk = Desk(api)
         self.sessions = Sessions(api)
         self.templates = templates()
-        Thread(target=compile_templates, name="leasehold-templates", daemon=True).start()
+        Thread(target=_prepare, name="leasehold-templates", daemon=True).start()
         folder = files("leasehold.dashboard") / "static"
         self.files = {each.name: each.read_bytes() for each in folder.iterdir() if each.is_file()}
 
@@ -152,8 +164,12 @@ class _Face:
             response = draw()
         else:
             seen_by = (caller.name, caller.roles, visit.theme)
-            shared = self.desk.pages.get((request.url.path, request.url.query, seen_by), draw)
-            response = Response(shared.body, shared.status_code, HEADERS, shared.media_type)
+            with rests() as noted:
+                shared = self.desk.pages.get((request.url.path, request.url.query, seen_by), draw)
+            fresh_in = {FRESH_IN: f"{max(noted):.1f}"} if noted else {}
+            response = Response(
+                shared.body, shared.status_code, HEADERS | fresh_in, shared.media_type
+            )
         cookie = self.sessions.cookie_of(request)
         if cookie is not None and (renewed := self.sessions.renewed(cookie)) is not None:
             self.sessions.keep(response, renewed, request)

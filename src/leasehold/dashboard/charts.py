@@ -63,6 +63,8 @@ class Chart:
     by_day: bool
     marks: Sequence[tuple[float, Pin]] = ()
     """Deploys, each with its place."""
+    is_measured: bool = False
+    """Whether a value is None where there was nothing to measure."""
 
     @property
     def width(self) -> int:
@@ -76,7 +78,9 @@ class Chart:
 
     @property
     def is_empty(self) -> bool:
-        return not any(value for line in self.lines for value in line.values)
+        """Whether nothing happened; a wait of no time at all is something."""
+        values = [value for line in self.lines for value in line.values]
+        return all(value is None for value in values) if self.is_measured else not any(values)
 
 
 @dataclass(frozen=True)
@@ -143,6 +147,7 @@ WANTED: Final = (
         _seconds,
     ),
 )
+MEASURED: Final = ("wait_p50_seconds", "wait_p95_seconds", "run_p50_seconds", "run_p95_seconds")
 METRICS: Final = [metric for wanted in WANTED for metric in wanted.metrics]
 
 
@@ -181,7 +186,17 @@ def _chart(
         ChartLine(name, colour, values[metric], *_paths(values[metric], top))
         for metric, (name, colour) in wanted.metrics.items()
     ]
-    return Chart(wanted.title, wanted.note, lines, at, top, wanted.show, by_day, places(marks, at))
+    return Chart(
+        wanted.title,
+        wanted.note,
+        lines,
+        at,
+        top,
+        wanted.show,
+        by_day,
+        places(marks, at),
+        is_measured=all(metric in MEASURED for metric in wanted.metrics),
+    )
 
 
 def _parts(values: Sequence[T], step: int) -> list[Sequence[T]]:

@@ -27,8 +27,9 @@ COLUMNS: Final = {
 }
 """By name, in the order in which they stand. The job itself is always the first."""
 USUAL: Final = ("status", "task", "queue", "priority", "attempts", "submitted", "error")
-NARROW: Final = ("status", "task", "submitted")
-"""The usual columns that a phone shows; columns chosen by a person are shown there too."""
+NARROW: Final = ("status", "submitted")
+"""The usual columns that a phone shows, with the task below the job; columns chosen by a person are
+shown there too."""
 NUMBERS: Final = ("priority", "attempts", "submitted", "due", "started", "ended")
 
 

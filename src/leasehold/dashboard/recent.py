@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from contextlib import suppress
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import Event, Lock, Thread
@@ -16,12 +17,26 @@ KEPT_SECONDS: Final = 2.0
 """For so long, a finding is shown again."""
 KEPT_REST: Final = 10.0
 """Or so many times as long as it took to find out: hundreds of queues take a while."""
+KEPT_SECONDS_MAX: Final = 10.0
+"""But never longer: on a busy machine everything takes long, and people look for what is wrong."""
 SLOW_SECONDS: Final = 0.2
 """A finding that took longer is made behind the pages, which show the one before meanwhile."""
 OLD_SECONDS: Final = 15.0
 """But none that is out of date for longer than this: then a page waits for the new one."""
 
 T = TypeVar("T")
+_rests: ContextVar[list[float] | None] = ContextVar("rests", default=None)
+
+
+@contextmanager
+def rests() -> Iterator[list[float]]:
+    """Of findings that are shown again within the block: in how many seconds there are new ones."""
+    noted: list[float] = []
+    before = _rests.set(noted)
+    try:
+        yield noted
+    finally:
+        _rests.reset(before)
 
 
 @dataclass(frozen=True)
@@ -62,12 +77,14 @@ class Recent:
                 if kept is not None and now >= kept.end + OLD_SECONDS:
                     kept = None
                 if kept is not None and (now < kept.end or kept.is_renewed):
+                    _note(max(kept.end - now, kept.took))
                     return cast("T", kept.value)
                 if kept is not None and kept.took > SLOW_SECONDS and what not in self._at_it:
                     self._kept[what] = replace(kept, is_renewed=True)
                     self._at_it[what] = Event()
                     renew = partial(self._renew, what, find_out)
                     Thread(target=renew, name="leasehold-dashboard", daemon=True).start()
+                    _note(kept.took)
                     return cast("T", kept.value)
                 other = self._at_it.get(what)
                 if other is None:
@@ -104,7 +121,7 @@ class Recent:
 
     def _keep(self, what: Hashable, value: object, began: float, changes: int) -> None:
         took = self._clock.monotonic() - began
-        end = began + took + max(KEPT_SECONDS, KEPT_REST * took)
+        end = began + took + min(max(KEPT_SECONDS, KEPT_REST * took), KEPT_SECONDS_MAX)
         with self._lock:
             if changes != self._changes:
                 return
@@ -112,3 +129,9 @@ class Recent:
             if len(self._kept) >= self._kept_max:
                 self._kept.pop(next(iter(self._kept)))
             self._kept[what] = _Kept(value, took, end)
+
+
+def _note(rest: float) -> None:
+    noted = _rests.get()
+    if noted is not None:
+        noted.append(rest)

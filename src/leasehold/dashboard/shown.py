@@ -72,6 +72,7 @@ def templates() -> jinja2.Environment:
         quoted=quoted,
         with_moments=with_moments,
         stored=lambda value, name: stored(name, value),
+        opening=opening,
         words=lambda name: str(name).replace("_", " "),
         order_words=lambda name: ORDER_WORDS.get(name, name.replace("_", " ")),
     )
@@ -131,6 +132,15 @@ def compact(value: float | None) -> str:
         if value >= size:
             return f"{value / (1e3 if unit == 'k' else size):.3g}{unit}"
     return f"{value:,.0f}" if value >= 100 or float(value).is_integer() else f"{value:.2g}"
+
+
+def opening(words: str) -> str:
+    """Words at the beginning of a sentence.
+
+    >>> opening("nobody runs these jobs")
+    'Nobody runs these jobs'
+    """
+    return words[:1].upper() + words[1:]
 
 
 def percent(share: float | None) -> str:
@@ -222,6 +232,8 @@ def stored(name: str, value: object) -> str | None:
         return f"{size:,.0f} bytes" if unit == "bytes" else f"{size:,.1f} {unit}"
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
     if isinstance(value, dict):
         return ", ".join(f"{key}: {each}" for key, each in value.items())
     return ", ".join(str(each) for each in value) if isinstance(value, list | tuple) else str(value)

@@ -6,7 +6,7 @@ A rule whose figure is missing says "unknown", never "ok".
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -22,6 +22,32 @@ TAIL_RATIO_MAX: Final = 10.0
 WAIT_SECONDS_NOTICED: Final = 1.0
 ATTEMPTS_MIN: Final = 20
 """With fewer attempts than this, one failure or one slow job would already be an alert."""
+GROWING_PENDING_MIN: Final = 100
+"""Fewer pending jobs than this are no backlog, even if there are more and more of them."""
+GROWING_SHARE_MIN: Final = 0.10
+"""So many more jobs must have come than left: a busy queue is a little deeper now and then."""
+GROWING_STRETCHES: Final = 3
+"""In so many stretches in a row: a burst fills one of them."""
+
+
+class Stretch(NamedTuple):
+    """How the backlog of a queue changed in five minutes."""
+
+    before: int
+    """Pending jobs when it began, and when it ended."""
+    pending: int
+    leased: int
+
+    @property
+    def came(self) -> int:
+        """Jobs that became pending, less those that were cancelled or moved elsewhere."""
+        return self.pending - self.before + self.leased
+
+    @property
+    def grew(self) -> bool:
+        """Whether clearly more came than left."""
+        growth = self.pending - self.before
+        return growth > 0 and growth >= GROWING_SHARE_MIN * self.leased
 
 
 class QueueFigures(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +69,8 @@ class QueueFigures(msgspec.Struct, frozen=True, kw_only=True):
     """How many jobs were leased in that time."""
     wait_p50_seconds: float | None = None
     wait_p99_seconds: float | None = None
+    stretches: tuple[Stretch, ...] | None = None
+    """The latest stretches, newest last. One that did not grow needs none before it."""
 
 
 def alerts(figures: QueueFigures) -> list[Finding]:
@@ -51,7 +79,7 @@ def alerts(figures: QueueFigures) -> list[Finding]:
     >>> figures = QueueFigures(queue="mail", pending=90, workers=1, max_depth=100)
     >>> [(each.check, each.level.value) for each in alerts(figures) if each.level.value != "ok"]
     [('dead_letter_rate', 'unknown'), ('failure_rate', 'unknown'), ('depth', 'warning'), \
-('long_waits', 'unknown')]
+('growing', 'unknown'), ('long_waits', 'unknown')]
     """
     return [rule(figures) for rule in RULES]
 
@@ -132,6 +160,32 @@ def depth(figures: QueueFigures) -> Finding:
     )
 
 
+def growing(figures: QueueFigures) -> Finding:
+    """A warning when a queue with workers gets more jobs than leave it.
+
+    That is a tenth more in each third of the last 15 minutes, and 100 pending jobs or more.
+    """
+    if figures.stretches is None:
+        return _unknown("growing", figures, "how many jobs come and leave")
+    # Nothing leaves a queue that is paused or that nobody serves: its state or no_worker says so.
+    served = figures.workers and not figures.paused
+    latest = figures.stretches[-GROWING_STRETCHES:]
+    grew = len(latest) == GROWING_STRETCHES and all(each.grew for each in latest)
+    if not (served and grew and figures.pending >= GROWING_PENDING_MIN):
+        return _finding("growing", figures, Level.OK, f"{figures.pending:,} pending")
+    came, left = sum(each.came for each in latest), sum(each.leased for each in latest)
+    return _finding(
+        "growing",
+        figures,
+        Level.WARNING,
+        f"from {latest[0].before:,} to {figures.pending:,} pending in 15 minutes: {came:,} came, "
+        f"{left:,} were leased",
+        "jobs come faster than the workers take them, so they wait longer and longer",
+        f"see what takes so long: queuectl stats {figures.queue}; start more workers, or raise the "
+        f"queue's limits if it has any: queuectl queue show {figures.queue}",
+    )
+
+
 def long_waits(figures: QueueFigures) -> Finding:
     """A warning when the hundredth that waits longest waits more than 10 times as long as most."""
     middle, long = figures.wait_p50_seconds, figures.wait_p99_seconds
@@ -159,6 +213,7 @@ RULES: Final[tuple[Callable[[QueueFigures], Finding], ...]] = (
     no_worker,
     failure_rate,
     depth,
+    growing,
     long_waits,
 )
 

@@ -7,6 +7,8 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from leasehold.core.model.queue_config import QueueInfo, QueueState
 from leasehold.core.model.records import WorkerInfo, at_work, who_serves
 from leasehold.core.rules.metrics import QueueMetrics
@@ -18,9 +20,10 @@ from leasehold.errors import (
     StoreFullError,
     StoreVersionError,
 )
-from leasehold.observe.alerts import QueueFigures, alerts
+from leasehold.observe.alerts import QueueFigures, Stretch, alerts
 from leasehold.observe.findings import Finding, Level
 from leasehold.observe.health import WORKER_SILENT_SECONDS, Facts, examine
+from leasehold.queue.growth import stretches_of
 
 if TYPE_CHECKING:
     from leasehold.queue.facade import TaskQueue
@@ -54,10 +57,13 @@ def findings_of(
         serving = who_serves(alive, (info.name for info in infos))
         lately = queue.metrics_by_queue(ALERT_SECONDS) if measure is None else measure()
         measured = {each.queue: each for each in lately}
+        stretches = stretches_of(queue, [each for each in lately if serving.get(each.queue or "")])
         for info in infos:
             # A queue that came in between is judged the next time.
             if info.name in measured:
-                findings += alerts(figures_of(info, len(serving[info.name]), measured[info.name]))
+                figures = figures_of(info, len(serving[info.name]), measured[info.name])
+                grown = stretches.get(info.name, figures.stretches)
+                findings += alerts(msgspec.structs.replace(figures, stretches=grown))
     except StoreError as error:
         return [unreadable(error)]
     return findings
@@ -129,6 +135,7 @@ def figures_of(info: QueueInfo, workers: int, lately: QueueMetrics) -> QueueFigu
         leased=lately.leased,
         wait_p50_seconds=lately.wait.p50_seconds,
         wait_p99_seconds=lately.wait.p99_seconds,
+        stretches=(Stretch(lately.pending_before, lately.pending, lately.leased),),
     )
 
 

@@ -72,14 +72,14 @@ def percentiles(histogram: Mapping[int, int], shares: Sequence[float]) -> list[f
     if not count:
         return [None] * len(shares)
     found: list[float | None] = []
-    buckets = iter(sorted(histogram))
+    buckets = iter(sorted(histogram.items()))
     bucket, reached = 0, 0
     for share in shares:
-        rank = max(1, ceil(share * count))
+        rank = ceil(share * count) or 1
         while reached < rank:
-            bucket = next(buckets)
-            reached += histogram[bucket]
-        found.append(middle_of(bucket))
+            bucket, jobs = next(buckets)
+            reached += jobs
+        found.append(_MIDDLES[bucket])
     return found
 
 
@@ -104,25 +104,25 @@ class Measurements(msgspec.Struct, frozen=True, array_like=True):
 
     def percentile_seconds(self, share: float) -> float | None:
         """What so large a share of them did not exceed."""
-        micros = percentile(self.buckets, share)
-        return None if micros is None else micros / 1e6
+        return _seconds(percentile(self.buckets, share))
 
     def summary(self) -> Durations:
         """Their number, mean and percentiles."""
         count = self.count
         if not count:
             return NOTHING
-        p50, p95, p99 = (
-            None if micros is None else micros / 1e6
-            for micros in percentiles(self.buckets, (0.50, 0.95, 0.99))
-        )
+        p50, p95, p99 = percentiles(self.buckets, (0.50, 0.95, 0.99))
         return Durations(
             count=count,
             mean_seconds=self.micros / count / 1e6,
-            p50_seconds=p50,
-            p95_seconds=p95,
-            p99_seconds=p99,
+            p50_seconds=_seconds(p50),
+            p95_seconds=_seconds(p95),
+            p99_seconds=_seconds(p99),
         )
+
+
+def _seconds(micros: float | None) -> float | None:
+    return None if micros is None else micros / 1e6
 
 
 def measured(seconds: Iterable[float]) -> Measurements:

@@ -156,9 +156,9 @@ def growth(before: Span, totals: Span) -> Span:
 
     Totals never shrink: a total that is lower than before was damaged, and has been begun anew.
     """
-    counts = zip(SUMMED, counts_of(totals), counts_of(before), strict=True)
+    counts = zip(counts_of(totals), counts_of(before), strict=True)
     return Span(
-        **{name: max(0, now - then) for name, now, then in counts},
+        *[now - then if now > then else 0 for now, then in counts],
         pending_before=before.pending,
         pending=totals.pending,
         deepest=max(before.pending, totals.pending),
@@ -239,9 +239,8 @@ def one_after_another(spans: Sequence[Span]) -> Span:
 
 
 def _added_up(spans: Sequence[Span], *, pending_before: int, pending: int) -> Span:
-    counts = zip(SUMMED, *map(counts_of, spans), strict=True)
     return Span(
-        **{name: sum(several) for name, *several in counts},
+        *map(sum, zip(*map(counts_of, spans), strict=True)),
         pending_before=pending_before,
         pending=pending,
         deepest=max((each.deepest for each in spans), default=0),

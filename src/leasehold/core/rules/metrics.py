@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
-from leasehold.core.model.histogram import Durations
+from leasehold.core.model.histogram import NOTHING, Durations
 from leasehold.core.model.records import WorkerInfo, WorkerTotals, is_at_work
 from leasehold.core.model.span import (
     BANDS,
@@ -38,6 +38,7 @@ WINDOW_SECONDS: Final = 3600.0
 """What metrics tell of, unless told otherwise."""
 RATE_MINUTES: Final = 5
 """Over how many minutes it is measured how fast jobs are leased, to estimate a start."""
+_STATUSES: Final = tuple(Status)
 
 
 class Figures(Totals, frozen=True, kw_only=True):
@@ -45,6 +46,8 @@ class Figures(Totals, frozen=True, kw_only=True):
 
     pending: int = 0
     """How many jobs were pending when it ended."""
+    pending_before: int = 0
+    """How many were pending when it began."""
     deepest: int = 0
     """The most that were pending at the begin or end of a minute; of all queues, the deepest's."""
     error_rate: float = 0.0
@@ -198,7 +201,7 @@ def _metrics_of(
         queue=queue,
         at=from_micros(now),
         since=from_micros(first * MINUTE_MICROS),
-        counts={status: stands.counts[status] for status in Status},
+        counts={status: stands.counts[status] for status in _STATUSES},
         totals=dict(zip(SUMMED, counts_of(together([*totals])), strict=True)),
         throughput_per_second=span.completed / seconds if seconds else 0.0,
         oldest_pending_age_seconds=None if oldest is None else (now - oldest) / 1e6,
@@ -250,15 +253,19 @@ def _latest(
 def _figures(span: Span) -> dict[str, Any]:
     run = span.runs.summary()
     return {
-        **{name: getattr(span, name) for name in COUNTED},
+        **dict(zip(COUNTED, counts_of(span), strict=False)),
         "pending": span.pending,
+        "pending_before": span.pending_before,
         "deepest": span.deepest,
         "error_rate": error_rate(span),
         "wait": span.waits.summary(),
         "run": run,
         "held": span.holds.summary() if Measure.NO_RUN in span.measures else run,
         "submitted_by_priority": {band: getattr(span, SUBMITTED_IN[band]) for band in BANDS},
-        "wait_by_priority": {band: span.measured(WAIT_IN[band]).summary() for band in BANDS},
+        "wait_by_priority": {
+            band: waits.summary() if (waits := span.measures.get(measure)) else NOTHING
+            for band, measure in WAIT_IN.items()
+        },
         "retries": dict(sorted(span.retries.items())),
     }
 

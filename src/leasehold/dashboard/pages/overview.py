@@ -35,6 +35,7 @@ WHERE_TO_LOOK: Final = {
     "failure_rate": ("failures", "See what fails"),
     "long_waits": ("queue", "See the queue"),
     "depth": ("queue", "See the queue"),
+    "growing": ("queue", "See the queue"),
     "no_worker": ("queue", "See the queue"),
     "workers": ("workers", "See the workers"),
     "leases": ("workers", "See who holds what"),

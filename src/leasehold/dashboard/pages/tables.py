@@ -13,6 +13,7 @@ from leasehold.observe.findings import Level, verdict
 
 AUDIT_PAGE_SIZE: Final = 100
 TOTALS_SHOWN: Final = 50
+WELL: Final = ("at work", "idle")
 
 
 def schedules(desk: Desk, visit: Visit) -> FilledPage:
@@ -30,7 +31,8 @@ def workers(desk: Desk, visit: Visit) -> FilledPage:
     now = desk.queue.now()
     lost = set(desk.queue.lost_workers())
     known = [(each, _state(each, lost, now)) for each in desk.queue.workers()]
-    known.sort(key=lambda each: (each[1] in ("at work", "idle"), each[0].heartbeat_at))
+    # Those that work are sorted by name: by heartbeats, they would change places all the time.
+    known.sort(key=lambda each: (each[1] in WELL, *_place(*each)))
     alive = {each.id for each, _ in known}
     stops = desk.store.settings().stops
     totals = desk.queue.worker_totals(limit=TOTALS_SHOWN)
@@ -48,6 +50,10 @@ def workers(desk: Desk, visit: Visit) -> FilledPage:
             "gone": [each for each in totals if each.worker not in alive][:20],
         },
     )
+
+
+def _place(worker: WorkerInfo, state: str) -> tuple[str, str]:
+    return ("" if state in WELL else worker.heartbeat_at.isoformat(), worker.id)
 
 
 def _state(worker: WorkerInfo, lost: set[str], now: Any) -> str:

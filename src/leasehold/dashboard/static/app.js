@@ -2,7 +2,7 @@
 // Without scripts every page still reads and every order still works.
 "use strict";
 
-const TIMES_MS = 5000;
+const TIMES_MS = 1000; // A lease that ends is seen to count down.
 
 // -- times: relative, with local and UTC on hover -------------------------------------------------
 
@@ -48,34 +48,53 @@ function countChosen(form) {
   });
 }
 
+// Not by scrollIntoView: the first Tab would go on from there, and past the link that skips the list.
+function showPlace(nav) {
+  const [list, here] = [nav, nav?.querySelector("[aria-current]")].map((each) => each?.getBoundingClientRect());
+  if (here) nav.scrollLeft += here.left + here.width / 2 - list.left - list.width / 2;
+}
+
 // -- keys -----------------------------------------------------------------------------------------
+
+let chosen = null; // The row that keys are about, by its name: a page that looks again has other elements.
+
+const allRows = () => [...document.querySelectorAll("tbody tr[data-row]")];
+const chosenRow = () => allRows().find((row) => row.dataset.row === chosen);
+
+function showChosen() {
+  for (const row of document.querySelectorAll("tr[aria-selected]")) row.removeAttribute("aria-selected");
+  chosenRow()?.setAttribute("aria-selected", "true");
+}
 
 function keys() {
   const dialog = document.getElementById("keys");
   const off = document.getElementById("keys-off");
   off.checked = localStorage.getItem("leasehold-keys") === "off";
   off.addEventListener("change", () => localStorage.setItem("leasehold-keys", off.checked ? "off" : "on"));
-  let chosen = -1;
+  for (const button of document.querySelectorAll("[data-keys]")) {
+    button.hidden = false;
+    button.addEventListener("click", () => dialog.showModal());
+  }
   function choose(step) {
-    const rows = [...document.querySelectorAll("tbody tr[data-row]")];
+    const rows = allRows();
     if (!rows.length) return;
-    rows[chosen]?.removeAttribute("aria-selected");
-    chosen = Math.min(Math.max(chosen + step, 0), rows.length - 1);
-    rows[chosen].setAttribute("aria-selected", "true");
-    rows[chosen].scrollIntoView({ block: "nearest" });
+    const place = Math.min(Math.max(rows.indexOf(chosenRow()) + step, 0), rows.length - 1);
+    chosen = rows[place].dataset.row;
+    showChosen();
+    rows[place].scrollIntoView({ block: "nearest" });
   }
   document.addEventListener("keydown", (event) => {
     // A box takes no letters; one in a dialog that was closed has the focus until the next frame.
     const writes = event.target.matches("input:not([type=checkbox]), textarea, select");
     if (event.ctrlKey || event.metaKey || event.altKey || writes) return;
-    if (event.key === "?") return dialog.showModal();
     if (off.checked || dialog.open) return;
+    if (event.key === "?") return dialog.showModal();
     const search = document.querySelector("input[type=search]");
     if (event.key === "/") { event.preventDefault(); if (search) search.focus(); else location.href = "jobs"; }
     else if (event.key === "j") choose(1);
     else if (event.key === "k") choose(-1);
-    else if (event.key === "x") document.querySelectorAll("tbody tr[data-row]")[chosen]?.querySelector(".pick input")?.click();
-    else if (event.key === "o") document.querySelectorAll("tbody tr[data-row]")[chosen]?.querySelector("a")?.click();
+    else if (event.key === "x") chosenRow()?.querySelector(".pick input")?.click();
+    else if (event.key === "o") chosenRow()?.querySelector("a")?.click();
   });
 }
 
@@ -84,7 +103,7 @@ document.addEventListener("DOMContentLoaded", () => {
   setInterval(() => { if (!document.hidden) tellTimes(document); }, TIMES_MS);
   drawCursors(document);
   // On a phone the list of pages is one line, longer than the screen.
-  document.querySelector("nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+  showPlace(document.querySelector(".side nav"));
   document.querySelectorAll("[data-completes]").forEach(complete);
   document.querySelectorAll("form:has(.pick)").forEach(countChosen);
   keys();

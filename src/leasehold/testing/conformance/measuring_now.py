@@ -113,6 +113,21 @@ class MeasuringNowClauses(ConformanceBase):
         seconds = (figures.at - figures.since).total_seconds()
         assert figures.throughput_per_second == pytest.approx(6 / seconds)
 
+    def test_met_5_how_deep_a_queue_was_when_the_window_began(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        submit(store, *(draft(f"early-{number}") for number in range(3)))
+        clock.advance(20 * MINUTE)
+        submit(store, *(draft(f"late-{number}") for number in range(4)), draft("x", queue="other"))
+        figures = [store.metrics("default", window_seconds=300)]
+        figures += [each for each in store.metrics_by_queue(300) if each.queue == "default"]
+        assert [(each.pending_before, each.pending) for each in figures] == [(3, 7)] * 2
+        whole = store.metrics(window_seconds=300)
+        assert (whole.pending_before, whole.pending) == (3, 8)
+        clock.advance(20 * MINUTE)
+        idle = store.metrics("default", window_seconds=300)
+        assert (idle.pending_before, idle.pending) == (7, 7)
+
     def test_met_6_pending_jobs_by_band(self, store: Store, clock: ManualClock) -> None:
         levels = (0, 49, 50, 74, 75, 99, 100)
         drafts = [draft(f"job-{level}", priority=level) for level in levels]

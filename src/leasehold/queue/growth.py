@@ -1,0 +1,51 @@
+"""Which queues have grown for a quarter of an hour, from their figures by the minute."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+from leasehold.core.rules.metrics import QueueMetrics
+from leasehold.observe.alerts import GROWING_PENDING_MIN, GROWING_STRETCHES, Stretch
+
+if TYPE_CHECKING:
+    from leasehold.queue.facade import TaskQueue
+
+STRETCH_MINUTES: Final = 5
+LOOKED_AT: Final = 20
+"""So many queues are looked at, those that grew most: each costs a read."""
+
+
+def stretches_of(
+    queue: TaskQueue, lately: Sequence[QueueMetrics]
+) -> dict[str, tuple[Stretch, ...]]:
+    """The stretches of a quarter of an hour, for queues whose latest minutes raise the question.
+
+    `lately` are the metrics of the last minutes of each queue that is served.
+    """
+    grown = [
+        (each.pending - each.pending_before, each.queue)
+        for each in lately
+        if each.queue is not None
+        and each.pending >= GROWING_PENDING_MIN
+        and Stretch(each.pending_before, each.pending, each.leased).grew
+    ]
+    # Of queues that grew as much, those first in the alphabet: the same at every look.
+    grown.sort(key=lambda each: (-each[0], each[1]))
+    return {name: _stretches(queue, name) for _, name in grown[:LOOKED_AT]}
+
+
+def _stretches(queue: TaskQueue, name: str) -> tuple[Stretch, ...]:
+    minutes = GROWING_STRETCHES * STRETCH_MINUTES
+    line = queue.timeline(("pending", "leased"), name, since=timedelta(minutes=minutes))
+    pending, leased = (
+        [round(value or 0) for value in line.values[metric]] for metric in ("pending", "leased")
+    )
+    # The first step only tells how it stood when the quarter of an hour began.
+    marks = range(0, len(pending), STRETCH_MINUTES)
+    return tuple(
+        Stretch(pending[begin], pending[end], sum(leased[begin + 1 : end + 1]))
+        for begin, end in pairwise(marks)
+    )
