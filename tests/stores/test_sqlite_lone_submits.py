@@ -16,7 +16,7 @@ from leasehold.core.model.queue_config import QueueConfig
 from leasehold.env import Env, ManualClock
 from leasehold.errors import DuplicateJobError, QueueFullError
 from leasehold.stores.sqlite import SQLiteStore
-from leasehold.stores.sqlite.writing.remembered import READ_STATE
+from leasehold.stores.sqlite.writing.step import READ_STATE
 
 
 @pytest.fixture
