@@ -70,7 +70,7 @@ STATEMENTS: dict[str, tuple[str, tuple[object, ...]]] = {
     "what is placed anew": (rebalance.AFTER, (1, 2, 3, 4, 5)),
     "taking one out": (order.LEAVE, (1, 2, 3, 4)),
     "taking one out by number": (order.LEAVE_BY_NUMBER, (1,)),
-    "finding one": (table_order.FIND, (1,)),
+    "finding one": (table_order.FIND_STANDING, (1,)),
 }
 # The jobs table is large, and so is every index on what is pending.
 LARGE = ("ready", "job", "place", "raised")

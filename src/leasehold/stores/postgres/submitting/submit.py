@@ -74,91 +74,6 @@ KEEP_KEYS: Final = f"""
 _ID: Final = itemgetter(1)
 
 
-def submit_in(
-    step: Step,
-    lanes: LaneNumbers,
-    drafts: Sequence[Draft],
-    refused: Mapping[str, LeaseholdError] = MappingProxyType({}),
-    *,
-    partial: bool,
-) -> Sequence[Answer] | QueueFullError:
-    """See `leasehold.core.rules.submitting.submit`."""
-    intake = Intake(step, lanes, drafts, partial=partial)
-    return submitting.submit(intake, drafts, refused, partial=partial)
-
-
-class Intake(TableIntake):
-    """See `leasehold.core.rules.intake.Intake`."""
-
-    __slots__ = ("_drafts", "_partial")
-    ready = ReadyRows
-    linker = Linker
-    keep_keys = KEEP_KEYS
-    insert_waiting = INSERT_WAITING
-    step: Step
-
-    def __init__(
-        self, step: Step, lanes: LaneNumbers, drafts: Sequence[Draft], *, partial: bool
-    ) -> None:
-        """The drafts are all that this call may let in."""
-        super().__init__(step, lanes)
-        self._drafts = drafts
-        self._partial = partial
-
-    def first_uses(self, keys: Collection[KeyName]) -> dict[KeyName, FirstUse]:
-        found: dict[KeyName, FirstUse] = {}
-        queues, texts = columns(keys)
-        for queue, key, job_id, digest, status, is_gone in self.step.execute(
-            FIND_KEYS, (queues, texts, self.now)
-        ):
-            if job_id is not None:
-                found[queue, key] = FirstUse(job_id, digest, STATUS_OF[status], is_gone)
-        return found
-
-    def full_at(self, queue: str, bucket: str) -> int:
-        elsewhere = self._full_at_elsewhere(queue, bucket)
-        if elsewhere is not None:
-            return elsewhere
-        # Here a rate is exact: no other write may count at the same time.
-        self.step.must_be_alone()
-        return super().full_at(queue, bucket)
-
-    def _full_at_elsewhere(self, queue: str, bucket: str) -> int | None:
-        rule = self.rule_of(queue)
-        rate = None if rule is None else loose_rate(rule.config, bucket)
-        if rate is None or not self.step.loans.are_to_be_had:
-            return None
-        jobs = sum(
-            draft.queue == queue and bucket in (QUEUE_BUCKET, client_bucket(draft.client))
-            for draft in self._drafts
-        )
-        least = 1 if self._partial else jobs
-        return self.step.loans.take((queue, bucket), rate, jobs, least, self.now)
-
-    def keep_buckets(self, queue: str, buckets: Mapping[str, int]) -> None:
-        here = {
-            name: full_at
-            for name, full_at in buckets.items()
-            if not self.step.loans.use((queue, name), full_at)
-        }
-        if here:
-            super().keep_buckets(queue, here)
-
-    def _take_numbers(self, jobs: int) -> Sequence[int]:
-        return self.step.take_numbers(jobs)
-
-    def _insert(self, new: NewJobs, drafts: Sequence[Draft]) -> None:
-        step, jobs = self.step, new.jobs
-        # In one order, or two submits of the same ids could wait for each other.
-        jobs.sort(key=_ID)
-        stored = step.many(INSERT_AND_COUNT if step.alone else INSERT_JOBS, jobs)
-        self._enter(new)
-        if step.alone and stored is not None and row_of(stored)[0] < len(jobs):
-            # Without this, the rows that went in before the clash would be taken for older jobs.
-            step.undo()
-            raise submitting.first_taken(self, drafts) or id_is_taken(drafts[0].id)
-
-
 def _unchecked(_: Step) -> None:
     """For a caller that may submit anyway."""
 
@@ -255,3 +170,88 @@ def _store(
     if isinstance(answers, LeaseholdError):
         raise answers
     return list(answers)
+
+
+def submit_in(
+    step: Step,
+    lanes: LaneNumbers,
+    drafts: Sequence[Draft],
+    refused: Mapping[str, LeaseholdError] = MappingProxyType({}),
+    *,
+    partial: bool,
+) -> Sequence[Answer] | QueueFullError:
+    """See `leasehold.core.rules.submitting.submit`."""
+    intake = Intake(step, lanes, drafts, partial=partial)
+    return submitting.submit(intake, drafts, refused, partial=partial)
+
+
+class Intake(TableIntake):
+    """See `leasehold.core.rules.intake.Intake`."""
+
+    __slots__ = ("_drafts", "_partial")
+    ready = ReadyRows
+    linker = Linker
+    keep_keys = KEEP_KEYS
+    insert_waiting = INSERT_WAITING
+    step: Step
+
+    def __init__(
+        self, step: Step, lanes: LaneNumbers, drafts: Sequence[Draft], *, partial: bool
+    ) -> None:
+        """The drafts are all that this call may let in."""
+        super().__init__(step, lanes)
+        self._drafts = drafts
+        self._partial = partial
+
+    def first_uses(self, keys: Collection[KeyName]) -> dict[KeyName, FirstUse]:
+        found: dict[KeyName, FirstUse] = {}
+        queues, texts = columns(keys)
+        for queue, key, job_id, digest, status, is_gone in self.step.execute(
+            FIND_KEYS, (queues, texts, self.now)
+        ):
+            if job_id is not None:
+                found[queue, key] = FirstUse(job_id, digest, STATUS_OF[status], is_gone)
+        return found
+
+    def full_at(self, queue: str, bucket: str) -> int:
+        elsewhere = self._full_at_elsewhere(queue, bucket)
+        if elsewhere is not None:
+            return elsewhere
+        # Here a rate is exact: no other write may count at the same time.
+        self.step.must_be_alone()
+        return super().full_at(queue, bucket)
+
+    def _full_at_elsewhere(self, queue: str, bucket: str) -> int | None:
+        rule = self.rule_of(queue)
+        rate = None if rule is None else loose_rate(rule.config, bucket)
+        if rate is None or not self.step.loans.are_to_be_had:
+            return None
+        jobs = sum(
+            draft.queue == queue and bucket in (QUEUE_BUCKET, client_bucket(draft.client))
+            for draft in self._drafts
+        )
+        least = 1 if self._partial else jobs
+        return self.step.loans.take((queue, bucket), rate, jobs, least, self.now)
+
+    def keep_buckets(self, queue: str, buckets: Mapping[str, int]) -> None:
+        here = {
+            name: full_at
+            for name, full_at in buckets.items()
+            if not self.step.loans.use((queue, name), full_at)
+        }
+        if here:
+            super().keep_buckets(queue, here)
+
+    def _take_numbers(self, jobs: int) -> Sequence[int]:
+        return self.step.take_numbers(jobs)
+
+    def _insert(self, new: NewJobs, drafts: Sequence[Draft]) -> None:
+        step, jobs = self.step, new.jobs
+        # In one order, or two submits of the same ids could wait for each other.
+        jobs.sort(key=_ID)
+        stored = step.many(INSERT_AND_COUNT if step.alone else INSERT_JOBS, jobs)
+        self._enter(new)
+        if step.alone and stored is not None and row_of(stored)[0] < len(jobs):
+            # Without this, the rows that went in before the clash would be taken for older jobs.
+            step.undo()
+            raise submitting.first_taken(self, drafts) or id_is_taken(drafts[0].id)

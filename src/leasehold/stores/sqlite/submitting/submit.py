@@ -54,6 +54,62 @@ FIND_KEY: Final = """
 KEEP_KEY: Final = "INSERT OR REPLACE INTO idempotency VALUES (?, ?, ?, ?, ?)"
 
 
+def submit(
+    database: Database, drafts: Sequence[Draft], *, partial: bool
+) -> list[Submitted | LeaseholdError]:
+    """Submit them in a write of their own."""
+    return submit_by(database, database.write, database.lanes, drafts, partial=partial)
+
+
+def submit_after(
+    database: Database, check: Callable[[Step], None], drafts: Sequence[Draft]
+) -> list[Submitted | LeaseholdError]:
+    """Submit them in a write that checks its right first; raises the error of the check."""
+
+    def write(operation: Callable[[Step], Stored]) -> Stored:
+        def checked(step: Step) -> Stored:
+            check(step)
+            return operation(step)
+
+        return database.write(checked)
+
+    return submit_by(database, write, database.lanes, drafts, partial=False)
+
+
+def submit_once(
+    database: Database, request_id: str, drafts: Sequence[Draft], *, partial: bool
+) -> list[Submitted | LeaseholdError]:
+    """The same, or the answer to it when it was carried out before under this id."""
+    submit = bind(submit_by, database, lanes=database.lanes, drafts=drafts, partial=partial)
+    return replies.submit_once(database, request_id, drafts, submit, partial=partial)
+
+
+def submit_by(
+    database: Database, write: Write, lanes: LaneNumbers, drafts: Sequence[Draft], *, partial: bool
+) -> list[Submitted | LeaseholdError]:
+    """Submit them in a write that is made in this way."""
+    if not partial:
+        is_plain = True
+        for draft in drafts:
+            draft.check()
+            is_plain = is_plain and draft.idempotency_key is None and not draft.depends_on
+        database.disk.refuse_when_low(drafts)
+        if is_plain:
+            return _stored(write(PlainSubmit(lanes, drafts)))
+        return _stored(write(lambda step: submit_in(step, lanes, drafts, partial=False)))
+    sorted_out = SortedOut.of(drafts)
+    good, refused = sorted_out.good, sorted_out.refused
+    database.disk.refuse_when_low(good)
+    answers = write(lambda step: submit_in(step, lanes, good, refused, partial=True))
+    return sorted_out.woven(_stored(answers))
+
+
+def _stored(answers: Stored) -> list[Submitted | LeaseholdError]:
+    if isinstance(answers, LeaseholdError):
+        raise answers
+    return list(answers)
+
+
 def submit_in(
     step: Step,
     lanes: LaneNumbers,
@@ -154,59 +210,3 @@ class Intake(TableIntake):
         clash = submitting.first_taken(self, drafts)
         if clash is not None:
             raise clash from None
-
-
-def submit(
-    database: Database, drafts: Sequence[Draft], *, partial: bool
-) -> list[Submitted | LeaseholdError]:
-    """Submit them in a write of their own."""
-    return submit_by(database, database.write, database.lanes, drafts, partial=partial)
-
-
-def submit_after(
-    database: Database, check: Callable[[Step], None], drafts: Sequence[Draft]
-) -> list[Submitted | LeaseholdError]:
-    """Submit them in a write that checks its right first; raises the error of the check."""
-
-    def write(operation: Callable[[Step], Stored]) -> Stored:
-        def checked(step: Step) -> Stored:
-            check(step)
-            return operation(step)
-
-        return database.write(checked)
-
-    return submit_by(database, write, database.lanes, drafts, partial=False)
-
-
-def submit_once(
-    database: Database, request_id: str, drafts: Sequence[Draft], *, partial: bool
-) -> list[Submitted | LeaseholdError]:
-    """The same, or the answer to it when it was carried out before under this id."""
-    submit = bind(submit_by, database, lanes=database.lanes, drafts=drafts, partial=partial)
-    return replies.submit_once(database, request_id, drafts, submit, partial=partial)
-
-
-def submit_by(
-    database: Database, write: Write, lanes: LaneNumbers, drafts: Sequence[Draft], *, partial: bool
-) -> list[Submitted | LeaseholdError]:
-    """Submit them in a write that is made in this way."""
-    if not partial:
-        is_plain = True
-        for draft in drafts:
-            draft.check()
-            is_plain = is_plain and draft.idempotency_key is None and not draft.depends_on
-        database.disk.refuse_when_low(drafts)
-        if is_plain:
-            return _stored(write(PlainSubmit(lanes, drafts)))
-        return _stored(write(lambda step: submit_in(step, lanes, drafts, partial=False)))
-    sorted_out = SortedOut.of(drafts)
-    good, refused = sorted_out.good, sorted_out.refused
-    database.disk.refuse_when_low(good)
-    answers = write(lambda step: submit_in(step, lanes, good, refused, partial=True))
-    return sorted_out.woven(_stored(answers))
-
-
-def _stored(answers: Stored) -> list[Submitted | LeaseholdError]:
-    if isinstance(answers, LeaseholdError):
-        raise answers
-    return list(answers)
