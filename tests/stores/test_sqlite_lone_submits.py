@@ -148,3 +148,16 @@ def test_a_clock_that_jumps_is_noticed_between_lone_submits(tmp_path: Path) -> N
         [[doubt]] = db.execute("SELECT doubt_since FROM store_state").fetchall()
     assert doubt is not None
     store.close()
+
+
+def test_a_job_that_is_added_beside_other_changes_leaves_nothing_to_go_on_with(
+    store: SQLiteStore,
+) -> None:
+    """A submit under a request id writes its reply, too: only the plain one is known for all."""
+    remembered = store._database.writer._remembered
+    submit(store, "a", "b", "c")
+    assert remembered._step is not None
+    store.submit_once("request", [Draft(id="d", task="t")])
+    assert remembered._step is None
+    submit(store, "e")
+    assert numbers(store) == [(each,) for each in "abcde"]

@@ -147,7 +147,7 @@ class Step(TableStep):
     leaves_nothing = True
     """Whether earlier writes, the clocks and a new minute have left this one nothing to do."""
     is_one_more = False
-    """Whether an operation of this write has added one job, and changed nothing else."""
+    """Whether a job was added of which nothing was said: a plain submit of it does no more."""
     opens_minute = False
     """Whether this write is the first of a new minute."""
     clock_basis = ClockBasis()

@@ -208,7 +208,7 @@ class Writer:
             if changed:
                 number = self._sync.committed(partial(cursor.execute, "COMMIT"))
                 self._side.is_restored = False
-                if step.is_one_more and len(batch) == 1 and step.leaves_nothing:
+                if step.is_one_more and step.leaves_nothing and _is_all(batch):
                     self._remembered.keep(step, cursor)
                 return number
             # That a minute has ended is not worth a write: the next write notes it.
@@ -302,6 +302,11 @@ class Writer:
         if isinstance(error, OSError) and is_passing(error):
             return of_files(error, self._files.database)
         return error
+
+
+def _is_all(batch: list[Ticket[Any]]) -> bool:
+    """Whether a plain submit is all that there was: others may add a job beside other changes."""
+    return len(batch) == 1 and isinstance(batch[0].operation, Grouped)
 
 
 def _kind(ticket: Ticket[Any]) -> type[Grouped[Any]] | None:
