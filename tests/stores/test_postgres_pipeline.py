@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
 import pytest
 
+from leasehold.core.model.job import Draft
+from leasehold.core.model.lease import LeaseRequest, Settlement
+from leasehold.core.model.outcome import Complete
+from leasehold.env import Env, ManualClock
 from support.servers import Schemas, needs_psycopg
 
 needs_psycopg()
 
 import psycopg  # noqa: E402
 
-from leasehold.stores.postgres.server import pipeline  # noqa: E402
+from leasehold.stores.postgres import PostgresStore  # noqa: E402
+from leasehold.stores.postgres.server import pipeline, session  # noqa: E402
 from leasehold.stores.postgres.server.address import parse  # noqa: E402
 from leasehold.stores.postgres.server.connection import (  # noqa: E402
     SqlConnection,
@@ -22,6 +28,7 @@ from leasehold.stores.postgres.server.connection import (  # noqa: E402
     open_connection,
     unnested,
 )
+from leasehold.stores.postgres.writing.remembered import READ  # noqa: E402
 
 ADD = ("SELECT $1::bigint + 1", (1,))
 BEGIN = ("BEGIN",)
@@ -168,3 +175,72 @@ def test_one_row_and_many_are_written_alike(
     ):
         with db.pipelined():
             assert db.execute(*about(statement, rows)).fetchall() == rows
+
+
+# -- what a lone job costs -------------------------------------------------------------------------
+
+
+class Meter:
+    """Counts the statements of writes, and how often they wait for the server."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.statements: list[str] = []
+        self.waits = 0
+        execute, communicate = pipeline.Pipeline.execute, pipeline.Pipeline._communicate
+
+        def counted(own: pipeline.Pipeline, statement: str, *values: Any) -> pipeline.Reply:
+            self.statements.append(statement)
+            return execute(own, statement, *values)
+
+        def awaited(own: pipeline.Pipeline) -> pipeline.Waiting:
+            self.waits += 1
+            return communicate(own)
+
+        monkeypatch.setattr(pipeline.Pipeline, "execute", counted)
+        monkeypatch.setattr(pipeline.Pipeline, "_communicate", awaited)
+
+    def read(self) -> tuple[int, int]:
+        """Statements and waits since the last time."""
+        read = len(self.statements), self.waits
+        self.statements.clear()
+        self.waits = 0
+        return read
+
+
+def test_a_lone_job_costs_so_many_statements_and_two_waits_a_write(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # One that is sent by the way, or by a thread, would be counted too.
+    monkeypatch.setattr(session, "QUIET_SECONDS", math.inf)
+    env = Env(clock=ManualClock())
+    with closing(PostgresStore(url, env=env)) as store:
+        request = LeaseRequest(worker="w", limit=1)
+
+        def submit(job_id: str) -> None:
+            store.submit([Draft(id=job_id, task="work")])
+
+        def settle() -> None:
+            for lease in held:
+                done = Settlement(lease.job_id, lease.version, Complete(b"null"))
+                held[:] = store.exchange([done], request).leases
+
+        # What the process has to learn of the store, and of its own worker, is known by then.
+        for n in range(3):
+            submit(f"first-{n}")
+        held = store.exchange(request=request).leases
+        while held:
+            settle()
+        meter = Meter(monkeypatch)
+        submit("alone")
+        assert meter.read() == (8, 2)
+        held = store.exchange(request=request).leases
+        assert meter.read() == (9, 2)
+        submit("next")
+        meter.read()
+        settle()
+        assert meter.read() == (11, 2)
+        settle()
+        assert (held, meter.read()) == ([], (10, 2))
+        assert store.exchange(request=request).leases == []
+        assert READ not in meter.statements
+        assert meter.read() == (6, 2)

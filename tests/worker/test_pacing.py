@@ -19,6 +19,8 @@ from leasehold.worker.prefetch import (
 )
 from leasehold.worker.stopping import KILL_SECONDS, LAST_SECONDS, Stopping, StopReason
 from leasehold.worker.unrunnable import DELAY_SECONDS_MAX, Unrunnable
+from support.child_tasks import add
+from support.runs import call_run
 from support.workers import MoodyStore, submit_to
 
 if TYPE_CHECKING:
@@ -74,9 +76,18 @@ def test_more_is_leased_ahead_while_the_slots_run_out_of_jobs_during_exchanges()
 def test_slots_that_were_idle_before_an_exchange_began_have_run_out_of_jobs_too() -> None:
     prefetch = Prefetch(8)
     in_hand = InHand(prefetch)
-    in_hand.more_came(ended=0)
-    prefetch.measured(0.001, 100, 0.00002)
-    assert in_hand.jobs_ahead == 2 * JOBS_MAX
+
+    def ahead() -> int:
+        prefetch.measured(0.001, 100, 0.00002)
+        return in_hand.jobs_ahead
+
+    in_hand.more_came(asked_at=50.0, ended=0)
+    assert ahead() == JOBS_MAX, "nothing was handed over yet"
+    in_hand.batch_handed_over(call_run(add, 1, 2).run, 50.0)
+    in_hand.more_came(asked_at=50.0 + WORK_SECONDS / 2, ended=0)
+    assert ahead() == 2 * JOBS_MAX
+    in_hand.more_came(asked_at=50.0 + 2 * WORK_SECONDS, ended=0)
+    assert ahead() == 2 * JOBS_MAX, "they had little time left to get their threads"
 
 
 def test_an_exchange_is_put_off_while_most_of_many_short_jobs_have_yet_to_run() -> None:

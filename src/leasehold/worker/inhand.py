@@ -13,7 +13,7 @@ from leasehold.core.model.lease import Lease, Settled
 from leasehold.core.model.outcome import Fail, JobError, Outcome
 from leasehold.worker.executors.team import KILLING
 from leasehold.worker.measured import MeasuredLeases
-from leasehold.worker.prefetch import JOBS_MAX, Prefetch
+from leasehold.worker.prefetch import JOBS_MAX, WORK_SECONDS, Prefetch
 from leasehold.worker.run import Run
 
 START_SECONDS_MAX: Final = 0.1
@@ -35,6 +35,7 @@ class InHand:
         self.settled_themselves: list[tuple[Lease, Settled]] = []
         """Jobs that completed in transactions of their own: nothing is left to settle."""
         self._batches: deque[tuple[float, Run]] = deque()
+        self._handed_over_at = float("-inf")
 
     def add(self, run: Run) -> None:
         self.held.add(run)
@@ -46,6 +47,7 @@ class InHand:
 
     def batch_handed_over(self, last: Run, now: float) -> None:
         """Remember since when these runs wait for a thread; the last of them starts last."""
+        self._handed_over_at = now
         if last.task.executor == "thread":
             self._batches.append((now, last))
 
@@ -61,12 +63,14 @@ class InHand:
         """How many runs may wait beyond the slots. Only threads gain from that."""
         return 0 if self._elsewhere else self._prefetch.jobs_ahead
 
-    def more_came(self, *, ended: int) -> None:
-        """An exchange brought as many jobs as were wanted; so many runs ended meanwhile.
+    def more_came(self, *, asked_at: float, ended: int) -> None:
+        """An exchange brought as many jobs as were wanted; so many runs ended since it began.
 
-        Where all had ended before it began, its slots were idle for all of it.
+        Where all had ended before that, the slots were idle for all of it. More of them are worth
+        it if they did not take long: twice as many must have their threads in time.
         """
-        self._prefetch.more_came(ran_dry=ended >= len(self.occupying))
+        if self.occupying or asked_at - self._handed_over_at <= WORK_SECONDS:
+            self._prefetch.more_came(ran_dry=ended >= len(self.occupying))
 
     @property
     def most_have_yet_to_run(self) -> bool:

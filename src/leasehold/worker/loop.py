@@ -224,7 +224,7 @@ class Loop:
         self.exchanges += 1
         self._trouble.is_over()
         if look and len(answer.leases) == room:
-            self._in_hand.more_came(ended=len(self._inbox.changes))
+            self._in_hand.more_came(asked_at=asked_at, ended=len(self._inbox.changes))
         leases = self._traced(sent, answer, asked_at) if tracing.is_on() else answer.leases
         # The threads get their next jobs before the books are brought up to date.
         self._heartbeat.add_all(leases, asked_at)

@@ -242,7 +242,11 @@ class Database(TableDatabase):
                     db.begin()
                     answer, step = self.carry_out(db, operation, way, loans, ahead)
                     outcome.transaction = step.found.transaction
-                    outcome.send(db, answer, step.hints, self.session.carried(step.hints))
+                    news = self.session.carried(step.hints)
+                    if news is not None:
+                        db.execute(*news)
+                        outcome.carries_news = True
+                    outcome.send(db, answer, step.hints)
             except BaseException:
                 with contextlib.suppress(psycopg.Error):
                     db.raw.rollback()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Sequence
 from typing import Any, Final, Generic, TypeVar
 
 import psycopg
@@ -46,13 +45,8 @@ class Outcome(Generic[T]):
         self.carries_news = False
         """Whether the commit itself tells other processes of what it did."""
 
-    def send(
-        self, db: SqlConnection, answer: T, hints: Hints, news: tuple[str, Sequence[Any]] | None
-    ) -> None:
-        """Let the server commit, and tell the news."""
-        if news is not None:
-            db.execute(*news)
-            self.carries_news = True
+    def send(self, db: SqlConnection, answer: T, hints: Hints) -> None:
+        """Let the server commit."""
         self.answer, self.hints, self.is_sent = answer, hints, True
         db.execute("COMMIT")
 
