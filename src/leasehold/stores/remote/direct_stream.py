@@ -10,16 +10,17 @@ not as it was (`is_possible`).
 from __future__ import annotations
 
 import threading
-from contextlib import suppress
+from importlib import import_module
 from typing import Any, Final
 
 import grpc
 
 from leasehold.stores.remote.carrying import FailedError
 
-cygrpc: Any = None
-with suppress(ImportError):
-    from grpc._cython import cygrpc
+try:
+    cygrpc: Any = import_module("grpc._cython.cygrpc")
+except ImportError:
+    cygrpc = None
 
 _NEEDED: Final = (
     *("PropagationConstants", "OperationType", "SendInitialMetadataOperation"),
