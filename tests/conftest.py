@@ -43,6 +43,9 @@ if "TMPDIR" not in os.environ and ROOM >= ROOM_NEEDED:
 # servers, for one, would wait there for ever for threads that the child does not have.
 os.register_at_fork(before=gc.collect, after_in_child=gc.disable)
 
+# To look for garbage every 700 objects took a tenth of the time of tests that make many.
+gc.set_threshold(10_000, 10, 10)
+
 # No timing assertions, here neither: a machine that is busy fails no property.
 hypothesis.settings.register_profile("leasehold", deadline=None)
 hypothesis.settings.load_profile("leasehold")
