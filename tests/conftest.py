@@ -9,11 +9,13 @@ import signal
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
+from _pytest.doctest import DoctestModule
 
 if TYPE_CHECKING:
     from support.nursery import Nursery
@@ -40,6 +42,9 @@ if "TMPDIR" not in os.environ and ROOM >= ROOM_NEEDED:
 # A forked child must not be the one that takes away what earlier tests have left behind: gRPC's
 # servers, for one, would wait there for ever for threads that the child does not have.
 os.register_at_fork(before=gc.collect, after_in_child=gc.disable)
+
+# To look for garbage every 700 objects took a tenth of the time of tests that make many.
+gc.set_threshold(10_000, 10, 10)
 
 # No timing assertions, here neither: a machine that is busy fails no property.
 hypothesis.settings.register_profile("leasehold", deadline=None)
@@ -72,6 +77,24 @@ def commands() -> Iterator[Nursery]:
 
     with nursery() as made:
         yield made
+
+
+class OnlyWhereExamplesAre:
+    """Modules without an example in their text are not gone through for one."""
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_collect_file(
+        self, file_path: Path
+    ) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+        found = yield
+        if file_path.suffix != ".py" or b">>>" in file_path.read_bytes():
+            return found
+        return [each for each in found if not isinstance(each, DoctestModule)]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # For files that are not beside this one, too.
+    config.pluginmanager.register(OnlyWhereExamplesAre())
 
 
 LONG = (

@@ -148,8 +148,8 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory, wheelhouse: Path) -> Path
         for each in wheelhouse.glob("*.whl"):
             with zipfile.ZipFile(each) as wheel:
                 wheel.extractall(place / each.name)
-        wheel_and_rest = (_wheel_in(wheelhouse), wheelhouse, place, *TRIED.keys() - BY_PIP)
-        _run(sys.executable, "-c", RESOLVE, *wheel_and_rest)
+        others = sorted(TRIED.keys() - BY_PIP)
+        _run(sys.executable, "-c", RESOLVE, _wheel_in(wheelhouse), wheelhouse, place, *others)
 
     return once_per_run(tmp_path_factory, "unpacked", unpack)
 

@@ -237,7 +237,12 @@ MUTANTS: dict[type[MemoryStore], set[Feature]] = {
 }
 
 
-FOUND_BY: dict[type[MemoryStore], int] = {TickFiredTwice: 18, StoppedAndGoesOn: 27}
+FOUND_BY: dict[type[MemoryStore], int] = {
+    TickFiredTwice: 18,
+    StoppedAndGoesOn: 27,
+    UndoesNothing: 16,
+    TakesThePraise: 8,
+}
 """The first seed that finds a mutant, where that comes late: it is tried before all others."""
 
 
