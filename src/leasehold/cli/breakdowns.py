@@ -77,8 +77,11 @@ ERROR_COLUMNS: Final = (
 
 
 ERRORS_AT_A_GLANCE: Final = tuple(
-    column for column in ERROR_COLUMNS if column.field in ("count", "task", "error", "first_at")
+    column._replace(fit="cut") if column.field == "error" else column
+    for column in ERROR_COLUMNS
+    if column.field in ("count", "task", "error", "first_at")
 )
+"""One line for each: `stats --by error` has the whole text."""
 
 
 def print_priorities(session: Session, queues: Sequence[str], window_seconds: float) -> None:
