@@ -32,7 +32,7 @@ def test_it_finds_only_what_is_silent(silent: MoodyStore) -> None:
 def test_what_is_no_time_is_refused(silent: MoodyStore, seconds: float) -> None:
     with pytest.raises(ValueError, match="silent_seconds must be 0 or more"):
         Supervisor(silent).find_stuck(silent_seconds=seconds)
-    with pytest.raises(ValueError, match="silent_seconds must be 0 or more"):
+    with pytest.raises(ValueError, match="running_seconds must be 0 or more"):
         Supervisor(silent).find_stuck(running_seconds=seconds)
 
 
