@@ -76,10 +76,11 @@ ERROR_COLUMNS: Final = (
 )
 
 
-ERRORS_AT_A_GLANCE: Final = tuple(
-    column._replace(fit="cut") if column.field == "error" else column
-    for column in ERROR_COLUMNS
-    if column.field in ("count", "task", "error", "first_at")
+ERRORS_AT_A_GLANCE: Final = (
+    _count("count", "TIMES"),
+    Column("task", "TASK", fit="cut"),
+    Column("error", "ERROR", fit="cut", least=40),
+    Column("first_at", "SINCE", fit="keep", spare=1),
 )
 """One line for each: `stats --by error` has the whole text."""
 
