@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import zipfile
 from email import message_from_bytes
+from email.message import Message
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -225,8 +227,24 @@ def test_it_brings_all_that_it_needs(
         assert "Traceback" not in refused.stderr
 
 
-def test_every_extra_is_tried(wheelhouse: Path) -> None:
+def metadata_of(wheelhouse: Path) -> Message:
     with zipfile.ZipFile(_wheel_in(wheelhouse)) as wheel:
         [metadata] = [name for name in wheel.namelist() if name.endswith(".dist-info/METADATA")]
-        extras = message_from_bytes(wheel.read(metadata)).get_all("Provides-Extra") or []
+        return message_from_bytes(wheel.read(metadata))
+
+
+def test_every_extra_is_tried(wheelhouse: Path) -> None:
+    extras = metadata_of(wheelhouse).get_all("Provides-Extra") or []
     assert sorted(extras) == sorted(TRIED.keys() - {""})
+
+
+def test_the_long_description_has_no_link_that_leads_nowhere(wheelhouse: Path) -> None:
+    metadata = metadata_of(wheelhouse)
+    text = metadata.get_payload()
+    assert isinstance(text, str)
+    assert metadata["Description-Content-Type"] == "text/markdown"
+    assert text.startswith("# Leasehold")
+    assert "pip install leasehold" in text
+    targets = re.findall(r"\]\(([^)]+)\)", text)
+    assert [each for each in targets if not each.startswith(("https://", "#"))] == []
+    assert "Dashboard | problems and their remedies" in text  # The words of links stay.

@@ -122,3 +122,15 @@ def test_running_jobs_say_who_holds_them_and_until_when(shop: Shell, columns: in
     for row in rows:
         assert "shop-web-03" in row
         assert " in 4m" in row or " in 5m" in row
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_a_long_error_takes_one_line_of_the_status(shell: Shell, columns: int) -> None:
+    with store_of(shell) as queue:
+        queue.submit("shop.mail:send_receipt", queue="outgoing-mail")
+        kill(queue, "outgoing-mail", f"{ERROR}; " * 6)
+    shown = screen(shell, "status", columns=columns)
+    heading = next(number for number, line in enumerate(shown) if line.startswith("TIMES"))
+    row, after = shown[heading + 2], shown[heading + 3]
+    assert "Nack: the mail" in row
+    assert not after.startswith(" " * 20), shown

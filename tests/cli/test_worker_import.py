@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import os
+from types import SimpleNamespace
+
+import pytest
+
 from cli.conftest import Shell
 from cli.crews import crews
 from leasehold import Status, TaskQueue
 from leasehold.cli.exits import Exit
+from leasehold.cli.workers import probe
 
 __all__ = ["crews"]
 
@@ -112,3 +118,27 @@ def test_a_module_without_tasks_is_told_of(crews: Shell) -> None:
     (crews.folder / "empty.py").write_text("")
     done = crews.ok("worker", "start", "--import", "empty", "--until-empty")
     assert "empty: no TaskQueue and no task; this worker serves" in done.err
+
+
+def test_a_probe_that_is_interrupted_shows_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Ctrl-C ends its parent first, and nobody reads its answer any more."""
+    ours, theirs = os.pipe()
+    os.close(ours)
+    plan = SimpleNamespace(modules=(), store_url="leasehold.db", utc=False)
+    monkeypatch.setattr(probe, "read_plan", lambda: (plan, theirs))
+    monkeypatch.setattr(probe, "log_to_stderr", lambda **_: None)
+    monkeypatch.setattr(probe, "only_on_demand", lambda: None)
+    with pytest.raises(SystemExit) as left:
+        probe.main()
+    assert left.value.code == Exit.INTERRUPTED
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(probe, "queues_in", interrupted)
+    with pytest.raises(SystemExit) as left:
+        probe.main()
+    assert left.value.code == Exit.INTERRUPTED
+    assert capfd.readouterr().err == ""

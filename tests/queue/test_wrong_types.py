@@ -319,6 +319,10 @@ BESIDE: dict[str, tuple[str, Callable[[TaskQueue, Any], Any]]] = {
     "refute_submitted": ("queue", lambda q, bad: refute_submitted(bad, "t")),
     "JobHandle.cancel": ("reason", lambda q, bad: JobHandle(q, "one", None).cancel(bad)),
     "JobHandle.wait": ("timeout", lambda q, bad: JobHandle(q, "done", None).wait(bad)),
+    "Workflow": ("workflow_id", lambda q, bad: Workflow(bad)),
+    "Workflow.add": ("name", lambda q, bad: Workflow().add(bad, NewJob("t"))),
+    "Workflow.add job": ("job", lambda q, bad: Workflow().add("a", bad)),
+    "Workflow.add after": ("after", lambda q, bad: Workflow().add("a", NewJob("t"), after=bad)),
     "JobFilter": ("queues", lambda q, bad: JobFilter(queues=bad)),
     "AsyncTaskQueue.peek": ("queue", lambda q, bad: asyncio.run(_peek(bad))),
     "TaskQueue num_workers": (

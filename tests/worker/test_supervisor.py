@@ -30,9 +30,9 @@ def test_it_finds_only_what_is_silent(silent: MoodyStore) -> None:
 
 @pytest.mark.parametrize("seconds", [-1, float("nan")])
 def test_what_is_no_time_is_refused(silent: MoodyStore, seconds: float) -> None:
-    with pytest.raises(ValueError, match="0 seconds or more"):
+    with pytest.raises(ValueError, match="silent_seconds must be 0 or more"):
         Supervisor(silent).find_stuck(silent_seconds=seconds)
-    with pytest.raises(ValueError, match="0 seconds or more"):
+    with pytest.raises(ValueError, match="running_seconds must be 0 or more"):
         Supervisor(silent).find_stuck(running_seconds=seconds)
 
 

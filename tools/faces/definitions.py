@@ -14,8 +14,6 @@ SOURCE: Final = ROOT / "src"
 CHECKS: Final = {
     "str": "text",
     "str | None": "text_or_none",
-    "IfExists": "text",
-    "ResolutionName": "text",
     "int": "whole",
     "int | None": "whole_or_none",
     "bool": "flag",

@@ -76,9 +76,13 @@ ERROR_COLUMNS: Final = (
 )
 
 
-ERRORS_AT_A_GLANCE: Final = tuple(
-    column for column in ERROR_COLUMNS if column.field in ("count", "task", "error", "first_at")
+ERRORS_AT_A_GLANCE: Final = (
+    _count("count", "TIMES"),
+    Column("task", "TASK", fit="cut"),
+    Column("error", "ERROR", fit="cut", least=40),
+    Column("first_at", "SINCE", fit="keep", spare=1),
 )
+"""One line for each: `stats --by error` has the whole text."""
 
 
 def print_priorities(session: Session, queues: Sequence[str], window_seconds: float) -> None:

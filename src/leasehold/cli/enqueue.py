@@ -48,7 +48,12 @@ _TASK_NAME: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 @click.option("--partial", is_flag=True, help="With --file: store the good lines, report the bad.")
 @click.option("--id", help="The job's id, which must be unique.")
 @click.option("--queue", "-q", help="The queue.  [default: default]")
-@click.option("--priority", "-p", type=PRIORITY, help="0-100, low, medium, high or critical.")
+@click.option(
+    "--priority",
+    "-p",
+    type=PRIORITY,
+    help="0-100, low, medium, high or critical.  [default: medium]",
+)
 @click.option("--max-retries", type=int, help="Retries after the first attempt.  [default: 3]")
 @click.option("--timeout", type=DURATION, help="How long one attempt may take.")
 @click.option("--delay", type=DURATION, help="How long to wait before the first attempt.")

@@ -1034,9 +1034,7 @@ class QueueCalls:
         retry_penalty, deadline_weight, deadline_horizon, rebalance_interval, fifo_mode,
         max_priority and retention.
         """
-        return self._queues.create_queue(
-            checked.text("name", name), if_exists=checked.text("if_exists", if_exists), **options
-        )
+        return self._queues.create_queue(checked.text("name", name), if_exists=if_exists, **options)
 
     def update_queue(self, name: str, **changes: Unpack[QueueOptions]) -> QueueInfo:
         """Change the named rules of a queue; None removes a rule.
@@ -1152,7 +1150,7 @@ class QueueCalls:
             checked.text_or_none("queue", queue),
             since=since,
             until=checked.moment_or_none("until", until),
-            resolution=checked.text("resolution", resolution),
+            resolution=resolution,
         )
 
     def failures(

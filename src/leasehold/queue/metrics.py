@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 from leasehold.core.contract.looking import looking
 from leasehold.core.contract.store import Store
+from leasehold.core.model import checked
 from leasehold.core.model.durations import Seconds, given_seconds
 from leasehold.core.model.failure import Failure
 from leasehold.core.model.queue_config import QueueState
@@ -88,6 +89,7 @@ class Metrics:
         InvalidWindowError for a name that is no metric and for more than 2,880 points.
         """
         names = (metrics,) if isinstance(metrics, str) else metrics
+        checked.text("resolution", resolution)
         if not isinstance(since, datetime | timedelta):
             raise TypeError(f"since must be a datetime or a timedelta, not {shown(since)}")
         begin = self.store.now() - since if isinstance(since, timedelta) else since

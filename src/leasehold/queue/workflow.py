@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from leasehold.codec import Passes
+from leasehold.core.model import checked
 from leasehold.core.model.durations import Seconds
 from leasehold.core.model.graph import Graph
 from leasehold.core.model.job import Job
@@ -47,7 +48,7 @@ class Workflow:
     """
 
     def __init__(self, workflow_id: str | None = None) -> None:
-        self.id = workflow_id
+        self.id = checked.text_or_none("workflow_id", workflow_id)
         """The `parent_id` of all its jobs; made up when it is submitted, unless given here."""
         self.nodes: dict[str, Node] = {}
         self.side_by_side = False
@@ -73,6 +74,8 @@ class Workflow:
         With `pass_result` the task is called with what they returned, before its own arguments:
         with one name in `after` with that result, with a list of names with a list of results.
         """
+        name = checked.text("name", name)
+        checked.flag("pass_result", pass_result)
         if name in self.nodes:
             raise InvalidJobError(f"the workflow has a job named {name!r} already")
         if isinstance(job, BaseTask):
@@ -84,7 +87,8 @@ class Workflow:
         passes: Passes | None = None
         if pass_result:
             passes = "result" if isinstance(after, str) else "results"
-        names = (after,) if isinstance(after, str) else tuple(after)
+        after = checked.texts("after", after)
+        names = (after,) if isinstance(after, str) else after
         if pass_result and not names:
             raise InvalidJobError(f"{name!r} comes after no job whose result could be passed")
         self.nodes[name] = Node(job, names, passes)

@@ -47,7 +47,15 @@ def with_store_of_application(plan: CrewPlan, *, store_is_given: bool) -> CrewPl
 
 
 def main() -> None:
-    """Import the modules of the plan, and write the store of their queue, if they have one."""
+    """Look at the application, and write the store of its queue for the parent, if it has one."""
+    try:
+        _look()
+    except (KeyboardInterrupt, BrokenPipeError):
+        # Ctrl-C reaches parent and probe together; the parent says so.
+        sys.exit(Exit.INTERRUPTED)
+
+
+def _look() -> None:
     plan, link_fd = read_plan()
     log_to_stderr(quiet=False, utc=plan.utc)
     only_on_demand()
