@@ -120,7 +120,9 @@ class MeasuringNowClauses(ConformanceBase):
         clock.advance(20 * MINUTE)
         submit(store, *(draft(f"late-{number}") for number in range(4)), draft("x", queue="other"))
         figures = [store.metrics("default", window_seconds=300)]
-        figures += [each for each in store.metrics_by_queue(300) if each.queue == "default"]
+        figures += [
+            each for each in store.metrics_by_queue(window_seconds=300) if each.queue == "default"
+        ]
         assert [(each.pending_before, each.pending) for each in figures] == [(3, 7)] * 2
         whole = store.metrics(window_seconds=300)
         assert (whole.pending_before, whole.pending) == (3, 8)
