@@ -295,6 +295,8 @@ def test_a_deploy_that_broke_a_task_is_found_and_mended_from_the_overview(shop: 
     ):
         q.task(name="shop:breaks")(works)
         page.goto(shop.url("."))
+        expect(page.locator("#verdict")).to_contain_text(f"Since v-{name} was deployed")
+        expect(page.locator("#verdict a").first).to_contain_text("in shop:breaks")
         row = page.locator("#failures tr", has_text=f"no price in {name}")
         expect(row).to_contain_text(f"new since v-{name}"[:24])
         row.get_by_role("link").click()

@@ -45,7 +45,7 @@ def test_the_overview_opens_with_doctors_verdict(people: People) -> None:
     dead(people, "overviewed")
     page = people.somebody("operator").get("")
     assert "dead letters" in page.text
-    assert "these jobs will not run again unless somebody says so" in page.text
+    assert "These jobs will not run again unless somebody says so" in page.text
     assert page.text.index("verdict") < page.text.index("Throughput")
     for over in ("1h", "24h", "30d"):
         assert people.somebody("operator").get(f"?over={over}").status_code == 200

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leasehold.observe.alerts import RULES, QueueFigures, Stretch, alerts
+from leasehold.observe.alerts import RULES, BacklogChange, QueueFigures, alerts
 from leasehold.observe.findings import Finding, Level, worst
 
 QUIET: dict[str, Any] = {
@@ -24,7 +24,7 @@ QUIET: dict[str, Any] = {
     "wait_p99_seconds": 1.0,
     "stretches": (),
 }
-GROWN = (Stretch(0, 100, 1000), Stretch(100, 200, 1000), Stretch(200, 300, 1000))
+GROWN = (BacklogChange(0, 100, 1000), BacklogChange(100, 200, 1000), BacklogChange(200, 300, 1000))
 DEEP = {"pending": 300, "max_depth": None}
 
 
@@ -60,10 +60,10 @@ def test_a_quiet_queue_is_ok() -> None:
         ("growing", {**DEEP, "stretches": GROWN, "pending": 100}, "warning"),
         ("growing", {**DEEP, "stretches": GROWN, "pending": 99}, "ok"),
         ("growing", {**DEEP, "stretches": GROWN[1:]}, "ok"),
-        ("growing", {**DEEP, "stretches": (Stretch(0, 99, 1000), *GROWN[1:])}, "ok"),
-        ("growing", {**DEEP, "stretches": (*GROWN[:2], Stretch(200, 299, 1000))}, "ok"),
-        ("growing", {**DEEP, "stretches": (*GROWN[:2], Stretch(200, 200, 0))}, "ok"),
-        ("growing", {**DEEP, "stretches": (*GROWN[:2], Stretch(200, 201, 0))}, "warning"),
+        ("growing", {**DEEP, "stretches": (BacklogChange(0, 99, 1000), *GROWN[1:])}, "ok"),
+        ("growing", {**DEEP, "stretches": (*GROWN[:2], BacklogChange(200, 299, 1000))}, "ok"),
+        ("growing", {**DEEP, "stretches": (*GROWN[:2], BacklogChange(200, 200, 0))}, "ok"),
+        ("growing", {**DEEP, "stretches": (*GROWN[:2], BacklogChange(200, 201, 0))}, "warning"),
         ("growing", {**DEEP, "stretches": GROWN, "paused": True}, "ok"),
         ("growing", {**DEEP, "stretches": GROWN, "workers": 0}, "ok"),
         ("long_waits", {"wait_p99_seconds": 10.0}, "ok"),
@@ -131,7 +131,7 @@ def test_for_how_long_nobody_serves_a_queue_may_be_unknown() -> None:
         wait_p50_seconds=st.none() | st.floats(0, 1e9),
         wait_p99_seconds=st.none() | st.floats(0, 1e9),
         stretches=st.none()
-        | st.lists(st.builds(Stretch, *[st.integers(0, 10**9)] * 3), max_size=4).map(tuple),
+        | st.lists(st.builds(BacklogChange, *[st.integers(0, 10**9)] * 3), max_size=4).map(tuple),
     )
 )
 def test_every_rule_has_a_word_and_what_is_wrong_says_what_to_do(figures: QueueFigures) -> None:

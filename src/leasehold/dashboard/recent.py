@@ -77,7 +77,7 @@ class Recent:
                 if kept is not None and now >= kept.end + OLD_SECONDS:
                     kept = None
                 if kept is not None and (now < kept.end or kept.is_renewed):
-                    _note(max(kept.end - now, kept.took))
+                    _note(kept.took if kept.is_renewed else kept.end - now)
                     return cast("T", kept.value)
                 if kept is not None and kept.took > SLOW_SECONDS and what not in self._at_it:
                     self._kept[what] = replace(kept, is_renewed=True)

@@ -30,7 +30,7 @@ GROWING_STRETCHES: Final = 3
 """In so many stretches in a row: a burst fills one of them."""
 
 
-class Stretch(NamedTuple):
+class BacklogChange(NamedTuple):
     """How the backlog of a queue changed in five minutes."""
 
     before: int
@@ -69,7 +69,7 @@ class QueueFigures(msgspec.Struct, frozen=True, kw_only=True):
     """How many jobs were leased in that time."""
     wait_p50_seconds: float | None = None
     wait_p99_seconds: float | None = None
-    stretches: tuple[Stretch, ...] | None = None
+    stretches: tuple[BacklogChange, ...] | None = None
     """The latest stretches, newest last. One that did not grow needs none before it."""
 
 

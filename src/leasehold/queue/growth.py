@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from leasehold.core.rules.metrics import QueueMetrics
-from leasehold.observe.alerts import GROWING_PENDING_MIN, GROWING_STRETCHES, Stretch
+from leasehold.observe.alerts import GROWING_PENDING_MIN, GROWING_STRETCHES, BacklogChange
 
 if TYPE_CHECKING:
     from leasehold.queue.facade import TaskQueue
@@ -20,7 +20,7 @@ LOOKED_AT: Final = 20
 
 def stretches_of(
     queue: TaskQueue, lately: Sequence[QueueMetrics]
-) -> dict[str, tuple[Stretch, ...]]:
+) -> dict[str, tuple[BacklogChange, ...]]:
     """The stretches of a quarter of an hour, for queues whose latest minutes raise the question.
 
     `lately` are the metrics of the last minutes of each queue that is served.
@@ -30,14 +30,14 @@ def stretches_of(
         for each in lately
         if each.queue is not None
         and each.pending >= GROWING_PENDING_MIN
-        and Stretch(each.pending_before, each.pending, each.leased).grew
+        and BacklogChange(each.pending_before, each.pending, each.leased).grew
     ]
     # Of queues that grew as much, those first in the alphabet: the same at every look.
     grown.sort(key=lambda each: (-each[0], each[1]))
     return {name: _stretches(queue, name) for _, name in grown[:LOOKED_AT]}
 
 
-def _stretches(queue: TaskQueue, name: str) -> tuple[Stretch, ...]:
+def _stretches(queue: TaskQueue, name: str) -> tuple[BacklogChange, ...]:
     minutes = GROWING_STRETCHES * STRETCH_MINUTES
     line = queue.timeline(("pending", "leased"), name, since=timedelta(minutes=minutes))
     pending, leased = (
@@ -46,6 +46,6 @@ def _stretches(queue: TaskQueue, name: str) -> tuple[Stretch, ...]:
     # The first step only tells how it stood when the quarter of an hour began.
     marks = range(0, len(pending), STRETCH_MINUTES)
     return tuple(
-        Stretch(pending[begin], pending[end], sum(leased[begin + 1 : end + 1]))
+        BacklogChange(pending[begin], pending[end], sum(leased[begin + 1 : end + 1]))
         for begin, end in pairwise(marks)
     )

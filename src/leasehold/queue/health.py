@@ -20,7 +20,7 @@ from leasehold.errors import (
     StoreFullError,
     StoreVersionError,
 )
-from leasehold.observe.alerts import QueueFigures, Stretch, alerts
+from leasehold.observe.alerts import BacklogChange, QueueFigures, alerts
 from leasehold.observe.findings import Finding, Level
 from leasehold.observe.health import WORKER_SILENT_SECONDS, Facts, examine
 from leasehold.queue.growth import stretches_of
@@ -135,7 +135,7 @@ def figures_of(info: QueueInfo, workers: int, lately: QueueMetrics) -> QueueFigu
         leased=lately.leased,
         wait_p50_seconds=lately.wait.p50_seconds,
         wait_p99_seconds=lately.wait.p99_seconds,
-        stretches=(Stretch(lately.pending_before, lately.pending, lately.leased),),
+        stretches=(BacklogChange(lately.pending_before, lately.pending, lately.leased),),
     )
 
 

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
+from leasehold.core.model.failure import Failure
 from leasehold.core.model.phrases import counted, listed
+from leasehold.core.model.pins import Pin
 from leasehold.core.model.queue_config import QueueInfo
 from leasehold.core.model.records import at_work
 from leasehold.core.model.safe_text import safe
@@ -29,6 +31,8 @@ NAME_LENGTH_MAX: Final = 40
 SAME_SHOWN: Final = 3
 """So many alerts of the same kind are told one by one: hundreds of queues may have the same."""
 
+HELD_UP: Final = "Jobs are held up"
+FAILING: Final = "Jobs fail for good"
 WHERE_TO_LOOK: Final = {
     "dead_letters": ("failures", "See what failed"),
     "dead_letter_rate": ("failures", "See what fails"),
@@ -90,13 +94,17 @@ def headline(urgent: Sequence[Finding]) -> str:
     >>> lost = Finding(check="no_worker", level=Level.CRITICAL, found="3 pending", queue="mail")
     >>> headline([lost, Finding(check="dead_letters", level=Level.WARNING, found="7")])
     'Jobs are held up: no worker for mail. Also: dead letters.'
+    >>> headline([Finding(check="dead_letter_rate", level=Level.CRITICAL, found="", queue="till")])
+    'Jobs fail for good: dead letter rate for till.'
     >>> headline([])
     'All is well.'
     """
     if not urgent:
         return "All is well."
     worst = [each for each in urgent if each.level is urgent[0].level]
-    begin = "Jobs are held up" if worst[0].level is Level.CRITICAL else "It works, but look at this"
+    begin = "It works, but look at this"
+    if worst[0].level is Level.CRITICAL:
+        begin = FAILING if all(each.check == "dead_letter_rate" for each in worst) else HELD_UP
     less = _named(urgent[len(worst) :])
     return f"{begin}: {_named(worst)}.{f' Also: {less}.' if less else ''}"
 
@@ -135,6 +143,8 @@ def overview(desk: Desk, visit: Visit) -> FilledPage:
     over = chosen_range(visit)
     hour = desk.lately("hour", lambda: hour_of(queue))
     workers = at_work(workers, queue.lost_workers(), now)
+    failures = newest_failures(desk)
+    deploy = next(iter(queue.deploys()[::-1]), None)
     return FilledPage(
         "overview.html",
         {
@@ -153,8 +163,9 @@ def overview(desk: Desk, visit: Visit) -> FilledPage:
             ),
             "queues": by_trouble(infos, urgent)[:QUEUES_SHOWN],
             "queues_left_out": max(0, len(infos) - QUEUES_SHOWN),
-            "failures": newest_failures(desk)[:FAILURES_SHOWN],
-            "deploy": next(iter(queue.deploys()[::-1]), None),
+            "failures": failures[:FAILURES_SHOWN],
+            "deploy": deploy,
+            "came_with_deploy": brought_by(deploy, failures) if urgent else [],
         },
     )
 
@@ -196,7 +207,15 @@ def by_trouble(infos: list[QueueInfo], urgent: list[Finding]) -> list[tuple[Queu
     return [(info, level.get(info.name, "")) for info in ordered]
 
 
-def newest_failures(desk: Desk) -> list[Any]:
+def brought_by(deploy: Pin | None, failures: Sequence[Failure]) -> list[Failure]:
+    """Failures first seen since a deploy, the most frequent first: often the cause of an alert."""
+    if deploy is None:
+        return []
+    new = (each for each in failures if each.first_at >= deploy.at)
+    return sorted(new, key=lambda each: -each.count)
+
+
+def newest_failures(desk: Desk) -> list[Failure]:
     """Failures, the group that appeared last first: a change brought the new ones."""
     recent = desk.queue.now() - timedelta(days=7)
     found = [each for each in desk.queue.failures(limit=FAILURES_MAX) if each.last_at >= recent]

@@ -94,6 +94,8 @@ class TableJobs(ABC):
     linked: ClassVar[str]
     """Finds, from a list of ids, the numbers of these jobs and of all that are linked with them."""
     dialect: ClassVar[Dialect]
+    _stopped_at: int | None = None
+    """The job that a bounded search has read last, if it stopped before the end."""
 
     def __init__(self, db: Any) -> None:
         self._db: SqlConnection = db
@@ -216,7 +218,8 @@ class TableJobs(ABC):
             return known
         bottom = self._lowest_read(where, None, read_max)
         fitting = self._count(where, counted_max + 1, bottom)
-        return counted_up_to(fitting, counted_max, read_all=bottom is None)
+        read_all = bottom is None and self._stopped_at is None
+        return counted_up_to(fitting, counted_max, read_all=read_all)
 
     def count_by_status(self, where: JobFilter) -> Mapping[Status, int]:
         """How many jobs fit, all of them counted."""

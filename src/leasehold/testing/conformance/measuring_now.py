@@ -119,8 +119,9 @@ class MeasuringNowClauses(ConformanceBase):
         submit(store, *(draft(f"early-{number}") for number in range(3)))
         clock.advance(20 * MINUTE)
         submit(store, *(draft(f"late-{number}") for number in range(4)), draft("x", queue="other"))
+        by_queue = store.metrics_by_queue(window_seconds=300)
         figures = [store.metrics("default", window_seconds=300)]
-        figures += [each for each in store.metrics_by_queue(300) if each.queue == "default"]
+        figures += [each for each in by_queue if each.queue == "default"]
         assert [(each.pending_before, each.pending) for each in figures] == [(3, 7)] * 2
         whole = store.metrics(window_seconds=300)
         assert (whole.pending_before, whole.pending) == (3, 8)

@@ -128,6 +128,8 @@ NUMBERS: Final = """
 FIND_IDS: Final = "SELECT id FROM job WHERE id >= $1 AND id < $2 ORDER BY id LIMIT $3"
 LAST_CHARACTER: Final = "\U0010ffff"
 """No id goes on with it: it is not printable."""
+COMPARED_MAX: Final = 2000
+"""So many jobs a bounded search reads to compare their texts, before it is asked to go on."""
 COMPARED_COSTS: Final = 10
 """To fetch a job and to compare its texts costs as much as to pass over so many."""
 COMPARED_AT_ONCE: Final = 500
@@ -170,6 +172,7 @@ class Jobs(TableJobs):
     linked = LINKED
     dialect = POSTGRES
     _db: SqlConnection
+    _compared_max: int | None = None
 
     def read_job(self, job_id: str) -> Job | None:
         return read_job(self._db, job_id)
@@ -192,6 +195,14 @@ class Jobs(TableJobs):
     def _counted(self, where: JobFilter) -> int:
         return counted_jobs(self._db, where)
 
+    def _lowest_read(
+        self, where: JobFilter, before: int | None, read_max: int | None
+    ) -> int | None:
+        # Also where an index leads to jobs, of which any number may have to be compared.
+        is_bounded = read_max is not None and compares_texts(where)
+        self._compared_max = COMPARED_MAX if is_bounded else None
+        return super()._lowest_read(where, before, read_max)
+
     def _read_max(self, where: JobFilter, read_max: int) -> int:
         return max(1, read_max // COMPARED_COSTS) if compares_texts(where) else read_max
 
@@ -210,7 +221,7 @@ class Jobs(TableJobs):
         jobs = [job for _, job in found[:limit]]
         if compared and without:
             jobs = [lightened(job, without) for job in jobs]
-        return jobs, found[limit - 1][0] if len(found) > limit else None
+        return jobs, found[limit - 1][0] if len(found) > limit else self._stopped_at
 
     def _walk(
         self,
@@ -225,7 +236,9 @@ class Jobs(TableJobs):
         """The next jobs that fit, each with its number; the last submitted first, or the oldest."""
         compared = compares_texts(where)
         page = max(limit, COMPARED_AT_ONCE) if compared else limit
+        page = page if self._compared_max is None else min(page, self._compared_max)
         found: list[tuple[int, Job]] = []
+        read = 0
         while True:
             clauses, values = conditions(where)
             if seen is not None:
@@ -251,6 +264,10 @@ class Jobs(TableJobs):
             if len(rows) < page or len(found) >= limit:
                 return found[:limit]
             seen = rows[-1][0]
+            read += len(rows)
+            if self._compared_max is not None and read >= self._compared_max:
+                self._stopped_at = seen
+                return found
 
     def _count(self, where: JobFilter, limit: int, bottom: int | None) -> int:
         if compares_texts(where):
