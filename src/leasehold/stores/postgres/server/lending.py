@@ -110,6 +110,8 @@ class Lending:
                 and pool is self._pool
                 and raw.pgconn.transaction_status == TransactionStatus.IDLE
                 and self._loans < LOANS_MAX
+                # Somebody who has left may stand there still (`_Place`).
+                and not pool.get_stats().get("requests_waiting")
             ):
                 self._kept = (pool, raw)
                 return
