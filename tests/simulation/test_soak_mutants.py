@@ -242,6 +242,8 @@ FOUND_BY: dict[type[MemoryStore], int] = {
     StoppedAndGoesOn: 27,
     UndoesNothing: 16,
     TakesThePraise: 8,
+    SessionsGoOn: 7,
+    LetsInWhoWasRevoked: 6,
 }
 """The first seed that finds a mutant, where that comes late: it is tried before all others."""
 
