@@ -151,7 +151,7 @@ class Span(Totals, frozen=True):
         return together((self, other))
 
 
-_from_counts: Final[Callable[..., Span]] = Span
+span_of_counts: Final[Callable[..., Span]] = Span
 """A span with its counts by position, in the order of SUMMED: thousands are made at once."""
 
 
@@ -161,7 +161,7 @@ def growth(before: Span, totals: Span) -> Span:
     Totals never shrink: a total that is lower than before was damaged, and has been begun anew.
     """
     counts = zip(counts_of(totals), counts_of(before), strict=True)
-    return _from_counts(
+    return span_of_counts(
         *[now - then if now > then else 0 for now, then in counts],
         pending_before=before.pending,
         pending=totals.pending,
@@ -243,7 +243,7 @@ def one_after_another(spans: Sequence[Span]) -> Span:
 
 
 def _added_up(spans: Sequence[Span], *, pending_before: int, pending: int) -> Span:
-    return _from_counts(
+    return span_of_counts(
         *map(sum, zip(*map(counts_of, spans), strict=True)),
         pending_before=pending_before,
         pending=pending,

@@ -55,10 +55,9 @@ def queues(desk: Desk, visit: Visit) -> FilledPage:
     serving = who_serves(workers, (info.name for info in infos))
     lately = {each.queue: each for each in desk.measured()}
     rows = [
-        _row(info, level, serving[info.name], lately[info.name])
+        # A queue that came after the measurement is measured by itself.
+        _row(info, level, serving[info.name], lately.get(info.name) or _measured(desk, info.name))
         for info, level in ordered
-        # A queue that came after the measurement is shown the next time.
-        if info.name in lately
     ]
     return FilledPage(
         "queues.html", {"title": "Queues", "page": "queues", "now": now, "rows": rows}
@@ -82,7 +81,7 @@ def queue(desk: Desk, visit: Visit) -> FilledPage:
                 info,
                 "",
                 who_serves(workers, [name])[name],
-                desk.queue.metrics(name, window_seconds=ALERT_SECONDS),
+                _measured(desk, name),
             ),
             "alerts": alerts_of((each for each in findings if each.level in URGENT), on="queue"),
             "rules": rules_in_words(info.config),
@@ -93,6 +92,10 @@ def queue(desk: Desk, visit: Visit) -> FilledPage:
             "deploy": next(iter(desk.queue.deploys()[::-1]), None),
         },
     )
+
+
+def _measured(desk: Desk, name: str) -> QueueMetrics:
+    return desk.queue.metrics(name, window_seconds=ALERT_SECONDS)
 
 
 def _row(

@@ -16,7 +16,7 @@ import msgspec
 from leasehold.core.model.budget import FORGOTTEN_AT_ONCE
 from leasehold.core.model.histogram import Measurements
 from leasehold.core.model.priority import FIRST_DEADLINE_TIER
-from leasehold.core.model.span import MINUTE_MICROS, SUMMED, Span
+from leasehold.core.model.span import MINUTE_MICROS, SUMMED, Span, span_of_counts
 from leasehold.core.rules.sampling import KeptSpan, Resolution
 from leasehold.stores.tables.figures import FORGET_WORKERS
 from leasehold.stores.tables.statements import SqlConnection
@@ -115,7 +115,7 @@ class TableSpans(ABC):
         totals_of = self._db.execute(self.lane_totals, (queue,))
         rows = ((queue_name(name), *figures) for name, *figures in totals_of)
         return {
-            name: Span(*totals, pending=pending, measures=found.get(name, {}))
+            name: span_of_counts(*totals, pending=pending, measures=found.get(name, {}))
             for name, pending, *totals in rows
         }
 
@@ -143,7 +143,7 @@ class TableSpans(ABC):
         for name, at, *figures, measures in rows:
             self._check(figures)
             # In the order of SPAN_COLUMNS: hundreds of queues have thousands of them.
-            found[name][at] = Span(*figures, _decode(measures))
+            found[name][at] = span_of_counts(*figures, _decode(measures))
         return found
 
     def keep(self, spans: Sequence[KeptSpan]) -> None:
