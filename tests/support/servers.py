@@ -308,6 +308,7 @@ class LentPool:
     def __init__(self, pool: Pool) -> None:
         self.getconn = pool.getconn
         self.putconn = pool.putconn
+        self.get_stats = pool.get_stats
         self.pop_stats = pool.pop_stats
 
     def close(self) -> None:
