@@ -3,8 +3,8 @@
 With grpcio's own streams one thread takes messages from an iterator and sends them, another hears
 of answers and wakes the caller: a dozen switches between threads for each call, and more processor
 time than the rest of it. grpcio's single calls need neither, and what they are made of serves here
-as well. It is no public part of grpcio, so `call_streams.CallStream` takes its place where it is
-not as it was (`is_possible`).
+as well. It is no public part of grpcio, so `call_streams.CallStream` takes its place in versions
+that this was not tried with, and where it is not as it was (`is_possible`).
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ _NEEDED: Final = (
     *("ReceiveInitialMetadataOperation", "SendMessageOperation", "ReceiveMessageOperation"),
     "ReceiveStatusOnClientOperation",
 )
+_TRIED: Final = ((1, 70), (1, 85))
+"""The first and the last version of grpcio with which the tests have passed on these streams."""
 _NO_FLAGS: Final = 0
 _CODES: Final = {code.value[0]: code for code in grpc.StatusCode}
 _CANCELLED: Final = grpc.StatusCode.CANCELLED.value[0]
@@ -34,11 +36,17 @@ _CANCELLED: Final = grpc.StatusCode.CANCELLED.value[0]
 
 def is_possible(method: Any) -> bool:
     """Whether this grpcio has what is needed, for a method of a channel."""
+    first, last = _TRIED
     return (
-        all(hasattr(cygrpc, name) for name in _NEEDED)
+        first <= _version(grpc.__version__) <= last
+        and all(hasattr(cygrpc, name) for name in _NEEDED)
         and all(hasattr(method, name) for name in ("_channel", "_method", "_context"))
         and hasattr(method._channel, "segregated_call")  # noqa: SLF001  # as the docstring says
     )
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(".")[:2] if part.isdecimal())
 
 
 class StreamEndError(grpc.RpcError):  # type: ignore[misc]  # untyped
