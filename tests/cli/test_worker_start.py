@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from leasehold.cli.exits import Exit
 from leasehold.cli.workers.plan import CrewPlan, start_python
 from leasehold.cli.workers.process import open_queue
 from leasehold.errors import StoreUnavailableError
@@ -84,6 +85,6 @@ def test_a_look_at_the_application_ends_quietly_when_the_command_was_stopped(
         plan = CrewPlan(store_url=f"sqlite:///{tmp_path}/jobs.db")
         probe = start_python("leasehold.cli.workers.probe", plan, writer, output=said.fileno())
         os.close(writer)
-        assert probe.wait(60) == 0
+        assert probe.wait(60) == Exit.INTERRUPTED
         said.seek(0)
         assert said.read() == b""

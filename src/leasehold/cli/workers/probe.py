@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import suppress
 
 import msgspec
 
@@ -51,7 +50,7 @@ def main() -> None:
     try:
         _look()
     except (KeyboardInterrupt, BrokenPipeError):
-        # Ctrl-C reaches parent and probe together; the parent says so.
+        # Ctrl-C reaches parent and probe together, and a parent that was stopped reads no answer.
         sys.exit(Exit.INTERRUPTED)
 
 
@@ -70,8 +69,7 @@ def _look() -> None:
     except LeaseholdError as error:
         logger.error("%s", error, exc_info=error.__cause__)
         sys.exit(exit_for(error))
-    # The command may have been stopped meanwhile: then nobody reads the answer.
-    with suppress(BrokenPipeError), open(link_fd, "wb") as answer:
+    with open(link_fd, "wb") as answer:
         answer.write(url.encode())
     for queue in queues.values():
         queue.shutdown()
