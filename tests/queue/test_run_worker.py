@@ -188,6 +188,28 @@ def test_a_worker_without_slots_is_refused(still: TaskQueue, slots: int) -> None
         still.run_worker(slots=slots, until_empty=True)
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("slots", each) for each in (2.5, "4", True)),
+        ("queues", 1),
+        ("max_jobs", "many"),
+        ("max_memory_mb", "1G"),
+        ("tasks", [1]),
+        ("until_empty", "no"),
+        ("allow_commands", 1),
+        ("app_version", 2),
+        ("on_ready", "later"),
+    ],
+)
+def test_an_argument_of_a_wrong_type_is_refused_by_name(
+    still: TaskQueue, name: str, value: object
+) -> None:
+    wrong: dict[str, Any] = {"until_empty": True, name: value}
+    with pytest.raises(TypeError, match=name):
+        still.run_worker(**wrong)
+
+
 def test_it_says_when_it_begins(make_queue: MakeQueue) -> None:
     queue = make_queue(num_workers=0)
     registered = []

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Literal, Self
 
 from leasehold.core.contract.store import Store
+from leasehold.core.model import checked
 from leasehold.core.model.durations import Seconds, given_seconds
 from leasehold.core.model.job import Job
 from leasehold.core.model.status import Status
@@ -141,16 +142,19 @@ class QueueLife(QueueCalls, ABC):
         their traceback. If the program has not set up `logging`, the lines go to standard error, at
         `log_level` and in `log_format`; if it has, its own handlers and levels count.
         """
+        slots = checked.whole_or_none("slots", slots)
         if slots is not None and slots < 1:
             raise ValueError(f"slots must be 1 or more, not {slots}")
+        queues = checked.texts_or_none("queues", queues)
+        checked.function_or_none("on_ready", on_ready)
         limits = given(
-            max_jobs=max_jobs,
-            max_memory_mb=max_memory_mb,
-            tasks=None if tasks is None else names(tasks),
-            until_empty=until_empty,
+            max_jobs=checked.whole_or_none("max_jobs", max_jobs),
+            max_memory_mb=checked.number_or_none("max_memory_mb", max_memory_mb),
+            tasks=None if tasks is None else names(checked.texts("tasks", tasks)),
+            until_empty=checked.flag("until_empty", until_empty),
             **given_durations(grace_seconds=grace_seconds, lease_seconds=lease_seconds),
-            allow_commands=allow_commands,
-            app_version=app_version,
+            allow_commands=checked.flag_or_none("allow_commands", allow_commands),
+            app_version=checked.text_or_none("app_version", app_version),
             output_dir=folder_for_output(self.store, self._output_dir) if allow_commands else None,
         )
         if executor is not None:

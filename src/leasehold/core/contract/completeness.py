@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from leasehold.core.contract.store import Store
 from leasehold.core.model.phrases import listed
+from leasehold.core.model.text import shown
 from leasehold.errors import UnsupportedError
 
 
@@ -23,8 +24,15 @@ def missing_methods(store: object) -> list[str]:
     ]
 
 
-def whole_store(store: Store) -> Store:
-    """The same store; raises UnsupportedError, with the names, if it lacks methods."""
+def whole_store(store: Store | None) -> Store:
+    """The same store; raises UnsupportedError, with the names, if it lacks methods.
+
+    >>> whole_store(None)
+    Traceback (most recent call last):
+    TypeError: url must be a path, a URL or a store, not None
+    """
+    if store is None or isinstance(store, int | float | bytes | list | tuple | dict):
+        raise TypeError(f"url must be a path, a URL or a store, not {shown(store)}")
     missing = missing_methods(store)
     if missing:
         raise UnsupportedError(
