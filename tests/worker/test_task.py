@@ -103,3 +103,12 @@ def test_what_a_module_has_from_elsewhere_is_not_its_own(path: str) -> None:
     with pytest.raises(UnknownTaskError) as refused:
         TaskRegistry(allow_import=("shop",)).find(f"shop:{path}")
     assert "somebody looked" not in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["note", "shop.note"])
+@pytest.mark.usefixtures("script")
+def test_a_name_as_other_queues_write_it_is_answered_with_ours(name: str) -> None:
+    registry = TaskRegistry(allow_import=("shop",))
+    registry.find("shop:note")
+    with pytest.raises(UnknownTaskError, match="did you mean 'shop:note'"):
+        registry.find(name)

@@ -150,6 +150,12 @@ class TaskRegistry:
         self._tasks[name] = definition
         return definition
 
+    def _meant_by(self, name: str) -> str:
+        """Whoever comes from another queue writes a task as `shop.resize`, or as `resize`."""
+        function = name.rpartition(".")[2]
+        near = [each for each in self._tasks if each.rpartition(":")[2] == function]
+        return f": did you mean {near[0]!r}?" if near else ""
+
     def _placed(self, definition: TaskDefinition) -> TaskDefinition:
         if definition.executor != "thread" or self._functions_run_in == "thread":
             return definition
@@ -158,7 +164,9 @@ class TaskRegistry:
     def _import(self, name: str) -> TaskDefinition:
         module_name, separator, path = name.partition(":")
         if not separator:
-            raise UnknownTaskError(f"no task named {name!r} is registered with the worker")
+            raise UnknownTaskError(
+                f"no task named {name!r} is registered with the worker{self._meant_by(name)}"
+            )
         if not self.may_import(name):
             raise UnknownTaskError(_not_allowed(name, module_name, path))
         try:
