@@ -87,7 +87,7 @@ faces: $(VENV)/test     ## Write what is derived: after a change of a TaskQueue'
 	$(BIN)/python -m tools.faces
 
 bench-postgres: $(VENV)/rivals   ## Measure the PostgreSQL store, beside other queues
-	PYTHONPATH=tests $(BIN)/python -m benchmarks.postgres
+	PYTHONPATH=tests $(BIN)/python -m benchmarks.postgres --json $(VENV)/postgres.json
 
 bench: $(VENV)/bench    ## Measure, beside the raw limit and a rival
 	$(BIN)/python -m benchmarks

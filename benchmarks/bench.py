@@ -105,6 +105,24 @@ class Bench:
         print(_line(row), flush=True)
 
 
+def asked_and_reached(rows: list[Row]) -> str:
+    """A table of the targets, each beside what was measured."""
+    lines = [("figure", "asked", "reached", "")]
+    for row in rows:
+        if row.met is not None:
+            # Of a long series, the ratio says what is asked.
+            values = {} if row.ratios and len(row.values) > 3 else row.values
+            told = ", ".join(f"{name} {_number(value)}" for name, value in values.items())
+            ratios = ", ".join(f"{name} {ratio:.3f}" for name, ratio in row.ratios.items())
+            told = "; ".join(filter(None, (told and f"{told} {row.unit}", ratios)))
+            lines.append((row.scenario, row.target, told, "met" if row.met else "MISSED"))
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    )
+
+
 def _line(row: Row) -> str:
     values = "  ".join(f"{name} {_number(value)}" for name, value in row.values.items())
     ratios = "  ".join(f"{name} {ratio:.2f}" for name, ratio in row.ratios.items())

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-from benchmarks import against, mixed, ours, page, raw, rounds, service, wire
+from benchmarks import against, bench, mixed, ours, page, raw, rounds, service, wire
 from benchmarks.chart import chart
 from benchmarks.contenders import CONTENDERS, Contender
 from benchmarks.contest import Fresh
@@ -110,6 +110,22 @@ def test_the_page_is_made_of_figures(tmp_path: Path) -> None:
     drawn = ET.fromstring(chart(rows))
     bars = drawn.findall("{http://www.w3.org/2000/svg}rect")
     assert len(bars) == 1 + 3 + 2  # The paper, the legend, the submits.
+
+
+def test_what_is_asked_stands_beside_what_was_reached() -> None:
+    rows = [
+        bench.Row(
+            "submit", "full", "per s", {"empty": 200, "submit": 150}, {"ratio": 0.75}, "0.60", True
+        ),
+        bench.Row("processor time", "full", "us", {"submit": 5}),
+        bench.Row(
+            "memory", "full", "MiB", dict.fromkeys("abcd", 9), {"growth": 0.05}, "under 2 %", False
+        ),
+    ]
+    assert [line.split() for line in bench.asked_and_reached(rows).splitlines()[1:]] == [
+        ["submit", "0.60", "empty", "200,", "submit", "150", "per", "s;", "ratio", "0.750", "met"],
+        ["memory", "under", "2", "%", "growth", "0.050", "MISSED"],
+    ]
 
 
 def test_the_service_answers_what_is_measured(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ CLASS = re.compile(r"^class ([A-Z]\w*)(\([^:]*\))?:", re.MULTILINE)
 """A class of a module that is not private to it, and its bases."""
 
 ALLOWED = {
+    "ManualClock": "the testing kit's is that of env.py, and takes durations as people write them",
     "NewJob": "the same thing in Python and in the service's documents; users know both by it",
     "Queues": "a part of TaskQueue; in the service's documents the list of them",
     "Scenario": "what to run, documented for the users of the simulator and of the soak",

@@ -215,8 +215,19 @@ def test_a_moment_of_any_zone_arrives(value: datetime) -> None:
 
 
 def test_a_value_that_does_not_fit_its_rich_hint_is_refused_at_submit() -> None:
-    with pytest.raises(PayloadError, match=r"argument 'value' of .* not what its type hint says"):
+    with pytest.raises(PayloadError, match=r"argument 'value' of .* does not match its type hint"):
         received_one(datetime, "tomorrow")
+
+
+def test_a_value_that_its_plain_hint_does_not_name_is_told_with_the_hint() -> None:
+    moment = datetime(2030, 1, 1, tzinfo=UTC)
+    with pytest.raises(
+        PayloadError, match=r"value\[0\] is a datetime, but the hint is list\[float"
+    ):
+        received_one(list[float], [moment])
+    for vague in (list, list[Any]):
+        with pytest.raises(PayloadError, match=r"value\[0\] is of type datetime .*: name the type"):
+            received_one(vague, [moment])
 
 
 def test_tuples_arrive_as_lists() -> None:
@@ -264,7 +275,7 @@ def test_what_cannot_be_encoded_is_named(value: Any) -> None:
     def task(good: int, bad: Any) -> None: ...
 
     with pytest.raises(
-        PayloadError, match=f"argument 'bad' of .*of type {type(value).__qualname__}"
+        PayloadError, match=f"argument 'bad' of .*(of type|is an?) {type(value).__qualname__}"
     ):
         received(task, 1, bad=value)
 

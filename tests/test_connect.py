@@ -43,7 +43,7 @@ def test_memory_is_fresh_every_time() -> None:
         ("postgresql://db/jobs?redis=http://:secret@cache", "must be a URL"),
         ("postgresql://db/jobs?redis=redis://:secret@cache:port", "redis://cache:port"),
         ("postgresql://db/jobs?redis=redis://:sec:ret@cache/0?db=secret", "not a URL"),
-        ("ftp://x", "is no store"),
+        ("ftp://x", "is not a store"),
         ("sqlite://jobs.db", "three slashes"),
         ("sqlite:///jobs.db?cache=shared", "unknown parameter 'cache'"),
         ("sqlite:///jobs.db?durability=some", "'full' or 'normal'"),

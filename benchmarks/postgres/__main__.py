@@ -1,12 +1,14 @@
-"""`python -m benchmarks.postgres`: the figures of the PostgreSQL store, in parts of some minutes.
+"""`python -m benchmarks.postgres`: the figures of the PostgreSQL store, asked and reached.
 
 Everything is measured on one server that is started for it (or the one that LEASEHOLD_TEST_POSTGRES
-names), each time in a fresh database. Ratios within one run mean something, rates do not.
+names), each time in a fresh database. Ratios within one run mean something, rates do not. The last
+part is as long as the time allows.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import platform
 import random
@@ -24,12 +26,7 @@ from urllib.parse import urlsplit, urlunsplit
 import psycopg
 
 from benchmarks import tasks
-from benchmarks.postgres.crews import (
-    GRAPHILE_FOLDER,
-    drained_per_second,
-    has_graphile,
-    has_others,
-)
+from benchmarks.postgres.crews import drained_per_second, has_graphile, has_others
 from leasehold import NewJob, TaskQueue
 from leasehold.core.model.retention import RetentionPolicy, Scope
 from leasehold.stores.postgres.server.life import SERVER_UP_SECONDS
@@ -41,14 +38,37 @@ AT_ONCE = RetentionPolicy(completed_seconds=0, archive_seconds=None)
 
 
 class Run:
-    """One run: the server, and how much is done."""
+    """One run: the server, how much is done, and what came of it."""
 
-    def __init__(self, server: str, *, quick: bool) -> None:
+    def __init__(self, server: str, *, quick: bool, minutes: float) -> None:
         self._server = server
         self._made = 0
+        self._ends_at = time.perf_counter() + 60 * minutes
         self.quick = quick
         self.jobs = 2_000 if quick else 20_000
         self.repeats = 1 if quick else 3
+        self.part = ""
+        self.rows: list[dict[str, Any]] = []
+        self.remarks: list[str] = []
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its time is up."""
+        return time.perf_counter() > self._ends_at
+
+    def row(
+        self,
+        what: str,
+        reached: str,
+        asked: str = "",
+        met: bool | None = None,
+        **figures: float | list[float],
+    ) -> None:
+        """Note a figure, and show it as a line of docs/benchmarks.md."""
+        verdict = {None: "", True: "yes", False: "**no**"}[met]
+        print(f"| {what} | {asked} | {reached} | {verdict} |", flush=True)
+        row = {"part": self.part, "what": what, "asked": asked, "reached": reached, "met": met}
+        self.rows.append(row | {"figures": figures})
 
     @contextmanager
     def database(self) -> Iterator[str]:
@@ -77,10 +97,13 @@ class Run:
         return {name: statistics.median(values) for name, values in found.items()}
 
 
-def row(what: str, measured: str, wanted: str, met: bool | None) -> None:
-    """A line of docs/benchmarks.md."""
-    verdict = "" if met is None else ("" if met else " **missed**")
-    print(f"| {what} | {measured} | {wanted}{verdict} |", flush=True)
+def ratio_of(run: Run, what: str, ours: float, other: float, least: float | None) -> None:
+    """A row about two rates."""
+    ratio = ours / other
+    met = None if least is None else ratio >= least
+    asked = "" if least is None else f"{least:g}"
+    reached = f"{ours:,.0f} : {other:,.0f} per s = {ratio:.2f}"
+    run.row(what, reached, asked, met, ours=ours, other=other, ratio=ratio)
 
 
 def drain(run: Run) -> None:
@@ -94,25 +117,20 @@ def drain(run: Run) -> None:
         crew, batch = max(PGQUEUER, key=lambda each: tried[each])
         measures["pgqueuer"] = lambda: run.drained("pgqueuer", batch, crew=crew)
         shown = "; ".join(f"{n} x {each}: {rate:,.0f}" for (n, each), rate in tried.items())
-        print(f"PgQueuer on asyncpg and uvloop, processes x batch: {shown} per s; the best counts")
+        run.remarks.append(f"PgQueuer on asyncpg and uvloop, processes x batch: {shown} per s.")
+    if has_graphile():
+        measures["graphile-worker"] = lambda: run.drained("graphile")
     rates = run.medians(measures)
     if has_others():
         # Of what takes minutes a tenth is enough.
         rates["procrastinate"] = run.drained("procrastinate", jobs=run.jobs // 10)
-    else:
-        print("PgQueuer and procrastinate are left out: make .venv/rivals")
-    if has_graphile():
-        rates["graphile"] = run.medians({"": lambda: run.drained("graphile")})[""]
-    wanted = {"bare": 0.6, "pgqueuer": 1.5, "procrastinate": 20.0, "graphile": 0.7}
-    for name, least in wanted.items():
+    asked = {"procrastinate": 20.0, "pgqueuer": 1.5, "graphile-worker": 0.7, "bare": 0.6}
+    for name, least in asked.items():
         if name in rates:
-            ratio = rates["leasehold"] / rates[name]
-            measured = f"{rates['leasehold']:,.0f} : {rates[name]:,.0f} = {ratio:.2f}"
-            row(
-                f"drain of {run.jobs:,}, Leasehold : {name}", measured, f"{least:g}", ratio >= least
-            )
-    if not has_graphile():
-        print(f"graphile-worker is left out: name its folder in {GRAPHILE_FOLDER}")
+            what = f"drain of {run.jobs:,}, never analyzed, Leasehold : {name}"
+            ratio_of(run, what, rates["leasehold"], rates[name], least)
+        else:
+            run.remarks.append(f"{name} was left out: make .venv/rivals (and Node for graphile).")
 
 
 def analyzed(run: Run) -> None:
@@ -139,16 +157,9 @@ def analyzed(run: Run) -> None:
             "when nearly empty": when_nearly_empty,
         }
     )
-    for when in ("when full", "when nearly empty"):
-        ratio = found["never"] / found[when]
-        measured = f"{found['never']:,.0f} : {found[when]:,.0f} = {ratio:.2f}"
-        met = ratio >= 0.8 if when == "when full" else None
-        row(
-            f"drain, never analyzed : analyzed {when}",
-            measured,
-            "0.8" if met is not None else "",
-            met,
-        )
+    for when, least in (("when full", 0.8), ("when nearly empty", None)):
+        what = f"drain, never analyzed : analyzed {when}"
+        ratio_of(run, what, found["never"], found[when], least)
 
 
 def depth(run: Run) -> None:
@@ -171,9 +182,8 @@ def depth(run: Run) -> None:
                 "many": lambda: drained_per_second("leasehold", deep_url, run.jobs),
             }
         )
-    ratio = found["many"] / found["few"]
-    measured = f"{found['many']:,.0f} : {found['few']:,.0f} = {ratio:.2f}"
-    row(f"drain beside {deep:,} pending : beside 1,000", measured, "0.8", ratio >= 0.8)
+    what = f"drain beside {deep:,} pending : beside 1,000"
+    ratio_of(run, what, found["many"], found["few"], 0.8)
 
 
 def end_to_end(run: Run) -> None:
@@ -194,9 +204,8 @@ def end_to_end(run: Run) -> None:
     found = run.medians(
         {"both": lambda: measure(works=True), "alone": lambda: measure(works=False)}
     )
-    ratio = found["both"] / found["alone"]
-    measured = f"{found['both']:,.0f} : {found['alone']:,.0f} = {ratio:.2f}"
-    row("end to end, one producer : that producer alone", measured, "0.6", ratio >= 0.6)
+    what = "end to end, one producer : that producer alone"
+    ratio_of(run, what, found["both"], found["alone"], 0.6)
 
 
 def pick_up(run: Run) -> None:
@@ -209,7 +218,23 @@ def pick_up(run: Run) -> None:
             waits.append(queue.submit(tasks.now).result(timeout=30) - began)
     waits.sort()
     p50, p99 = (1000 * waits[len(waits) * n // 100] for n in (50, 99))
-    row("pick-up by an idle worker, p50 / p99", f"{p50:.1f} / {p99:.1f} ms", "5 ms", p50 < 5)
+    sync = _sync_millis()
+    reached = f"{p50:.1f} / {p99:.1f} ms (a sync of the disk {sync:.1f} ms; it has two)"
+    what = "pick-up by an idle worker, p50 / p99"
+    run.row(what, reached, "p50 under 5 ms", p50 < 5, p50=p50, p99=p99, sync=sync)
+
+
+def _sync_millis() -> float:
+    """The median time of a sync of one page, as the server does it in each commit."""
+    took = []
+    with tempfile.NamedTemporaryFile() as file:
+        for _ in range(100):
+            os.write(file.fileno(), bytes(8192))
+            began = time.perf_counter()
+            os.fdatasync(file.fileno())
+            took.append(time.perf_counter() - began)
+            time.sleep(0.005)
+    return 1000 * statistics.median(took)
 
 
 def recovery(run: Run) -> None:
@@ -217,7 +242,8 @@ def recovery(run: Run) -> None:
     # A server that was started a moment ago proves nobody dead: it has not heard of anybody yet.
     time.sleep(SERVER_UP_SECONDS + 1)
     took = max(_recovered(run) for _ in range(run.repeats))
-    row("a killed worker's job runs again, worst", f"{took:.1f} s", "3 s", took < 3)
+    what = f"a killed worker's job runs again, the worst of {run.repeats}"
+    run.row(what, f"{took:.1f} s", "3 s", took < 3, seconds=took)
 
 
 def _recovered(run: Run) -> float:
@@ -248,17 +274,21 @@ def size(run: Run) -> None:
                 how = {"scope": Scope(force=True), "run": report.run, "actor": "bench"}
                 report = queue.store.prune(AT_ONCE, **how)  # type: ignore[arg-type]
             curve.append(queue.describe()["size_bytes"] / 1024**2)
+            if run.is_over and len(curve) >= rounds // 4:
+                run.remarks.append(f"size ended early, after {len(curve)} of {rounds} rounds.")
+                break
     shown = " ".join(f"{each:.0f}" for each in curve)
     ratio = curve[-1] / curve[len(curve) // 2]
-    what = f"MiB after each {jobs:,} jobs, {rounds * jobs:,} in all; the last : the middle one"
-    row(what, f"{shown} = {ratio:.2f}", "at most 1.5", ratio <= 1.5)
+    what = f"MiB after each {jobs:,} of {len(curve) * jobs:,} jobs; the last : the middle one"
+    run.row(what, f"{shown} = {ratio:.2f}", "1.5 at most", ratio <= 1.5, curve=curve, ratio=ratio)
 
 
 def processes(run: Run) -> None:
     """How throughput grows with worker processes, and where it ends."""
     found = {n: run.drained("leasehold", crew=n) for n in (1, 2, 3, 4, 6)}
     shown = ", ".join(f"{n}: {rate:,.0f} = {rate / found[1]:.2f}" for n, rate in found.items())
-    row(f"drain by number of worker processes ({os.cpu_count()} cores)", shown, "", None)
+    what = f"drain by number of worker processes ({os.cpu_count()} cores)"
+    run.row(what, shown, rates=[*found.values()])
 
 
 @contextmanager
@@ -285,7 +315,8 @@ def _until(condition: Callable[[], bool]) -> None:
         time.sleep(0.002)
 
 
-PARTS = (drain, analyzed, depth, end_to_end, pick_up, recovery, size, processes)
+# The longest comes last: it ends early where the time is up.
+PARTS = (drain, pick_up, end_to_end, recovery, analyzed, processes, depth, size)
 
 
 def main() -> None:
@@ -293,6 +324,10 @@ def main() -> None:
     names = ", ".join(part.__name__ for part in PARTS)
     parser.add_argument("--only", default="", metavar="PART,...", help=f"some of: {names}")
     parser.add_argument("--quick", action="store_true", help="a tenth of the jobs, one repeat")
+    parser.add_argument(
+        "--minutes", type=float, default=11.0, help="after so many, `size` ends early (11)"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows there")
     options = parser.parse_args()
     asked = options.only.split(",") if options.only else [part.__name__ for part in PARTS]
     chosen = [part for part in PARTS if part.__name__ in asked]
@@ -301,17 +336,21 @@ def main() -> None:
     with postgres(durable=True) as server:
         with psycopg.connect(server) as db:
             version = db.info.server_version // 10000
-        print(
+        machine = (
             f"{os.cpu_count()} cores, {platform.platform()}, Python {platform.python_version()}, "
-            f"PostgreSQL {version}, fsync on, history on\n\n"
-            "| | measured | wanted |\n| --- | --- | --- |",
-            flush=True,
+            f"PostgreSQL {version}, fsync on, history on"
         )
+        print(f"{machine}\n\n| | asked | reached | met |\n| --- | --- | --- | --- |", flush=True)
+        run = Run(server, quick=options.quick, minutes=options.minutes)
         for part in chosen:
             began = time.perf_counter()
-            part(Run(server, quick=options.quick))
-            took = time.perf_counter() - began
-            print(f"{part.__name__} took {took:.0f} s", file=sys.stderr, flush=True)
+            run.part = part.__name__
+            part(run)
+            run.remarks.append(f"{run.part} took {time.perf_counter() - began:.0f} s.")
+            if options.json is not None:
+                document = {"machine": machine, "rows": run.rows, "remarks": run.remarks}
+                options.json.write_text(json.dumps(document, indent=1) + "\n")
+    print("", *run.remarks, sep="\n")
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -23,7 +24,12 @@ from benchmarks.postgres import bare
 
 GRAPHILE = Path(__file__).with_name("graphile.mjs")
 GRAPHILE_FOLDER = "LEASEHOLD_BENCH_GRAPHILE"
-"""Names the folder in which `npm install graphile-worker` was run."""
+"""Names the folder in which `npm install graphile-worker` was run, if not that of the others."""
+SOME_LEFT = b"""
+    SELECT EXISTS (SELECT 1 FROM leasehold.running)
+        OR EXISTS (SELECT 1 FROM leasehold.ready JOIN leasehold.lane ON lane.id = ready.lane
+                   WHERE queue = 'default')
+"""
 OTHERS = ("procrastinate", "pgqueuer")
 """Python's own, which are not installed beside Leasehold."""
 
@@ -39,7 +45,8 @@ def drained_per_second(
     """So many jobs, worked off by a crew of processes; `filled` is called before they begin."""
     crews = [_python(name), "-m", "benchmarks.postgres.crews"]
     if name in OTHERS:
-        subprocess.run([*crews, "fill", name, url, str(jobs)], check=True)
+        fill = [*crews, "fill", name, url, str(jobs)]
+        subprocess.run(fill, check=True, stderr=subprocess.DEVNULL)
     else:
         FILL[name](url, jobs)
     filled()
@@ -56,13 +63,23 @@ def drained_per_second(
         for each in workers:
             each.stdin.write("go\n")
             each.stdin.flush()
-        for each in workers:
-            assert each.stdout.readline() == "done\n", f"{name} did not end well"
+        if name == "leasehold":
+            _await_last_job(url)
+        else:
+            for each in workers:
+                assert each.stdout.readline() == "done\n", f"{name} did not end well"
         return jobs / (time.perf_counter() - began)
     finally:
         for each in workers:
             each.kill()
             each.communicate()
+
+
+def _await_last_job(url: str) -> None:
+    """Our workers go on for ever, so they are watched from here, by a look that costs little."""
+    with psycopg.connect(url, autocommit=True, prepare_threshold=0) as db:
+        while db.execute(SOME_LEFT).fetchone() == (True,):
+            time.sleep(0.01)
 
 
 def _python(name: str) -> str:
@@ -75,7 +92,9 @@ def has_others() -> bool:
 
 
 def has_graphile() -> bool:
-    return GRAPHILE_FOLDER in os.environ
+    os.environ.setdefault(GRAPHILE_FOLDER, str(RIVALS))
+    folder = Path(os.environ[GRAPHILE_FOLDER]) / "node_modules" / "graphile-worker"
+    return folder.exists() and shutil.which("node") is not None
 
 
 # -- filling ---------------------------------------------------------------------------------------
@@ -105,7 +124,8 @@ def _fill_pgqueuer(url: str, jobs: int) -> None:
 
 
 def _fill_graphile(url: str, jobs: int) -> None:
-    subprocess.run(["node", str(GRAPHILE), url, "migrate"], check=True)
+    migrate = ["node", str(GRAPHILE), url, "migrate"]
+    subprocess.run(migrate, check=True, stderr=subprocess.DEVNULL)
     with psycopg.connect(url) as db:
         db.execute(
             b"SELECT graphile_worker.add_job('noop', '{}'::json) FROM generate_series(1, %s)",
@@ -150,15 +170,11 @@ def _work_leasehold(url: str, setting: str) -> None:
 
     import_module("leasehold.worker.worker")
     queue = TaskQueue(url, num_workers=int(setting or 8), import_tasks=["benchmarks"])
-    left = queue.get_queue_stats("default")["pending"]
+    queue.get_queue_stats("default")
     _wait_for_go()
     queue.start()
-    while left:
-        time.sleep(0.01)
-        stats = queue.get_queue_stats("default")
-        left = stats["pending"] + stats["running"]
-    print("done", flush=True)
-    queue.shutdown()
+    # It is killed when the last job has ended (`_await_last_job`).
+    sys.stdin.read()
 
 
 def _work_bare(url: str, setting: str) -> None:

@@ -75,7 +75,7 @@ PostgreSQL faster: postgresql://...?redis=redis://...
             "postgresql://...?redis=redis://..."
         )
     raise UnsupportedError(
-        f"'{scheme}://...' is no store: give a path, sqlite:///path, postgresql://..., "
+        f"'{scheme}://...' is not a store: give a path, sqlite:///path, postgresql://..., "
         "http://host:port, grpc://host:port or memory://"
     )
 

@@ -10,7 +10,7 @@
     ├── ScheduleNotFoundError
     ├── InvalidRetentionError          a retention policy, or a clean-up, that makes no sense
     ├── InvalidSettingError            no such setting, or it cannot have that value
-    ├── DuplicateJobError              a job with this id exists already
+    ├── DuplicateJobError              a job with this id already exists
     ├── IdempotencyConflictError       same idempotency key, different job
     ├── JobNotFoundError
     │   └── UnknownDependencyError     what a new job depends on is not there
@@ -33,7 +33,7 @@
     ├── BackupExistsError              a backup never replaces anything
     ├── InvalidPinError                what was given cannot be pinned to a store
     ├── InvalidTokenError              what was given cannot be a token
-    ├── TokenExistsError               a token of this name exists already
+    ├── TokenExistsError               a token of this name already exists
     ├── TokenNotFoundError
     ├── OperationNotFoundError
     ├── WorkerNotFoundError            no worker of this id is registered
@@ -68,6 +68,7 @@ task may meet); see `core.model.retry`.
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from typing import Final
 
 from leasehold.error_codes import CodedError
 
@@ -113,7 +114,7 @@ class InvalidSettingError(LeaseholdError, ValueError, code="invalid_setting"):
 
 
 class DuplicateJobError(LeaseholdError, code="duplicate_job"):
-    """Raised when a job with the caller's own id exists already."""
+    """Raised when a job with the caller's own id already exists."""
 
 
 class IdempotencyConflictError(LeaseholdError, code="idempotency_conflict"):
@@ -144,30 +145,15 @@ class LeaseExpiredError(LeaseLostError, code="lease_expired"):
     """Raised when a lease ran out before it was renewed (it may still settle)."""
 
 
-class QueueFullError(LeaseholdError, code="queue_full", fields=("retry_after_seconds", "queue")):
+_FULL: Final = ("retry_after_seconds", "queue", "limit", "remaining", "reset_at")
+
+
+class QueueFullError(LeaseholdError, code="queue_full", fields=_FULL):
     """Raised when a queue takes no more jobs for now; `retry_after_seconds` says when to retry.
 
     It is None where waiting would not help: so many jobs never fit at once. `queue` is the one
-    without room; None where the whole store has none.
-    """
-
-    def __init__(
-        self, message: str, retry_after_seconds: float | None = None, *, queue: str | None = None
-    ) -> None:
-        super().__init__(message)
-        self.retry_after_seconds = retry_after_seconds
-        self.queue = queue
-
-
-class RateLimitedError(
-    QueueFullError,
-    code="rate_limited",
-    fields=("retry_after_seconds", "queue", "limit", "remaining", "reset_at"),
-):
-    """Raised when jobs come faster than the queue, their client or their key may have them.
-
-    `limit` is how many may come at once, `remaining` how many could come now, and
-    `reset_at` when all of them could come again, without other submits.
+    without room; None where the whole store has none. `limit` is how many jobs may wait in it,
+    `remaining` how many more could wait now, and `reset_at` when there is probably room.
     """
 
     def __init__(
@@ -180,10 +166,20 @@ class RateLimitedError(
         remaining: int | None = None,
         reset_at: datetime | None = None,
     ) -> None:
-        super().__init__(message, retry_after_seconds, queue=queue)
+        super().__init__(message)
+        self.retry_after_seconds = retry_after_seconds
+        self.queue = queue
         self.limit = limit
         self.remaining = remaining
         self.reset_at = reset_at
+
+
+class RateLimitedError(QueueFullError, code="rate_limited", fields=_FULL):
+    """Raised when jobs come faster than the queue, their client or their key may have them.
+
+    `limit` is how many may come at once, `remaining` how many could come now, and
+    `reset_at` when all of them could come again, without other submits.
+    """
 
 
 class QueueClosedError(LeaseholdError, code="queue_closed"):
@@ -195,7 +191,7 @@ class InvalidQueueError(LeaseholdError, ValueError, code="invalid_queue"):
 
 
 class QueueExistsError(LeaseholdError, code="queue_exists"):
-    """Raised when a queue is created that exists already, with other rules."""
+    """Raised when a queue is created that already exists, with other rules."""
 
 
 class QueueNotFoundError(LeaseholdError, LookupError, code="queue_not_found"):
@@ -340,7 +336,7 @@ class StoreVersionError(StoreError, code="store_version"):
 
 
 class StoreMovedError(StoreError, code="store_moved"):
-    """Raised when a store takes no writes since it was moved to another one, or is being moved."""
+    """Raised when a store accepts no writes because it was moved, or is being moved."""
 
 
 class StoreClosedError(StoreError, code="store_closed"):

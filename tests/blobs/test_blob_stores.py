@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
+from urllib.parse import parse_qsl
 
 import pytest
 
@@ -201,6 +202,20 @@ def test_a_bucket_that_is_missing_is_not_taken_for_a_loss(s3_address: str) -> No
     url = f"s3://nowhere?endpoint={s3_address}&region=us-east-1&access_key_id=a&secret_access_key=b"
     with pytest.raises(BlobUnavailableError, match="s3://nowhere"):
         S3Blobs(url).get(key_of("one"), 10)
+
+
+@pytest.mark.parametrize("variable", ["AWS_ENDPOINT", "AWS_ENDPOINT_URL"])
+def test_s3_is_found_by_the_environment(
+    new_bucket: Callable[[str], str], monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    place, _, query = new_bucket("").partition("?")
+    named = dict(parse_qsl(query))
+    monkeypatch.setenv(variable, named.pop("endpoint"))
+    for name, value in named.items():
+        monkeypatch.setenv(f"AWS_{name.upper()}", value)
+    blobs = S3Blobs(place)
+    blobs.put(key_of("one"), b"x")
+    assert blobs.get(key_of("one"), 1) == b"x"
 
 
 def test_s3_takes_no_key_that_is_too_long(new_bucket: Callable[[str], str]) -> None:

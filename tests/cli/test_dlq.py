@@ -55,7 +55,7 @@ def test_list_says_when_there_are_more_or_none(shell: Shell, queue: TaskQueue) -
     assert [job["id"] for job in done.json] == ["job3"]
     assert "showing the first 1: --limit 0 shows all" in done.err
     done = shell.ok("dlq", "list", "--queue", "nowhere")
-    assert (done.out, done.err) == ("", "no dead letter fits\n")
+    assert (done.out, done.err) == ("", "no dead letter matches\n")
 
 
 def test_show_tells_everything(shell: Shell, queue: TaskQueue) -> None:
@@ -87,7 +87,7 @@ def test_retry_by_id_and_by_filter(shell: Shell, queue: TaskQueue) -> None:
         ("job1", True),
         ("waits", False),
     ]
-    assert "job waits is pending" in done.err
+    assert "job waits is already pending" in done.err
     asked = shell.run("dlq", "retry", "--error", "timed out")
     assert asked.code == Exit.USAGE
     assert "this would replay 2 jobs: pass --yes" in asked.err
@@ -102,6 +102,27 @@ def test_retry_by_id_and_by_filter(shell: Shell, queue: TaskQueue) -> None:
     assert statuses(queue)["job2"] == "dead"
     assert shell.ok("dlq", "retry", "--all", "--yes").out == "replayed 2 jobs\n"
     assert set(statuses(queue).values()) == {"pending"}
+
+
+def test_a_retry_of_one_job_tells_of_those_that_stay_cancelled(
+    shell: Shell, queue: TaskQueue
+) -> None:
+    queue.submit("rare", job_id="root", queue="graph")
+    for name in ("left", "right"):
+        queue.submit("after", job_id=name, queue="graph", depends_on=["root"])
+    lease = queue.lease("graph", wait=0)
+    assert lease is not None
+    queue.nack(lease, requeue=False)
+    shown = shell.ok("dlq", "show", "root").err
+    assert "with the 2 jobs that ended because of it: queuectl retry --graph root\n" in shown
+    told = shell.ok("dlq", "retry", "root").err
+    assert told == (
+        "2 jobs that ended because of it stay as before; to replay them, too: "
+        "queuectl retry --graph root\n"
+    )
+    assert shell.ok("retry", "--graph", "root").err == ""
+    after = statuses(queue)
+    assert (after["root"], after["left"], after["right"]) == ("pending", "blocked", "blocked")
 
 
 def test_purge_asks_even_for_one(shell: Shell, queue: TaskQueue) -> None:

@@ -31,7 +31,7 @@ def test_a_shell_string_and_an_argument_list_stay_what_they_are(shell: Shell) ->
     # One line on standard output: the id, so that a script can keep it.
     assert len(done.out.strip()) == 36
     assert done.out.count("\n") == 1
-    assert done.err == ""
+    assert done.err == "created a new store: leasehold.db\n"
 
 
 def test_every_option_reaches_the_job(shell: Shell) -> None:
@@ -109,24 +109,29 @@ def test_machine_formats_have_stable_fields(shell: Shell) -> None:
     ("arguments", "code", "why"),
     [
         ([], Exit.USAGE, "nothing to run"),
-        (["sleep 2"], Exit.USAGE, "use --command"),
+        (["sleep 2"], Exit.USAGE, "use --command; or give the words after -- separately"),
         (["--command", "a", "--task", "b"], Exit.USAGE, "either a command or a task"),
         (["--command", "a", "--", "b"], Exit.USAGE, "one thing to run"),
         (["--command", "a", "--args", "[]"], Exit.USAGE, "a command has no args"),
         (["--task", "a", "--cwd", "."], Exit.USAGE, "a task has no cwd"),
         (["--task", "a", "--args", "{}"], Exit.USAGE, "{} is not a list"),
         (["--task", "a", "--args", "[]", "--payload", "null"], Exit.USAGE, "not both"),
-        (["--task", "a", "--args", "[1"], Exit.USAGE, "not JSON"),
-        (["--task", "a", "--priority", "urgent"], Exit.USAGE, "none of low"),
-        (["--task", "a", "--timeout", "soon"], Exit.USAGE, "no duration"),
-        (["--task", "a", "--run-at", "soon"], Exit.USAGE, "run_at: 'soon' is no time"),
+        (
+            ["--task", "a", "--args", "[1"],
+            Exit.USAGE,
+            "'[1' is not JSON (Input data",
+        ),
+        (["--task", "a", "--args", "tea"], Exit.USAGE, "'tea' is not JSON: give a list, such as"),
+        (["--task", "a", "--priority", "urgent"], Exit.USAGE, "must be low, medium"),
+        (["--task", "a", "--timeout", "soon"], Exit.USAGE, "not a duration"),
+        (["--task", "a", "--run-at", "soon"], Exit.USAGE, "run_at: 'soon' is not a time"),
         (
             ["--task", "a", "--delay", "1", "--run-at", "+1m"],
             Exit.USAGE,
             "either run_at or a delay",
         ),
         (["--task", "a", "--env", "A"], Exit.USAGE, "NAME=VALUE"),
-        (["--task", "a", "--partial"], Exit.USAGE, "--partial is for --file"),
+        (["--task", "a", "--partial"], Exit.USAGE, "--partial requires --file"),
         (["--task", "a", "--depends-on", "nobody"], Exit.NOT_FOUND, "nobody"),
         (['{"command": "a", "colour": 1, "size": 2}'], Exit.USAGE, "unknown field 'colour'"),
         (['{"command": "a", "command": "b"}'], Exit.USAGE, "'command' twice"),

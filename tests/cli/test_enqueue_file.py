@@ -16,12 +16,13 @@ from leasehold.core.model.phrases import listed
 
 GOOD = '{"id": "a", "command": "echo a"}'
 ALSO_GOOD = '{"task": "t", "payload": null}'
+MADE = "created a new store: leasehold.db"
 BAD = ("not json", '{"command": "a", "colour": 1}', '{"task": "t", "max_retries": -1}', GOOD)
 
 
 def test_every_line_is_stored_with_the_options_it_leaves_out(shell: Shell) -> None:
     done = shell.ok("enqueue", "--file", "-", "--queue", "bulk", stdin=f"{GOOD}\n\n  \n{ALSO_GOOD}")
-    assert (done.out, done.err) == ("submitted 2 jobs\n", "")
+    assert (done.out, done.err) == ("submitted 2 jobs\n", f"{MADE}\n")
     assert payloads(shell) == [{"shell": "echo a"}, None]
     assert shell.ok("status", "-o", "json").json["queues"][0]["queue"] == "bulk"
 
@@ -31,10 +32,11 @@ def test_one_bad_line_and_nothing_is_stored(shell: Shell) -> None:
     assert done.code == Exit.USAGE
     assert done.out == ""
     assert done.err.splitlines() == [
+        MADE,
         "line 2: the job is not JSON: Expecting value: line 1 column 1 (char 0)",
         f"line 3: unknown field 'colour'; there are {listed(FIELDS)}",
         "line 4: max_retries must be a whole number from 0 (never) to 1,000,000, not -1",
-        "line 5: the id 'a' is that of line 1 too",
+        "line 5: line 1 has the id 'a', too",
         "4 bad lines: nothing was stored",
     ]
     assert payloads(shell) == []
@@ -96,7 +98,7 @@ def test_partial_stores_the_good_lines_and_reports_each(shell: Shell) -> None:
     assert len(payloads(shell)) == 2
     again = shell.run("enqueue", "--file", "-", "--partial", stdin=GOOD)
     assert again.code == Exit.FAILURE
-    assert "exists already" in again.err
+    assert "already exists" in again.err
 
 
 def test_lines_may_depend_on_each_other_in_any_order(shell: Shell) -> None:
@@ -117,7 +119,7 @@ def test_thousands_of_lines_with_known_keys(shell: Shell) -> None:
 
 def test_only_so_many_errors_are_shown(shell: Shell) -> None:
     done = shell.run("enqueue", "--file", "-", stdin="\x1b]0;pwned\x07\n" * 50)
-    assert len(done.err.splitlines()) == 22
+    assert len(done.err.splitlines()) == 23
     assert "... and 30 more" in done.err
     assert "\x1b" not in done.err
 

@@ -42,7 +42,7 @@ def test_a_job_is_named_by_the_end_of_its_id(session: Session) -> None:
 
 
 def test_last_is_the_job_that_this_shell_submitted(session: Session) -> None:
-    with pytest.raises(JobNotFoundError, match="nothing was submitted from this shell"):
+    with pytest.raises(JobNotFoundError, match="no job was submitted from this shell"):
         job_id_of(session, "@last")
     remember(session.last_job_store, "0199c0de-a1b2c3")
     assert job_id_of(session, "@last") == "0199c0de-a1b2c3"
@@ -102,7 +102,8 @@ def test_ctrl_c_ends_the_wait_and_not_the_job(shell: Shell) -> None:
     with Terminal(command, cwd=shell.folder, env=shell.environment) as terminal:
         terminal.see("waiting for job slow")
         terminal.press("\x03")
-        terminal.see("job slow goes on without you")
+        terminal.see("job slow is still pending: no worker serves queue 'default': start one.")
+        terminal.see("`queuectl cancel slow` stops it")
         assert terminal.end() == Exit.INTERRUPTED
     assert shell.ok("show", "slow", "-o", "json").json["job"]["status"] == "pending"
 
@@ -115,8 +116,23 @@ def test_a_job_whose_task_no_worker_knows_says_so(shell: Shell) -> None:
         other.task(name="fast")(print)
         assert other.run_worker(until_empty=True, slots=1) == "unrunnable"
     assert "no task named 'slwo' is registered" in shell.ok("list").out
-    assert "no task named 'slwo' is registered" in shell.ok("why", "lost").out
-    assert "no worker so far knows task slwo (1 job)" in shell.ok("status").err
+    why = shell.ok("why", "lost").out
+    assert why.startswith("No worker can run it: no task named 'slwo' is registered")
+    assert ". The next try is in " in why
+    assert "no worker knows task slwo (1 job)" in shell.ok("status").err
+    with TaskQueue(url, num_workers=0) as other:
+        other.submit_command("true")
+        assert other.run_worker(until_empty=True, slots=1) == "unrunnable"
+    assert "no worker runs commands (1 job): start one with --allow-commands" in (
+        shell.ok("status").err
+    )
+
+
+def test_a_store_that_a_command_made_is_told(shell: Shell) -> None:
+    made = shell.ok("--store", "typo.db", "enqueue", "--", "echo", "hi")
+    assert made.err == "created a new store: typo.db\n"
+    assert shell.ok("--store", "typo.db", "enqueue", "--", "echo", "hi").err == ""
+    assert "created" not in shell.ok("--store", "other.db", "init").err
 
 
 def test_the_log_of_workers_in_the_background_is_shown(shell: Shell) -> None:
@@ -166,12 +182,22 @@ def test_the_id_of_a_scheduled_job_can_be_copied_from_a_message(shell: Shell) ->
 
 def test_a_mistyped_queue_is_answered_with_the_one_that_is_meant(shell: Shell) -> None:
     shell.ok("queue", "create", "mail")
-    for command in ("show", "pause"):
-        refused = shell.run("queue", command, "mial")
+    for command in (("show",), ("pause",), ("update", "--max-depth", "5")):
+        refused = shell.run("queue", *command, "mial")
         assert (refused.code, refused.err.removeprefix("leasehold: ")) == (
             Exit.NOT_FOUND,
             "there is no queue 'mial': did you mean 'mail'?\n",
         )
+    assert shell.ok("list", "--queue", "mial,mail").err == (
+        "there is no queue 'mial': did you mean 'mail'?\nno job matches\n"
+    )
+    refused = shell.run("queue", "create", "mail", "--max-depth", "5")
+    assert refused.code == Exit.CONFLICT
+    assert "pass --if-exists keep to leave them, --if-exists update" in refused.err
+    assert "or use `queuectl queue update` to change some" in refused.err
+    assert "if_exists" not in refused.err
+    refused = shell.run("enqueue", '{"comand": "true"}')
+    assert "unknown field 'comand': did you mean 'command'? The fields are args, " in refused.err
 
 
 @pytest.mark.parametrize(
@@ -198,12 +224,13 @@ def test_overdue_schedules_without_a_worker_say_what_they_lack(shell: Shell) -> 
     with TaskQueue(shell.folder / "leasehold.db", num_workers=0) as queue:
         queue.schedule("hourly", "work", Every(3600))
         assert shell.ok("schedule", "list").err == ""
+        queue.lease(wait=0)  # A consumer sees to schedules only while it leases: it does not count.
         queue.schedule("soon", "work", Every(0.1))
         while not schedule_document(queue.schedules.get("soon"), queue.now())["overdue"]:
             queue.submit("other")  # Its write notes the time.
-    assert "none is running: start one with `queuectl worker start`" in (
-        shell.ok("schedule", "list").err
-    )
+        assert "none is running: start one with `queuectl worker start --queues" in (
+            shell.ok("schedule", "list").err
+        )
 
 
 @pytest.mark.parametrize("setting", [{"NO_COLOR": "1"}, {"TERM": "dumb", "NO_COLOR": ""}], ids=str)

@@ -6,7 +6,6 @@ import doctest
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 from cli.conftest import Shell
@@ -22,10 +21,7 @@ OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 def test_every_command_prints_what_the_page_says(crews: Shell) -> None:
     place = crews.folder / "bin"
-    place.mkdir()
-    program = place / "queuectl"
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m leasehold.cli "$@"\n')
-    program.chmod(0o755)
+    crews.nursery.install(place)
     environment = {**crews.environment, "PATH": f"{place}:{os.environ['PATH']}"}
     ran = 0
     for kind, text in BLOCK.findall(PART):

@@ -54,4 +54,4 @@ def test_what_is_gone_is_said_and_the_rest_shown(large: Shell) -> None:
     done = run_here(large, "show", "large", "-o", "json")
     assert done.code == Exit.OK
     assert (done.json["job"]["id"], done.json["job"]["payload"]) == ("large", None)
-    assert "the payload of job large cannot be had" in done.err
+    assert "the payload of job large cannot be read" in done.err

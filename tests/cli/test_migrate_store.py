@@ -97,7 +97,7 @@ def test_what_makes_no_sense_is_refused(tmp_path: Path, monkeypatch: pytest.Monk
         assert isinstance(run("jobs.db", target)[2], UnsupportedError)
     assert run("jobs.db")[0] == Exit.USAGE
     assert run("--reopen", "jobs.db", "new.db")[0] == Exit.USAGE
-    assert "nothing was to be done" in run("--reopen", "jobs.db")[1]
+    assert "nothing to do" in run("--reopen", "jobs.db")[1]
     assert run("jobs.db", "new.db")[0] == Exit.OK
     assert isinstance(run("--reopen", "jobs.db")[2], InvalidTransitionError)
     assert run("--force", "jobs.db", "new.db")[0] == Exit.USAGE

@@ -52,7 +52,7 @@ def test_what_is_skipped_is_said_before(shell: Shell) -> None:
         queue.ack(lease)
     dry = run_here(shell, "cancel", "--task", "work", "--dry-run").err
     assert "2 jobs: 2 pending" in dry
-    assert "left alone: 1 completed (they have ended already)" in dry
+    assert "left alone: 1 completed (they have already ended)" in dry
     assert "can be undone" in dry
     purge = run_here(shell, "queue", "purge", "default", "--dry-run").err
     assert "cannot be undone" in purge

@@ -45,9 +45,9 @@ def test_some_done_and_some_not(shell: Shell) -> None:
         "one": True, "over": False, "two": False, "nobody": False,
     }  # fmt: skip
     over, two, nobody = done.err.splitlines()
-    assert over.startswith("job over is cancelled")
+    assert over.startswith("job over is already cancelled")
     assert "'two'" in two
-    assert nobody == "no job has the id 'nobody': it never existed, or was deleted"
+    assert nobody == "there is no job 'nobody': it never existed, or was deleted"
 
 
 def test_none_done(shell: Shell) -> None:
@@ -102,7 +102,7 @@ def test_retry_with_all_that_the_job_brought_down(shell: Shell) -> None:
     assert shell.ok("retry", "--graph", "w").out.count("replayed") == 3
     assert statuses(shell) == {"w:a": "pending", "w:b": "blocked", "w:c": "blocked"}
     assert shell.run("retry", "--graph", "nobody").code == Exit.NOT_FOUND
-    assert "--graph goes with jobs" in shell.run("retry", "--graph", "--all", "--yes").err
+    assert "--graph requires the ids" in shell.run("retry", "--graph", "--all", "--yes").err
 
 
 def test_reprioritize(shell: Shell) -> None:

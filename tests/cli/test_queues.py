@@ -140,7 +140,10 @@ def test_purge(shell: Shell) -> None:
     assert "no waiting job" in run_here(shell, "queue", "purge", "default").err
     refused = run_here(shell, "queue", "purge", "default", "--status", "dead", "-y")
     assert refused.code == Exit.USAGE
-    assert "dead are not meant: it takes scheduled, blocked, pending or failed" in refused.err
+    assert (
+        "dead are not accepted here: choose from scheduled, blocked, pending or failed"
+        in refused.err
+    )
     assert "dead, cancelled" not in run_here(shell, "queue", "purge", "--help").out
     assert run_here(shell, "queue", "purge", "nobody", "-y").code == Exit.NOT_FOUND
     assert len(shell.ok("list", "-o", "json").json) == 1

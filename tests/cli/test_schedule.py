@@ -75,7 +75,7 @@ def test_a_schedule_from_its_beginning_to_its_end(shell: Shell) -> None:
     shell.ok("schedule", "add", "tidy", "--every", "1h", "--", "find", "-name", "*.tmp", "-delete")
     table = shell.ok("schedule", "list").out.splitlines()
     assert table[2].startswith("nightly   active   0 3 * * * Europe/Berlin   reports:nightly")
-    assert table[3].startswith("tidy      active   every 3600 s              command")
+    assert table[3].startswith("tidy      active   every 1h                  command")
 
     assert shell.ok("schedule", "pause", "tidy", "-o", "json").json["next_runs"] == []
     run = shell.ok("schedule", "run", "tidy", "-o", "json").json
@@ -83,6 +83,10 @@ def test_a_schedule_from_its_beginning_to_its_end(shell: Shell) -> None:
     assert run["payload"] == {"argv": ["find", "-name", "*.tmp", "-delete"]}
     assert shell.ok("schedule", "resume", "tidy", "-o", "json").json["state"] == "active"
 
+    for verb in ("run", "pause", "show", "remove"):
+        unknown = shell.run("schedule", verb, "tiddy")
+        assert unknown.code == Exit.NOT_FOUND
+        assert "there is no schedule 'tiddy': did you mean 'tidy'?" in unknown.err
     assert shell.run("schedule", "remove", "tidy").code == Exit.USAGE
     assert shell.ok("schedule", "remove", "tidy", "--dry-run").out == ""
     assert shell.ok("schedule", "remove", "tidy", "--yes", "-o", "json").json["name"] == "tidy"
@@ -103,6 +107,8 @@ def test_orphaned_schedules_are_shown_and_pruned(shell: Shell) -> None:
     assert "left" in shell.ok("doctor").out
     assert "remove 1 orphaned schedule: left" in shell.ok("schedule", "prune", "--dry-run").err
     assert shell.ok("schedule", "prune", "--yes").out == "removed left\n"
+    shell.ok("schedule", "add", "short", "--every", "1h", "--task", "t")
+    assert shell.ok("schedule", "remove", "short", "--yes").out == "schedule 'short' removed\n"
     again = shell.ok("schedule", "prune", "-o", "json")
     assert (again.json, again.err) == ({"removed": []}, "no schedule is orphaned\n")
 
@@ -120,12 +126,12 @@ def test_a_shell_string_is_one(shell: Shell) -> None:
         (["--task", "t", "--cron", "@daily", "--every", "1h"], "say when it ticks"),
         (["--every", "1h"], "give a --task, a --command"),
         (["--every", "1h", "--task", "t", "--command", "x"], "give a --task, a --command"),
-        (["--every", "1h", "--zone", "UTC", "--task", "t"], "--zone goes with --cron"),
-        (["--cron", "@daily", "--starting", "now", "--task", "t"], "--starting goes with --every"),
-        (["--cron", "99 * * * *", "--task", "t"], "is no cron expression"),
-        (["--cron", "@daily", "--zone", "Mars/Base", "--task", "t"], "is no time zone"),
+        (["--every", "1h", "--zone", "UTC", "--task", "t"], "--zone requires --cron"),
+        (["--cron", "@daily", "--starting", "now", "--task", "t"], "--starting requires --every"),
+        (["--cron", "99 * * * *", "--task", "t"], "is not a cron expression"),
+        (["--cron", "@daily", "--zone", "Mars/Base", "--task", "t"], "is not a time zone"),
         (["--every", "1h", "--task", "t", "--args", "{}"], "{} is not a list"),
-        (["--every", "1h", "--command", "x", "--args", "[]"], "go with --task"),
+        (["--every", "1h", "--command", "x", "--args", "[]"], "require --task"),
     ],
 )
 def test_what_makes_no_sense_is_refused(

@@ -70,10 +70,10 @@ ATTEMPTS
 HISTORY
 NO   AT                     EVENT     BEFORE    AFTER     TRIES   WORKER     MESSAGE
 """
-        + "─" * 127
+        + "─" * 122
         + r"""
  1   YYYY-MM-DD HH:MM:SSZ   created   -         pending       0   -          submitted
- 2   YYYY-MM-DD HH:MM:SSZ   leased    pending   running       1   consumer   leased by consumer until ISO-TIME
+ 2   YYYY-MM-DD HH:MM:SSZ   leased    pending   running       1   consumer   leased by consumer until YYYY-MM-DD HH:MM:SSZ
  3   YYYY-MM-DD HH:MM:SSZ   dead      running   dead          1   consumer   Nack: no such picture
 
 LOG
@@ -83,7 +83,7 @@ half done
 ERROR
 Nack: no such picture
 
-given up: not retried: the consumer said so
+given up: not retried: the consumer refused a retry
 """  # noqa: E501
     )
 
@@ -120,7 +120,7 @@ def test_a_job_is_named_by_enough_of_its_id(shell: Shell) -> None:
     assert "picture-1, picture-2; type the end" in ambiguous.err
     unknown = run_here(shell, "history", "picture-9")
     assert unknown.code == Exit.NOT_FOUND
-    assert "near it: picture-1, picture-2" in unknown.err
+    assert "similar ids: picture-1, picture-2" in unknown.err
     assert "near" not in run_here(shell, "show", "zebra").err
     assert run_here(shell, "show", "").code == Exit.NOT_FOUND
 
@@ -135,7 +135,7 @@ def test_what_is_remembered_of_a_pruned_job(shell: Shell) -> None:
     assert document["archived"]["result_summary"] == '{"width":64}'
     assert "result summary" in shell.ok("show", "one").out
     gone = run_here(shell, "why", "one")
-    assert (gone.code, "in the archive" in gone.err) == (Exit.NOT_FOUND, True)
+    assert (gone.code, "was archived at" in gone.err) == (Exit.NOT_FOUND, True)
 
 
 def test_why(shell: Shell) -> None:
@@ -143,7 +143,7 @@ def test_why(shell: Shell) -> None:
         queue.submit("work", job_id="one")
         queue.pause_queue("default")
     assert shell.ok("why", "one").out == (
-        "Queue 'default' is paused: nothing of it is leased until somebody resumes it.\n"
+        "Queue 'default' is paused: none of its jobs is leased until it is resumed.\n"
     )
     reason = shell.ok("why", "one", "-o", "json").json
     assert list(reason) == ["id", "kind", "text", "details"]

@@ -63,7 +63,8 @@ def test_a_window_of_every_queue_and_the_whole_store(seeded: Shell) -> None:
 def test_a_narrow_terminal_does_without_some(seeded: Shell) -> None:
     with Terminal(seeded.command("stats"), cwd=seeded.folder, env=seeded.environment) as terminal:
         assert terminal.end() == 0
-        heading = terminal.text.splitlines()[0]
+        window, heading = terminal.text.splitlines()[:2]
+    assert window.startswith("in the last 1h, since 2")
     assert heading.split("  ")[0] == "QUEUE"
     assert "PENDING   OLDEST   RUNNING   DONE/S   FAILED %   WAIT P95   RUN P95" in heading
     assert "P99" not in heading
@@ -91,6 +92,7 @@ def test_lifetime_totals(seeded: Shell) -> None:
         assert terminal.end() == 0
         shown = terminal.text
     assert golden(shown) == golden("""
+since the store was created:
 QUEUE     SUBMITTED   COMPLETED   FAILED   RETRIED   DEAD   CANCELLED   FAILED %
 ────────────────────────────────────────────────────────────────────────────────
 default           2           1        1         0      1           0       50.0
@@ -151,7 +153,7 @@ def test_metrics_over_time(seeded: Shell) -> None:
     old = run_here(seeded, "stats", "mail", "--metric", "leased", "--since", "-50h",
                    "--until", "-49h", "-o", "jsonl")  # fmt: skip
     assert {(each["known"], each["leased"]) for each in old.jsonl} == {(False, None)}
-    assert "is not kept by the minute" in old.err
+    assert "figures by the minute begin at" in old.err
 
 
 @pytest.mark.parametrize(
@@ -164,13 +166,13 @@ def test_metrics_over_time(seeded: Shell) -> None:
         (["--last", "5"], Exit.USAGE, "--last is for --by"),
         (["--by", "priority", "--last", "5"], Exit.USAGE, "--last is for --by"),
         (["--by", "worker", "--window", "1h"], Exit.USAGE, "one of --window, --by and --totals"),
-        (["mail", "--by", "worker"], Exit.USAGE, "about all queues"),
+        (["mail", "--by", "worker"], Exit.USAGE, "covers all queues"),
         (["nobody", "--by", "priority"], Exit.NOT_FOUND, "no queue 'nobody'"),
         (["nobody", "--by", "error"], Exit.NOT_FOUND, "no queue 'nobody'"),
         (["nobody", "--metric", "failed"], Exit.NOT_FOUND, "no queue 'nobody'"),
         (["--since", "-1h"], Exit.USAGE, "are for --metric"),
-        (["--metric", "failed", "--totals"], Exit.USAGE, "--metric goes with"),
-        (["--metric", "failed", "--by", "worker"], Exit.USAGE, "--metric goes with"),
+        (["--metric", "failed", "--totals"], Exit.USAGE, "--metric can be combined with"),
+        (["--metric", "failed", "--by", "worker"], Exit.USAGE, "--metric can be combined with"),
         (["--metric", "fialed"], Exit.USAGE, "there is no metric 'fialed'"),
         (["--window", "49h"], Exit.USAGE, "--by day"),
         (["--window", "0"], Exit.USAGE, "from 1s to 48h"),
@@ -210,5 +212,5 @@ def test_what_ended_since_then(seeded: Shell) -> None:
     assert ended
     assert run_here(seeded, "list", "--since", "-1h", "--count").out == f"{ended}\n"
     assert run_here(seeded, "list", "--until", "-1h", "--count").out == "0\n"
-    assert run_here(seeded, "dlq", "list", "--since", "+1h").err == "no dead letter fits\n"
+    assert run_here(seeded, "dlq", "list", "--since", "+1h").err == "no dead letter matches\n"
     assert run_here(seeded, "list", "--archived", "--since", "-1h").code == Exit.USAGE

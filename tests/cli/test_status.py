@@ -7,6 +7,7 @@ from cli.seed import golden, kill, run_here, store_of
 from cli.test_queues import FIGURES
 from leasehold import TaskQueue
 from leasehold.cli.exits import Exit
+from leasehold.core.model.advice import START_A_WORKER
 from leasehold.core.model.records import WorkerInfo
 from leasehold.env import SYSTEM, from_micros
 
@@ -50,7 +51,7 @@ TIMES   TASK   ERROR                   SINCE
         "note: queue 'mail' is paused with 1 pending job: `queuectl queue resume mail`",
         (
             "note: no worker serves queue 'reports' (1 pending job): `queuectl worker start "
-            "--queues reports` (Python tasks: with --import MODULE)"
+            "--queues reports --import MODULE`"
         ),
         "note: 1 dead letter waits for a decision: `queuectl dlq list`",
     ]
@@ -88,7 +89,7 @@ def test_an_empty_store(shell: Shell) -> None:
     assert done.out == "store leasehold.db: 0 jobs\n\n\n"
     assert done.err.splitlines() == [
         "there is no queue yet",
-        "no worker is running: start one with `queuectl worker start`",
+        f"no worker is running: {START_A_WORKER}",
     ]
     assert [each["queue"] for each in shell.ok("stats", "-o", "json").json] == [None]
 

@@ -121,7 +121,7 @@ def test_off_a_terminal_it_is_one_look(shell: Shell) -> None:
     rates = "submitted 0.0/s  completed 0.0/s  failed 0.0/s  in the last 5m"
     assert lines[1:3] == ["pending 1  running 0", rates]
     assert lines[5].split() == [
-        ">", "mail", "active", "1", "0", "0", "0", "0.0", "0s", "0.0", "-", "-",
+        ">", "mail", "active", "1", "0", "0", "0", "0.0", "0s", "-", "-", "-",
     ]  # fmt: skip
     assert "q quit" not in "".join(lines)
     document = shell.ok("top", "-o", "json").json

@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -51,11 +50,7 @@ def _narrow(text: str) -> str:
 @pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash here")
 def test_the_tutorial_is_true(shell: Shell, tmp_path: Path) -> None:
     programs = tmp_path / "bin"
-    programs.mkdir()
-    (programs / "queuectl").write_text(
-        f"#!{sys.executable}\nfrom leasehold.cli.main import main\nmain()\n"
-    )
-    (programs / "queuectl").chmod(0o755)
+    shell.nursery.install(programs)
     folder = tmp_path / "jobs"
     folder.mkdir()
     told = commands_of(PAGE.read_text(encoding="utf-8"))

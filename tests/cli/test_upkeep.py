@@ -32,6 +32,7 @@ def test_sweep_takes_back_what_expired(shell: Shell) -> None:
     # People are told what happened, and nothing of what did not.
     assert run_here(shell, "sweep").out == "1 job to run again\n"
     assert run_here(shell, "sweep").out == "no job was lost: nothing to take back\n"
+    assert [each.count for each in queue.audit_log() if each.action == "sweep"] == [0, 1, 1]
     queue.shutdown()
 
 
@@ -59,7 +60,7 @@ def test_prune_does_what_is_due_and_asks_before_more(shell: Shell) -> None:
     assert shell.run("prune", "--dead").code == Exit.USAGE
     assert [job.id for job in queue.search()] == ["bad", "good"]
     told = run_here(shell, "prune", "--force").out
-    assert told == "nothing was pruned: no ended job is older than it is kept\n"
+    assert told == "nothing was pruned: no ended job is past its retention\n"
     told = run_here(shell, "prune", "--emergency", "--yes").out
     assert told.startswith("pruned 1 job (1 completed, 1 archived) in ")
     assert [job.id for job in queue.search()] == ["bad"]
@@ -78,6 +79,9 @@ def test_backup_never_overwrites_unasked(shell: Shell) -> None:
     refused = shell.run("backup", "copy.db")
     assert (refused.code, refused.out) == (Exit.CONFLICT, "")
     shell.ok("backup", "copy.db", "--force")
+    assert [(each.action, each.detail) for each in queue.audit_log()] == [
+        ("backup", {"path": made["path"]})
+    ] * 2
     queue.shutdown()
     found = shell.ok("list", "--store", "copy.db", "-o", "json").json
     assert [job["id"] for job in found] == ["two", "one"]
@@ -98,7 +102,7 @@ def test_backup_replaces_nothing_but_a_plain_file(shell: Shell) -> None:
     for name in ("link.db", "loose.db", "pipe"):
         refused = shell.run("backup", name, "--force")
         assert refused.code == Exit.CONFLICT
-        assert f"{name} is no plain file, and nothing else is ever replaced" in refused.err
+        assert f"{name} is not a regular file, and only regular files are replaced" in refused.err
     assert (shell.folder / "link.db").read_text() == "kept"
     assert (shell.folder / "loose.db").is_symlink()
     assert (shell.folder / "pipe").is_fifo()

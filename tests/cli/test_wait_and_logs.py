@@ -14,7 +14,7 @@ from cli.conftest import Shell
 from cli.crews import WAIT, Gate, crews, gate
 from cli.seed import run_here, store_of
 from cli.terminal import Terminal
-from leasehold.cli import logs
+from leasehold.cli import logs, wait
 from leasehold.cli.exits import Exit
 from leasehold.cli.logs import LINE_BYTES_MAX, LogReader, Tail
 from leasehold.core.model.joblog import LogLine
@@ -105,17 +105,31 @@ def test_enqueue_and_wait(crews: Shell) -> None:
     assert late.code == Exit.TIMEOUT
 
 
-@pytest.mark.parametrize("command", [["enqueue", "--wait", "--task", "t"], ["wait", "job"]])
+@pytest.mark.parametrize(
+    "command", [["enqueue", "--wait", "--task", "t"], ["wait", "job"], ["logs", "job", "--follow"]]
+)
 def test_who_waits_on_a_terminal_is_told_why(shell: Shell, command: list[str]) -> None:
     with store_of(shell) as queue:
         queue.submit("t", job_id="job")
     with Terminal(
         shell.command(*command), cwd=shell.folder, env=shell.environment, columns=120
     ) as terminal:
-        terminal.see("waiting for job", "No worker is registered for queue 'default'")
+        terminal.see("is still pending: no worker serves queue 'default': start")
         terminal.press("\x03")
-        terminal.see("goes on without you")
         assert terminal.end() == Exit.INTERRUPTED
+        assert terminal.text.count("is still pending: no worker serves") == 2
+
+
+def test_a_program_that_waits_is_told_why_once(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wait, "LOOK_AGAIN_SECONDS", 0.01)
+    with store_of(shell) as queue:
+        queue.submit("t", job_id="job")
+    late = run_here(shell, "wait", "job", "--timeout", "0.1")
+    assert late.code == Exit.TIMEOUT
+    assert late.err.count("job job is still pending: no worker serves queue 'default'") == 1
+    assert "job job has not ended within 0.1 seconds" in late.err
 
 
 def test_a_job_that_went_well_at_last_shows_no_error(shell: Shell) -> None:

@@ -23,10 +23,12 @@ from cli.crews import (
     live_workers,
     running,
 )
+from cli.terminal import Terminal
 from leasehold import Status, TaskQueue
 from leasehold.cli.exits import Exit
 from leasehold.cli.layout import cut_in_the_middle
 from leasehold.cli.workers.pidfile import HeldPidFile, PidRecord, pid_files
+from leasehold.core.model.advice import START_A_WORKER
 from leasehold.env import SYSTEM
 
 __all__ = ["crews", "gate"]
@@ -79,7 +81,7 @@ def test_worn_processes_are_replaced(crews: Shell) -> None:
     lines = "\n".join(f'{{"id": "job{n}", "command": "echo $PPID"}}' for n in range(3))
     crews.ok("enqueue", "--file", "-", stdin=lines)
     done = crews.ok("worker", "start", "--until-empty", "--allow-commands", "--max-jobs", "1")
-    assert done.err.count("asks to be started anew: max_jobs") == 3
+    assert done.err.count("asks to be replaced: max_jobs") == 3
     assert done.err.count("completed in") == 3
 
 
@@ -145,7 +147,7 @@ def test_start_look_and_stop_in_the_background(crews: Shell, gate: Gate) -> None
     after = crews.ok("worker", "status")
     assert (after.out, after.err) == (
         "",
-        "no worker is running: start one with `queuectl worker start`\n",
+        f"no worker is running: {START_A_WORKER}\n",
     )
     assert os.listdir(folder(crews)) == ["workers.log"]
     assert log.stat().st_mode & 0o777 == 0o600
@@ -190,7 +192,7 @@ def test_workers_do_not_outlive_their_crew(crews: Shell) -> None:
     os.kill(worker.record.crew_pid, signal.SIGKILL)
     eventually(lambda: worker.is_stale)
     log = (crews.folder / "leasehold.db-workers" / "workers.log").read_text()
-    assert "whoever started this worker is gone" in log
+    assert "the process that started this worker is gone" in log
 
 
 def test_stop_with_a_timeout_and_by_force(crews: Shell, gate: Gate) -> None:
@@ -206,6 +208,13 @@ def test_stop_with_a_timeout_and_by_force(crews: Shell, gate: Gate) -> None:
     [worker] = live_workers(crews)
     # Stopped by the system, it cannot heed anything; killed, it is gone all the same.
     os.kill(worker.record.pid, signal.SIGSTOP)
+    with Terminal(
+        crews.command("worker", "stop"), cwd=crews.folder, env=crews.environment
+    ) as terminal:
+        terminal.see("waiting for 1 worker to stop ...")
+        terminal.press("\x03")
+        terminal.see("interrupted, but the workers go on stopping")
+        assert terminal.end() == Exit.INTERRUPTED
     killed = crews.ok("worker", "stop", "--timeout", "0.1", "--force", "-o", "json").json
     assert [(each["stopped"], each["killed"]) for each in killed] == [(True, True)]
     assert worker.is_stale

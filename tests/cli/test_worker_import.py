@@ -73,7 +73,7 @@ def test_a_queue_in_another_store_is_refused_with_both_names(crews: Shell) -> No
     refused = crews.run("worker", "start", "--store", "jobs.db", "--import", "shop")
     assert refused.code == Exit.USAGE
     assert f"the queue shop:queue is in the store {crews.folder / 'app.db'}" in refused.err
-    assert f"this worker is to serve {crews.folder / 'jobs.db'}" in refused.err
+    assert f"this worker would serve {crews.folder / 'jobs.db'}" in refused.err
     assert not (crews.folder / "jobs.db").exists()
 
 
@@ -89,7 +89,10 @@ def test_what_cannot_be_imported_shows_its_traceback(crews: Shell) -> None:
     refused = crews.run("worker", "start", "--import", "shop", "--quiet")
     assert refused.code == Exit.USAGE
     assert "the module 'shop' cannot be imported" in refused.err
-    assert 'shop.py", line 2, in <module>' in refused.err
+    shown = refused.err.partition("(most recent call last):\n")[2]
+    assert 'shop.py", line 2, in <module>' in shown.splitlines()[0]
+    misspelt = crews.run("worker", "start", "--import", "shp")
+    assert "or among the installed ones: did you mean 'shop'?" in misspelt.err
     missing = crews.run("worker", "start", "--import", "json:queue")
     assert "there is no TaskQueue 'json:queue'" in missing.err
 
@@ -97,7 +100,9 @@ def test_what_cannot_be_imported_shows_its_traceback(crews: Shell) -> None:
 def test_a_task_of_a_queue_that_is_not_served_is_warned_of(crews: Shell) -> None:
     shop(crews)
     done = crews.ok("worker", "start", "--import", "shop", "--queues", "work", "--until-empty")
-    assert "WARNING  task send is of queue 'mail', which this worker does not serve" in done.err
+    assert (
+        "WARNING  task send belongs to queue 'mail', which this worker does not serve" in done.err
+    )
     assert (
         "does not serve"
         not in crews.ok("worker", "start", "--import", "shop", "--queues", "*", "--until-empty").err
@@ -117,7 +122,11 @@ def test_a_module_that_is_not_there_is_said_in_one_line(crews: Shell) -> None:
 def test_a_module_without_tasks_is_told_of(crews: Shell) -> None:
     (crews.folder / "empty.py").write_text("")
     done = crews.ok("worker", "start", "--import", "empty", "--until-empty")
-    assert "empty: no TaskQueue and no task; this worker serves" in done.err
+    file = crews.folder / "empty.py"
+    assert f"empty ({file}): no TaskQueue and no task; this worker serves" in done.err
+    file.write_text("from leasehold import TaskQueue\nqueue = TaskQueue('app.db', num_workers=0)\n")
+    done = crews.ok("worker", "start", "--import", "empty", "--until-empty")
+    assert f"no task is registered with this worker: empty ({file}) has a TaskQueue" in done.err
 
 
 def test_a_probe_that_is_interrupted_shows_no_traceback(

@@ -10,6 +10,7 @@ from cli.conftest import Shell
 from cli.crews import Gate, crews, eventually, gate, live_workers, running
 from cli.seed import store_of
 from cli.terminal import Terminal
+from leasehold import TaskQueue
 from leasehold.cli.workers.watch import Watch
 
 __all__ = ["crews", "gate"]
@@ -56,7 +57,7 @@ def test_restart_takes_new_code_and_lets_old_jobs_finish(shop: Shell, gate: Gate
     write(shop, "1 + 1")
     waiting = shop.run("worker", "restart", "--timeout", "0.5s")
     assert waiting.code == 124
-    assert "still finish what they run" in waiting.err
+    assert "are still finishing their jobs" in waiting.err
     # The new one is at work, while the old one holds its job.
     eventually(lambda: price_of(shop) == 2)
     gate.open()
@@ -66,17 +67,21 @@ def test_restart_takes_new_code_and_lets_old_jobs_finish(shop: Shell, gate: Gate
     assert again["restarted"] is True
 
 
-def test_restart_with_broken_code_leaves_the_old_workers_at_work(shop: Shell) -> None:
+def test_restart_with_broken_code_leaves_the_old_workers_at_work(crews: Shell) -> None:
+    shop = crews
+    write(shop, "1")
+    shop.ok("worker", "start", "--import", "shop", "--background", "--count", "2")
     before = pids(shop)
     write(shop, "1 +")
     done = shop.run("worker", "restart")
     assert done.code == 1
-    assert "the old ones stay: see `worker logs`" in done.err
+    assert "the old ones keep running: see `worker logs`" in done.err
     assert pids(shop) == before
     assert price_of(shop) == 1
     logged = shop.ok("worker", "logs").out
     assert "SyntaxError" in logged
-    assert "those that are there go on with the old code" in logged
+    assert "the old ones keep running the old code" in logged
+    assert "all workers have been restarted" not in logged
 
 
 def test_workers_of_a_terminal_say_there_why_they_did_not_restart(crews: Shell) -> None:
@@ -102,6 +107,14 @@ def test_workers_of_a_terminal_say_there_why_they_did_not_restart(crews: Shell) 
 
 def test_restart_of_nothing(shell: Shell) -> None:
     shell.ok("init")
+    with TaskQueue(shell.folder / "leasehold.db", num_workers=1) as queue:
+        queue.submit("elsewhere")  # Its first job starts its worker.
+        [own] = eventually(queue.workers)
+        done = shell.run("worker", "restart")
+    assert (done.code, done.err) == (
+        3,
+        f"not restarted: {own.id} was not started by queuectl; restart it yourself\n",
+    )
     done = shell.run("worker", "restart")
     assert (done.code, done.err) == (
         3,
@@ -124,10 +137,10 @@ def test_reload_follows_every_save(crews: Shell) -> None:
         terminal.see("ready: 1 worker")
         assert price_of(crews) == 1
         write(crews, "20 +")
-        terminal.see("shop.py has changed", "SyntaxError", "go on with the old code")
+        terminal.see("shop.py has changed", "SyntaxError", "keep running the old code")
         assert price_of(crews) == 1
         write(crews, "20 + 30")
-        terminal.see("all workers have started anew")
+        terminal.see("all workers have been restarted")
         assert price_of(crews) == 50
         terminal.press("\x03")
         assert terminal.end() == 0

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import pytest
+
 from leasehold.core.model.breaker import Breaker, BreakerState
 from leasehold.core.model.budget import TURNED_AWAY_AT_ONCE
+from leasehold.core.model.limits import UNLIMITED
 from leasehold.core.model.queue_config import QueueConfig
 from leasehold.core.rules.leasing import OpenLane, OpenQueue, Verdict, Walk, open_lane
 
@@ -97,3 +100,31 @@ def test_a_breaker_lets_nothing_through_then_one_job_and_no_other_for_a_pause() 
     state = state.probed(later)
     assert open_lane(queue, "t", state, later) is None
     assert state.next_probe_at(later) == later + 1_000_000
+
+
+@pytest.mark.parametrize("limit", [3, 9])
+@pytest.mark.parametrize("free", [0, 2, 5, UNLIMITED])
+@pytest.mark.parametrize(
+    "config", [QueueConfig(), QueueConfig(key_concurrency=1), QueueConfig(starts_per_second=1)]
+)
+@pytest.mark.parametrize("probe", [None, BreakerState(failures_in_row=1)])
+def test_plain_jobs_taken_together_are_those_taken_one_by_one(
+    limit: int, free: int, config: QueueConfig, probe: BreakerState | None
+) -> None:
+    def begin() -> tuple[OpenQueue, OpenLane, Walk]:
+        queue = OpenQueue("q", free, config)
+        going = Walk(NOW, limit, [queue], lambda _queue, _key: 0, free_slots=1)
+        return queue, OpenLane(queue, "t", probe), going
+
+    queue, lane, going = begin()
+    together = going.plain_left(lane)
+    going.took(lane, together)
+    other_queue, other_lane, other = begin()
+    one_by_one = 0
+    while not other.is_over and other.judge(other_lane, None, 0, None) is Verdict.TAKE:
+        one_by_one += 1
+    if probe is not None or config.starts_per_second is not None:
+        assert not together  # Each of these has to be judged.
+    else:
+        assert (together, queue.free) == (one_by_one, other_queue.free)
+        assert going.is_over == other.is_over

@@ -28,7 +28,7 @@ def test_a_store_here_is_its_own_local_part(tmp_path: Path) -> None:
 
 
 def test_a_store_elsewhere_has_none() -> None:
-    with pytest.raises(UnsupportedError, match=r"a backup needs a store on this machine, and Far"):
+    with pytest.raises(UnsupportedError, match=r"^a backup works only where the database"):
         local_part(cast("Store", FarAway()), "a backup")
 
 

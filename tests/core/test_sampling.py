@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 from hypothesis import given
@@ -18,6 +18,7 @@ from leasehold.core.model.span import (
     Measure,
     Span,
     all_in_all,
+    as_one,
     filled,
     side_by_side,
 )
@@ -25,9 +26,12 @@ from leasehold.core.rules.sampling import (
     KeptSpan,
     Resolution,
     end_minute,
+    last_looks,
     since_last_look,
     spans_of,
     spans_of_all,
+    summed_of_each,
+    summed_up,
 )
 from leasehold.stores.tables.sampling import SPAN_COLUMNS
 
@@ -51,6 +55,12 @@ class Shelf:
     def totals(self, queue: str | None) -> Mapping[str, Span]:
         return {name: span for name, span in self.now.items() if queue in (None, name)}
 
+    def totals_of_all(self) -> Span:
+        return as_one(self.now.values())
+
+    def last_look_of_all(self) -> Span:
+        return as_one(each.with_measures(()) for each in last_looks(self, None).values())
+
     def available_since(self, queue: str | None) -> Mapping[str, int]:
         return {name: since for name, since in self.since.items() if queue in (None, name)}
 
@@ -62,6 +72,11 @@ class Shelf:
             for name, spans in self.spans[resolution].items()
             if queue in (None, name)
         }
+
+    def summed(
+        self, resolution: Resolution, first: int, measures: Collection[int]
+    ) -> Mapping[str, Span]:
+        return summed_up(self.kept(resolution, None, first), measures)
 
     def keep(self, spans: Sequence[KeptSpan]) -> None:
         for resolution, queue, number, span in spans:
@@ -175,6 +190,17 @@ def test_all_queues_together_are_kept_as_their_sum(script: Script, first: int) -
             assert one.happened == several.happened
             assert msgspec.structs.replace(one, deepest=several.deepest) == several
             assert one.deepest == several.deepest or not one.happened
+
+
+@given(scripts("abc"), st.integers(0, 3000))
+def test_each_queue_added_up_is_the_sum_of_its_minutes(script: Script, first: int) -> None:
+    shelf = played(script)
+    alone = spans_of(shelf, None, Resolution.MINUTE, first)
+    for measures in ((), tuple(Measure)):
+        assert summed_of_each(shelf, first, shelf.totals(None), measures) == {
+            queue: all_in_all([spans], first).with_measures(measures)
+            for queue, spans in alone.items()
+        }
 
 
 def test_spans_are_read_in_the_order_of_their_columns() -> None:

@@ -37,6 +37,7 @@ timings: st.SearchStrategy[Timing] = st.sampled_from(
 )
 looks = st.lists(st.floats(0, 7200), min_size=1, max_size=40)
 """Seconds from one look to the next."""
+TICKS_OF_ONE_WRITE = 3
 
 
 def plan(timing: Timing, **options: Any) -> ScheduleDraft:
@@ -60,9 +61,15 @@ class World:
         return None
 
     def look(self, schedule: Schedule, now: datetime) -> Schedule:
-        if schedule.due_at is None or schedule.due_at > now:
-            return schedule
-        return fire(schedule, now, has_ended=lambda _: self.ended, submit=self.submit)
+        while schedule.due_at is not None and schedule.due_at <= now:
+            firing = fire(
+                schedule, now, has_ended=lambda _: self.ended, jobs_max=TICKS_OF_ONE_WRITE
+            )
+            if isinstance(firing, Schedule):
+                return firing
+            assert len(firing.ticks) <= TICKS_OF_ONE_WRITE
+            schedule = firing.settled([self.submit(job) for job in firing.jobs], now)
+        return schedule
 
 
 def ids(ticks: list[datetime]) -> list[str]:

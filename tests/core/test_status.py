@@ -78,7 +78,7 @@ def test_check_follows_the_table(event: Event) -> None:
         if after in TRANSITIONS.get(event, {}).get(before, ()):
             check(event, before, after, "job-1")
         else:
-            with pytest.raises(InvalidTransitionError, match=r"job job-1 is .*cannot be"):
+            with pytest.raises(InvalidTransitionError, match=r"job job-1 is (.*cannot|already) "):
                 check(event, before, after, "job-1")
 
 
@@ -89,6 +89,17 @@ def test_the_message_names_job_status_and_event() -> None:
     with pytest.raises(InvalidTransitionError) as caught:
         check(Event.CANCELLED, Status.DEAD, Status.CANCELLED, "a1")
     assert str(caught.value) == "job a1 is dead: it cannot be cancelled"
+
+
+def test_a_job_that_is_already_there_is_said_to_be() -> None:
+    for event, status, told in (
+        (Event.REPLAYED, Status.PENDING, "pending: there is nothing to replay"),
+        (Event.CANCELLED, Status.CANCELLED, "cancelled"),
+        (Event.LEASED, Status.RUNNING, "running: it cannot be leased"),
+    ):
+        with pytest.raises(InvalidTransitionError) as caught:
+            check(event, status, status, "a1")
+        assert str(caught.value) == f"job a1 is already {told}"
 
 
 @pytest.mark.parametrize(

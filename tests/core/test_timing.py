@@ -50,11 +50,11 @@ BERLIN, NEW_YORK, LORD_HOWE = "Europe/Berlin", "America/New_York", "Australia/Lo
         # Berlin shows 2:00 to 3:00 twice: a time of day ticks the first time.
         ("30 2 * * *", BERLIN, "2030-10-27", ["02:30+0200"]),
         ("0 2,3 * * *", BERLIN, "2030-10-27", ["02:00+0200", "03:00+0100"]),
-        # New York, where 2:00 to 3:00 is skipped and 1:00 to 2:00 comes twice.
+        # New York, where 2:00 to 3:00 is skipped and 1:00 to 2:00 occurs twice.
         ("30 2 * * *", NEW_YORK, "2030-03-10", ["03:00-0400"]),
         ("30 1 * * *", NEW_YORK, "2030-11-03", ["01:30-0400"]),
         ("30 1 * * *", NEW_YORK, "2030-03-10", ["01:30-0500"]),
-        # Lord Howe, by half an hour: 2:00 to 2:30 is skipped, 1:30 to 2:00 comes twice.
+        # Lord Howe, by half an hour: 2:00 to 2:30 is skipped, 1:30 to 2:00 occurs twice.
         ("15 2 * * *", LORD_HOWE, "2030-10-06", ["02:30+1100"]),
         ("45 2 * * *", LORD_HOWE, "2030-10-06", ["02:45+1100"]),
         ("45 1 * * *", LORD_HOWE, "2030-04-07", ["01:45+1100"]),
@@ -267,7 +267,7 @@ def test_a_bad_expression_is_refused(expression: str) -> None:
 
 
 def test_a_date_that_never_comes_is_refused() -> None:
-    with pytest.raises(InvalidScheduleError, match="never comes"):
+    with pytest.raises(InvalidScheduleError, match="never fires"):
         Cron("0 0 */30 2 SUN#5")  # the 1st is no fifth Sunday, and there is no 31st
 
 
@@ -298,6 +298,6 @@ def test_shorthands() -> None:
 def test_a_bad_field_is_named_and_missing_ones_are_explained() -> None:
     with pytest.raises(InvalidScheduleError) as bad:
         Cron("61 * * * *")
-    assert str(bad.value) == "'61 * * * *' is no cron expression: bad minute"
+    assert str(bad.value) == "'61 * * * *' is not a cron expression: bad minute"
     with pytest.raises(InvalidScheduleError, match="five fields are needed"):
         Cron("61 * *")

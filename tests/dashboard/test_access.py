@@ -190,7 +190,7 @@ def test_orders_need_their_role_in_the_handler(people: People) -> None:
 def test_a_token_for_some_queues_is_told_that_pages_are_about_all(people: People) -> None:
     answer = people.somebody("operator", queues=("mail",)).get("queues")
     assert answer.status_code == 403
-    assert "the whole store" in answer.text
+    assert "this needs a token for all queues" in answer.text
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ def test_an_order_is_asked_about_and_can_be_left(shop: Shop) -> None:
         page.goto(shop.url(f"queue?name={name}"))
         page.get_by_role("button", name="Pause").click()
         expect(page.locator("main")).to_contain_text("1 pending jobs wait")
-        page.get_by_role("link", name="Leave it").click()
+        page.get_by_role("link", name="Go back").click()
         assert shop.queue.queue_info(name).state.value == "active"
         page.get_by_role("button", name="Pause").click()
         page.get_by_role("button", name="Pause the queue").click()

@@ -61,7 +61,7 @@ def test_what_is_announced_is_what_is_done(people: People, ended: threading.Even
     assert "Replay 2 jobs" in page
     assert "1 left alone: only dead and cancelled jobs are replayed" in page
     assert first[-8:] in page
-    assert "can be undone" in page
+    assert "You can undo this until a worker takes them" in page
     late = dead(people, "here")
     people.queue.replay(second)
     operation_id = agree(client, form, ended)
@@ -179,7 +179,7 @@ def test_one_that_nobody_carries_out_is_stopped_or_continued(
 def test_nothing_to_do_and_nonsense(people: People) -> None:
     client = people.somebody("operator")
     page = client.get("confirm", params={"order": "replay-found", "q": "queue:empty"})
-    assert "No such job can take it" in page.text
+    assert "No job can take this order" in page.text
     assert 'action="do"' not in page.text
     assert client.get("operation?id=nobody").status_code == 404
     nonsense = {"order": "replay-found", "q": "", "agreed": "{"}

@@ -82,7 +82,7 @@ def test_single_keys_can_be_turned_off_for_good(shop: Shop) -> None:
     with shop.page("operator") as page:
         page.goto(shop.url("jobs?q=queue:off"))
         page.keyboard.press("?")
-        page.get_by_label("turn single keys off").check()
+        page.get_by_label("disable keyboard shortcuts").check()
         page.keyboard.press("Escape")
         for _ in range(2):
             page.keyboard.press("j")
@@ -93,7 +93,7 @@ def test_single_keys_can_be_turned_off_for_good(shop: Shop) -> None:
             expect(page.locator("input[type=search]")).not_to_be_focused()
             page.reload()
         page.get_by_role("button", name="Keys").click()
-        page.get_by_label("turn single keys off").uncheck()
+        page.get_by_label("disable keyboard shortcuts").uncheck()
         page.get_by_role("button", name="Close").click()
         page.keyboard.press("j")
         expect(page.locator("tr[aria-selected]")).to_have_count(1)

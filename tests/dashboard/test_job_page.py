@@ -98,7 +98,7 @@ def test_a_traceback_that_is_cut_says_so(people: People) -> None:
 
 def test_a_traceback_that_was_not_kept_whole_says_so(people: People) -> None:
     job_id = failed(people, "deeper", "...\n" + OWN.format(3))
-    assert "It was too long to be kept whole" in words_of(page_of(people, job_id))
+    assert "It was too long to be kept in full" in words_of(page_of(people, job_id))
 
 
 def test_a_long_timeline_lists_only_its_latest_parts(people: People) -> None:
@@ -127,6 +127,19 @@ def test_the_page_of_a_running_job_reads_like_english(people: People) -> None:
     assert "1 more attempt is allowed" in page
     assert re.search(r"leased by w9 until \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", page)
     assert "times in UTC" in page
+
+
+def test_a_job_that_cannot_start_is_promised_no_time(people: People) -> None:
+    people.queue.submit("a", queue="deserted")
+    # Something was leased lately, so there is a rate.
+    assert people.store.exchange(request=LeaseRequest(worker="w", queues=("deserted",))).leases
+    job = people.queue.submit("a", queue="deserted")
+    page = words_of(page_of(people, job.id))
+    assert "It starts when a worker serves its queue." in page
+    people.queue.pause_queue("deserted")
+    paused = words_of(page_of(people, job.id))
+    assert "It starts after its queue is resumed." in paused
+    assert "starts in about" not in page + paused
 
 
 def test_what_looks_like_a_moment_and_is_none_is_shown_as_it_was_written(people: People) -> None:

@@ -34,7 +34,7 @@ def test_a_search_that_means_nothing_is_kept_for_nobody(people: People) -> None:
     client = people.somebody("operator")
     answer = client.post("do", data={"order": "keep-view", "name": "odd", "q": "bogus:1"})
     assert answer.status_code == 400
-    assert "no qualifier is “bogus”" in answer.text
+    assert "unknown qualifier “bogus”" in answer.text
     assert "odd" not in [each.name for each in people.store.pins("view")]
 
 
@@ -81,7 +81,7 @@ def test_a_worker_is_asked_to_stop(people: People) -> None:
     worker.start()
     client = people.somebody("operator", name="grace")
     asked = client.get("confirm?order=stop-worker&worker=polite")
-    assert "finishes the 0 jobs" in asked.text
+    assert "finishes what it runs (0 jobs)" in asked.text
     give(client, "stop-worker", worker="polite")
     assert worker.wait(WAIT_SECONDS) is not None
     assert people.queue.audit_log(1)[0].actor == "token:grace"

@@ -20,7 +20,7 @@ from support.zygote import zygote
 
 pytestmark = pytest.mark.faults
 
-KILLS = 120
+KILLS = drawn(120)
 KINDS = ["submit_dependents", "settle_at_random", "settle_at_random"]
 
 

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from leasehold import NewJob, TaskQueue
 from leasehold.core.model.job import Draft
 from leasehold.core.model.lease import LeaseRequest, Settled, Settlement
+from leasehold.core.model.limits import DISK_RESERVE_BYTES
 from leasehold.core.model.outcome import Complete
 from leasehold.core.model.records import WorkerInfo
 from leasehold.core.model.search import JobFilter
@@ -19,7 +21,6 @@ from leasehold.core.model.status import Status
 from leasehold.errors import StoreFullError
 from leasehold.queue.health import unreadable
 from leasehold.stores.sqlite import SQLiteStore
-from leasehold.stores.sqlite.disk.files import DISK_RESERVE_BYTES
 
 pytestmark = pytest.mark.faults
 
@@ -144,3 +145,26 @@ def test_a_closed_store_on_a_full_disk_says_so_and_goes_on_with_more_room(small_
     ballast.unlink()
     with closing(SQLiteStore(path)) as store:
         assert stored(store) == {"kept"}
+
+
+def test_refused_payloads_do_not_take_the_room_of_running_jobs(small_disk: Path) -> None:
+    """They are kept beside the store, on the same disk."""
+    large = "x" * 2_000_000
+    with TaskQueue(str(small_disk / "jobs.db"), num_workers=0) as queue:
+        queue.submit("small", queue="running")
+        lease = queue.lease("running", wait=0)
+        assert lease is not None
+        while True:
+            try:
+                queue.submit("work", large)
+            except StoreFullError:
+                break
+        files = sorted(small_disk.rglob("*-blobs/**/*"))
+        assert len(files) > 5
+        with pytest.raises(StoreFullError):
+            queue.submit("work", large)
+        with pytest.raises(StoreFullError):
+            queue.submit_many([NewJob("work", ("y" * 300_000,)) for _ in range(10)])
+        assert sorted(small_disk.rglob("*-blobs/**/*")) == files
+        queue.ack(lease, large)
+        assert queue.get_status(lease.job_id) is Status.COMPLETED

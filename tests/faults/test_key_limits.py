@@ -25,7 +25,7 @@ pytestmark = pytest.mark.faults
 
 LIMIT = 2
 PROCESSES = 4
-KILLS = 40
+KILLS = drawn(40)
 
 WATCH = """
     CREATE TABLE seen (key TEXT PRIMARY KEY, most INTEGER NOT NULL);

@@ -11,13 +11,14 @@ from leasehold.core.model.span import COUNTED, MINUTES_KEPT
 from leasehold.env import SYSTEM, Env
 from leasehold.stores.sqlite import SQLiteStore
 from support.acknowledged import Acknowledged
+from support.effort import drawn
 from support.killing import under_fire
 from support.store_children import HastyClock
 
 pytestmark = pytest.mark.faults
 
 PROCESSES = 3
-KILLS = 60
+KILLS = drawn(60)
 
 
 def test_minutes_and_days_add_up_to_the_totals(folder: Path, acknowledged: Acknowledged) -> None:

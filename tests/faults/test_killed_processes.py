@@ -1,4 +1,4 @@
-"""kill -9, hundreds of times, on one store: nothing acknowledged is lost, nothing is done twice."""
+"""kill -9, again and again, on one store: nothing acknowledged is lost, nothing is done twice."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from support.store_children import MAX_RETRIES
 pytestmark = pytest.mark.faults
 
 PROCESSES = 4
-KILLS_PER_ROUND = 100
+KILLS_PER_ROUND = drawn(100)
 ROUNDS = drawn(4)
 
 

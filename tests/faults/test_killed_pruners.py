@@ -10,12 +10,13 @@ import pytest
 from leasehold.core.model.search import JobFilter
 from leasehold.stores.sqlite import SQLiteStore
 from support.acknowledged import Acknowledged
+from support.effort import drawn
 from support.killing import under_fire
 
 pytestmark = pytest.mark.faults
 
 PROCESSES = 3
-KILLS = 120
+KILLS = drawn(120)
 
 
 def test_a_pruned_job_is_archived_or_still_there(folder: Path, acknowledged: Acknowledged) -> None:

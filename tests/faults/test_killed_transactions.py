@@ -169,7 +169,7 @@ def assert_order_and_job(scene: Scene) -> None:
 
 @pytest.mark.parametrize("seed", [61, 62][: drawn(2)])
 def test_there_is_an_order_if_and_only_if_there_is_its_job(scene: Scene, seed: int) -> None:
-    produce_under_fire(scene, together=True, kills=80, seed=seed)
+    produce_under_fire(scene, together=True, kills=drawn(80), seed=seed)
     assert_order_and_job(scene)
     assert len(scene.rows()) >= 80
 

@@ -14,11 +14,12 @@ from leasehold.core.model.job import Draft
 from leasehold.core.model.lease import LeaseRequest
 from leasehold.stores.sqlite import SQLiteStore
 from support.acknowledged import Acknowledged
+from support.effort import drawn
 from support.zygote import zygote
 
 pytestmark = pytest.mark.faults
 
-STORES = 60
+STORES = drawn(60)
 PROCESSES = 3
 OPENING_TAKES_SECONDS = 0.02
 

@@ -12,6 +12,7 @@ import pytest
 from leasehold import NewJob, Status, TaskQueue
 from leasehold.core.model.status import Event
 from leasehold.testing.conformance.base import assert_history_replays
+from support.effort import drawn
 from support.faulty_worker import PATIENCE_SECONDS, News
 from support.servers import needs_psycopg
 from support.zygote import zygote
@@ -21,7 +22,7 @@ needs_psycopg()
 pytestmark = pytest.mark.faults
 
 WORKERS = 3
-KILLS = 12
+KILLS = drawn(15)
 JOBS_PER_KILL = 40
 
 

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.faults
 MAX_DEPTH = 6
 MAX_CONCURRENCY = 3
 PROCESSES = 4
-KILLS = 60
+KILLS = drawn(60)
 
 WATCH = """
     CREATE TABLE seen (what TEXT PRIMARY KEY, most INTEGER NOT NULL);

@@ -76,7 +76,7 @@ WAYS: list[Way] = [
 
 def backup(path: Path) -> None:
     store = SQLiteStore(path)
-    store.backup(str(saved(path)))
+    store.backup(str(saved(path)), actor="me")
     store.close()
 
 

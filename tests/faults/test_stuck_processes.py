@@ -256,7 +256,7 @@ class Noticing(logging.Handler):
         self.trouble = threading.Event()
 
     def emit(self, record: logging.LogRecord) -> None:
-        if "its store is in trouble" in record.msg:
+        if "its store has a problem" in record.msg:
             self.trouble.set()
 
 

@@ -11,7 +11,7 @@ import pytest
 from leasehold.core.model.job import Draft
 from leasehold.core.model.lease import StuckJob
 from leasehold.core.model.records import WorkerInfo
-from leasehold.core.model.schedule import ScheduleDraft, declared, refused
+from leasehold.core.model.schedule import Schedule, ScheduleDraft, declared, paused, refused
 from leasehold.core.model.timing import Every
 from leasehold.observe.findings import Finding, Level
 from leasehold.observe.health import CHECKS, Facts, examine
@@ -76,12 +76,31 @@ def stuck(holder: str, expires_in: float) -> StuckJob:
     )
 
 
+def late(seconds: float) -> Schedule:
+    due = NOW - timedelta(seconds=seconds)
+    return msgspec.structs.replace(SCHEDULE, next_at=due, due_at=due)
+
+
 def facts(store: dict[str, Any] | None = None, **known: Any) -> Facts:
     return Facts(**{"store": {**STORE, **(store or {})}, "now": NOW, "wall_clock": NOW, **known})
 
 
 def findings(given: Facts) -> dict[str, Finding]:
     return {finding.check: finding for finding in examine(given)}
+
+
+def test_an_overdue_schedule_is_told_with_what_fires_it() -> None:
+    # A consumer fires what is due only when it leases, so it is not counted on.
+    consumer = worker(is_consumer=True)
+    unserved = findings(facts(schedules=[late(11)], workers=[consumer]))["overdue_schedules"]
+    assert (unserved.meaning, unserved.advice) == (
+        "workers fire schedules, and none is running",
+        "queuectl worker start --queues default --import MODULE",
+    )
+    served = findings(facts(schedules=[late(11)], workers=[worker()]))["overdue_schedules"]
+    assert "worker logs" in served.advice
+    for fine in (late(9), paused(late(11), NOW), refused(late(11), NOW, ValueError("full"))):
+        assert findings(facts(schedules=[fine]))["overdue_schedules"].level is Level.OK
 
 
 def test_a_healthy_store_is_ok_in_everything() -> None:
@@ -103,6 +122,7 @@ def test_a_store_in_memory_has_no_disk() -> None:
         "leases",
         "unknown_tasks",
         "schedules",
+        "overdue_schedules",
         "orphaned_schedules",
         "clean_ups",
         "dead_letters",
@@ -119,19 +139,19 @@ def test_a_store_in_memory_has_no_disk() -> None:
         ("disk", "warning", "0.5 GiB", facts({"free_bytes": 512 * 1024**2})),
         ("disk", "critical", "20 MiB", facts({"free_bytes": 20 * 1024**2})),
         ("write_ahead_log", "warning", "1,024.0 MiB", facts({"wal_bytes": 1024**3})),
-        ("write_lock", "warning", "process 7 is busy for 6 s", facts({"writing": [held(6)]})),
-        ("write_lock", "critical", "is busy for 60 s", facts({"writing": [held(60)]})),
+        ("write_lock", "warning", "process 7 is busy for 6s", facts({"writing": [held(6)]})),
+        ("write_lock", "critical", "is busy for 1m", facts({"writing": [held(60)]})),
         ("write_lock", "critical", "7 (stopped)", facts({"writing": [held(1, stopped=True)]})),
         ("seal", "critical", "is being moved", facts({"seal": "it is being moved: run it again"})),
         ("redis", "warning", "refused", facts({"redis": {"path": "redis://cache", **AWAY}})),
         ("redis", "critical", "1,234 key", facts({"redis": {"path": "redis://cache", **FULL}})),
-        ("clock", "warning", "3 s", facts(wall_clock=NOW - timedelta(seconds=3))),
-        ("clock", "critical", "3,600 s", facts(wall_clock=NOW - timedelta(hours=1))),
+        ("clock", "warning", "3s", facts(wall_clock=NOW - timedelta(seconds=3))),
+        ("clock", "critical", "1h behind", facts(wall_clock=NOW - timedelta(hours=1))),
         ("workers", "warning", "w1 died", facts(workers=[worker()], lost_workers=["w1"])),
         (
             "workers",
             "warning",
-            "w1 is silent",
+            "w1 has been silent since 20",
             facts(workers=[worker(heartbeat_at=NOW - timedelta(seconds=121))]),
         ),
         ("pid_files", "warning", "process 7 is gone, and 1 more", facts(stale_pids=[7, 8])),
@@ -144,6 +164,8 @@ def test_a_store_in_memory_has_no_disk() -> None:
             "nightly: ValueError: full",
             facts(schedules=[refused(SCHEDULE, NOW, ValueError("full"))]),
         ),
+        ("overdue_schedules", "warning", "nightly is 11s overdue", facts(schedules=[late(11)])),
+        ("overdue_schedules", "critical", "is 5m1s overdue", facts(schedules=[late(301)])),
         ("orphaned_schedules", "warning", "nightly", facts(schedules=[ORPHAN])),
         ("dead_letters", "warning", "1,234", facts(dead_letters=1234)),
     ],
@@ -167,7 +189,7 @@ def test_a_jump_of_the_clock_is_told_before_it_is_believed() -> None:
     assert found["clock"].level is Level.OK
     found = findings(facts(wall_clock=NOW + timedelta(days=1)))
     assert found["clock"].level is Level.WARNING
-    assert found["clock"].found == "86,400 s ahead of the store's time"
+    assert found["clock"].found == "1d ahead of the store's time"
 
 
 def test_a_store_that_is_ahead_names_the_repair() -> None:

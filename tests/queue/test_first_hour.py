@@ -132,7 +132,7 @@ def test_a_renamed_task_runs_jobs_that_bear_its_old_name() -> None:
     assert queue.submit("hello", "Ada").result() == "hello Ada"
     assert queue.submit("old.module:hello", "Ada").result() == "hello Ada"
     assert greet.submit("Ada").job().task == "greet"
-    with pytest.raises(InvalidJobError, match="a task named 'hello' is registered already"):
+    with pytest.raises(InvalidJobError, match="a task named 'hello' is already registered"):
         queue.task(name="other", aliases="hello")(print)
 
 

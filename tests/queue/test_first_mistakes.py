@@ -8,7 +8,7 @@ import pytest
 
 from leasehold import InvalidJobError, JobNotFoundError, TaskQueue
 from leasehold.core.model.lease import LeaseRequest
-from leasehold.errors import ResultTimeoutError
+from leasehold.errors import ResultTimeoutError, TaskNotImportableError
 
 
 def test_an_option_given_as_an_argument_is_sent_to_its_place(still: TaskQueue) -> None:
@@ -28,6 +28,28 @@ def test_an_option_given_as_an_argument_is_sent_to_its_place(still: TaskQueue) -
     with pytest.raises(InvalidJobError) as refused:
         anything.submit(colour="red")
     assert "an option:" not in str(refused.value)
+
+
+def test_what_newcomers_write_is_answered_with_what_is_meant(still: TaskQueue) -> None:
+    anything: Any = still
+    listed = r'queues must be a list of names: did you mean \["mail", "default"\]\?'
+    with pytest.raises(ValueError, match=listed):
+        TaskQueue("memory://", queues="mail,default")
+    with pytest.raises(ValueError, match=listed):
+        still.run_worker(queues="mail, default", until_empty=True)
+    TaskQueue("memory://", queues=["mail,default"]).shutdown()
+    with pytest.raises(InvalidJobError, match=r"'limit'.*itertools\.islice\(queue\.search"):
+        anything.search(limit=1)
+    with pytest.raises(TaskNotImportableError, match=r"write @queue\.task\(name='mytask'\)"):
+        anything.task("mytask")
+
+    @still.task(name="work")
+    def work() -> None: ...
+
+    with pytest.raises(InvalidJobError, match=r"here it is the option delay=3$"):
+        anything.submit(work, countdown=3)
+    with pytest.raises(InvalidJobError, match=r"'countdown': did you mean 'delay'\?"):
+        anything.task(name="other", countdown=3)
 
 
 def test_a_parameter_of_that_name_is_no_option(still: TaskQueue) -> None:
@@ -63,7 +85,7 @@ def test_a_timeout_says_why_the_job_has_not_ended(still: TaskQueue) -> None:
     job = still.submit("work", queue="mail")
     with pytest.raises(ResultTimeoutError) as late:
         job.result(timeout=0)
-    assert "No worker is registered for queue 'mail': start one." in str(late.value)
+    assert "No worker serves queue 'mail': start one." in str(late.value)
     assert str(late.value).endswith(f"Store: {still.store}")
 
 
@@ -105,7 +127,7 @@ def test_options_of_the_wrong_kind_are_told(still: TaskQueue) -> None:
     with pytest.raises(InvalidJobError, match=r"metadata has 20,001 characters; at most 16,384"):
         still.submit("t", metadata={"k": "x" * 20_000})
     for bad in (None, 5):
-        with pytest.raises(JobNotFoundError, match=f"no job is {bad}: give an id, a handle"):
+        with pytest.raises(JobNotFoundError, match=f"its handle or its id, not {bad}"):
             anything.submit("t", depends_on=[bad])
     still.submit("t")
     lease = still.lease(wait=0)

@@ -6,19 +6,13 @@ import asyncio
 import inspect
 import re
 from collections.abc import Callable
-from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from leasehold import CancelAll, Cron, Every, LeaseholdError, NewJob, TaskQueue
-from leasehold.queue.archive import Archive
-from leasehold.queue.deadletters import DeadLetters
-from leasehold.queue.facade import INTERNAL
 from leasehold.queue.handle import JobHandle
-from leasehold.queue.operations import Operations
-from leasehold.queue.schedules import Schedules
-from leasehold.queue.settings import Settings
+from support.public_calls import fill, public_calls
 
 
 class Text(str):
@@ -207,22 +201,8 @@ def _planned(queue: TaskQueue) -> str:
 @pytest.fixture
 def queue(url: str) -> Any:
     with TaskQueue(url, num_workers=0, actor=Text("ann"), client=Text("shop")) as opened:
-        opened.create_queue("red")
-        opened.submit("t", job_id="one", queue="red", parent_id="dad", max_retries=3)
-        opened.submit("t", job_id="done", queue="blue")
-        opened.ack(_leased(opened, "done"), 7)
-        opened.submit("t", job_id="gone", queue="blue", max_retries=0)
-        opened.nack(_leased(opened, "gone"), "broken")
-        opened.mark_deploy("v1")
-        opened.schedule("daily", "t", Every(timedelta(days=1)))
+        fill(opened)
         yield opened
-
-
-def _leased(queue: TaskQueue, job_id: str) -> Any:
-    lease = queue.lease("blue", worker="w", wait=0)
-    assert lease is not None
-    assert lease.job_id == job_id
-    return lease
 
 
 @pytest.mark.parametrize("call", CALLS)
@@ -232,14 +212,6 @@ def test_it_is_taken(queue: TaskQueue, call: str) -> None:
     assert [record.actor for record in queue.audit_log()] != []
 
 
-PARTS = {
-    "": TaskQueue,
-    "dead_letters.": DeadLetters,
-    "operations.": Operations,
-    "archive.": Archive,
-    "settings.": Settings,
-    "schedules.": Schedules,
-}
 SCALARS = re.compile(r"\b(str|JobRef|Seconds|int|float|\w*Options|FilterFields)\b")
 ELSEWHERE = {
     *("shutdown", "ashutdown", "join", "ajoin", "await_ends"),  # They take a timeout only.
@@ -250,15 +222,10 @@ ELSEWHERE = {
 
 def test_every_public_call_that_takes_texts_or_numbers_is_tried() -> None:
     untried = [
-        prefix + name
-        for prefix, part in PARTS.items()
-        for name, call in inspect.getmembers(part, inspect.isfunction)
-        if not name.startswith("_") and name not in INTERNAL | ELSEWHERE
-        if any(SCALARS.search(str(each.annotation)) for each in parameters(call))
-        if prefix + name not in CALLS
+        name
+        for name, call in public_calls(ELSEWHERE).items()
+        if name not in CALLS
+        for each in inspect.signature(call).parameters.values()
+        if SCALARS.search(str(each.annotation))
     ]
     assert untried == []
-
-
-def parameters(call: Callable[..., Any]) -> list[inspect.Parameter]:
-    return list(inspect.signature(call).parameters.values())

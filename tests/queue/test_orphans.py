@@ -79,7 +79,7 @@ def test_a_schedule_that_its_module_declares_no_more_is_orphaned_when_workers_st
     with caplog.at_level(logging.WARNING, "leasehold"):
         queue.start()
     assert orphaned(queue) == ["nightly"]
-    assert "schedule 'nightly' is orphaned: shop_v does not declare it any more" in caplog.text
+    assert "schedule 'nightly' is orphaned: shop_v no longer declares it" in caplog.text
     assert queue.schedules.get("nightly").next_at == before.next_at
 
     load("shop_v", queue, BOTH)

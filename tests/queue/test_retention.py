@@ -89,7 +89,7 @@ def test_an_archived_job_is_not_found_but_remembered(still: TaskQueue) -> None:
     assert still.archive.get(job).status is Status.COMPLETED
     with pytest.raises(JobNotFoundError, match="the archive has no job"):
         still.archive.get("nobody")
-    with pytest.raises(JobNotFoundError, match="no job has the id 'nobody'"):
+    with pytest.raises(JobNotFoundError, match="there is no job 'nobody'"):
         still.get("nobody")
 
 

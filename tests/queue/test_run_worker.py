@@ -149,7 +149,7 @@ def test_it_begins_when_a_busy_store_lets_it(caplog: pytest.LogCaptureFixture) -
         assert queue.run_worker(until_empty=True) is StopReason.EMPTY
         assert store.tries == 4
         assert queue.get_queue_stats()["completed"] == 1
-    said = [each for each in caplog.messages if "cannot begin, and tries again in" in each]
+    said = [each for each in caplog.messages if "cannot start, and tries again in" in each]
     assert len(said) == 3
     assert said[0].endswith("jobs.db stays locked")
 

@@ -220,7 +220,7 @@ def test_many_jobs_wait_for_room_without_a_thread(url: str) -> None:
         assert lease is not None
         handles = await asyncio.wait_for(waiting, PATIENCE)
         assert [(await handle.job()).task for handle in handles] == ["second", "third"]
-        with pytest.raises(QueueFullError, match="never fit"):
+        with pytest.raises(QueueFullError, match="do not fit"):
             await queue.submit_many(jobs * 2, block=True)
         assert len(await queue.queue.asubmit_many([])) == 0
         await queue.shutdown()

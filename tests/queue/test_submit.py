@@ -195,7 +195,7 @@ def test_a_local_function_may_be_given_a_name(queue: TaskQueue) -> None:
 
 def test_two_functions_cannot_share_a_name(still: TaskQueue) -> None:
     still.task(name="same")(add)
-    with pytest.raises(InvalidJobError, match="registered already"):
+    with pytest.raises(InvalidJobError, match="already registered"):
         still.task(name="same")(born)
 
 

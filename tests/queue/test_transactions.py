@@ -179,14 +179,14 @@ def test_a_full_queue_is_told_and_not_waited_for(queue: TaskQueue, connection: C
         queue.submit("double", 1, queue="narrow", connection=connection)
         with pytest.raises(QueueFullError):
             queue.submit("double", 2, queue="narrow", connection=connection)
-        with pytest.raises(TransactionError, match="nobody can make any"):
+        with pytest.raises(TransactionError, match="none can make room"):
             queue.submit("double", 2, queue="narrow", connection=connection, block=True)
-        with pytest.raises(TransactionError, match="nobody can make any"):
+        with pytest.raises(TransactionError, match="none can make room"):
             queue.submit_many([NewJob("double", (2,))], connection=connection, block=1)
-        with pytest.raises(TransactionError, match="nobody can make any"):
+        with pytest.raises(TransactionError, match="none can make room"):
             asyncio.run(queue.asubmit("double", 2, connection=connection, block=True))
         jobs = [NewJob("double", (2,))]
-        with pytest.raises(TransactionError, match="nobody can make any"):
+        with pytest.raises(TransactionError, match="none can make room"):
             asyncio.run(queue.asubmit_many(jobs, connection=connection, block=5))
     assert queue.get_queue_stats("narrow")["pending"] == 1
 

@@ -109,7 +109,7 @@ def test_thousands_of_jobs_have_a_few_lines_and_a_sum(caplog: pytest.LogCaptureF
         assert len(caplog.records) == LINES_PER_SECOND_MAX, "the second is not over"
         clock.advance(1)
         lines.sum_up()
-        assert caplog.messages[-1] == "jobs come too fast for a line each: 950 started more"
+        assert caplog.messages[-1] == "too many jobs for a line each: 950 started more"
         hooks.on_start(lease)
         assert caplog.messages[-1] == "job job-1 (work): attempt 1 starts"
     assert len(told) == 1001, "the application's own hook hears of every job"
@@ -150,6 +150,9 @@ def test_a_job_of_an_unknown_task_is_handed_back_with_one_line(
     lines = [line for line in caplog.messages if "job one" in line]
     assert len(lines) == 1, lines
     assert lines[0].startswith("job one is handed back for 1 s: no task named 'unknown'")
+    assert (
+        "has stopped (the remaining jobs need other workers): 1 handed back" in caplog.messages[-1]
+    )
 
 
 def test_a_worker_serves_the_queues_of_its_tasks(make_queue: MakeQueue) -> None:
@@ -177,7 +180,7 @@ def test_a_star_means_every_queue_those_to_come_included(make_queue: MakeQueue) 
         assert work.options(queue=name).submit().result(timeout=60) == "done"
     assert queue.workers()[0].queues == ("*",)
     waiting = queue.submit("unknown", queue="three", delay=0.0)
-    assert "No worker is registered" not in str(queue.why(waiting))
+    assert "No worker serves" not in str(queue.why(waiting))
     assert queue.get(work.submit()).queue == "default"
 
 
@@ -190,9 +193,20 @@ def test_a_task_whose_queue_is_not_served_is_warned_of(
     def send() -> None: ...
 
     queue.run_worker(until_empty=True)
-    assert "task send is of queue 'mail', which this worker does not serve (work)" in caplog.text
+    assert (
+        "task send belongs to queue 'mail', which this worker does not serve (work)" in caplog.text
+    )
     caplog.clear()
-    queue.run_worker(until_empty=True, queues=["work", "mail"])
+    for number in range(6):
+        queue.task(name=f"note{number}", queue="notes")(lambda: None)
+    queue.run_worker(until_empty=True)
+    assert (
+        "tasks send, note0, note1, note2, note3 and 2 others belong to queues 'mail' and 'notes', "
+        "which this worker does not serve (work): name them"
+    ) in caplog.text
+    assert caplog.text.count("does not serve") == 1
+    caplog.clear()
+    queue.run_worker(until_empty=True, queues=["work", "mail", "notes"])
     assert "does not serve" not in caplog.text
 
 

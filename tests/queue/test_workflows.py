@@ -151,6 +151,10 @@ def test_what_cannot_be_a_workflow(still: TaskQueue) -> None:
     with pytest.raises(UnknownDependencyError, match="nobody"):
         still.submit_workflow(chain(job, NewJob(number, (1,), depends_on="nobody")))
     assert list(still.search()) == []
+    with pytest.raises(
+        InvalidJobError, match=r"take task\.job.*, not a job that is already submit"
+    ):
+        group(still.submit(number, 1))  # type: ignore[arg-type]
 
 
 def test_ten_thousand_and_a_callback(still: TaskQueue) -> None:

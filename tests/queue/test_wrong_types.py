@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import re
 from collections.abc import Callable, Iterator
-from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,23 +22,18 @@ from leasehold import (
     Workflow,
 )
 from leasehold.core.model.durations import plain_seconds
-from leasehold.queue.archive import Archive
-from leasehold.queue.deadletters import DeadLetters
-from leasehold.queue.facade import INTERNAL
 from leasehold.queue.filters import FilterFields
 from leasehold.queue.handle import JobHandle
-from leasehold.queue.operations import Operations
 from leasehold.queue.options import JobOptions
 from leasehold.queue.queues import QueueOptions
-from leasehold.queue.schedules import Schedules
 from leasehold.queue.scheduling import ScheduleOptions
-from leasehold.queue.settings import Settings
 from leasehold.queue.tasks import Decorator
 from leasehold.testing import assert_submitted, drain, refute_submitted, submitted
 from leasehold.worker.heartbeat import Heartbeat
 from leasehold.worker.leases import LeaseManager
 from leasehold.worker.supervisor import Supervisor
 from leasehold.worker.sweep import RecoverySweep
+from support.public_calls import fill, public_calls
 
 
 class Thing:
@@ -96,14 +91,6 @@ NEVER: dict[str, set[str] | frozenset[str]] = {
 }
 """By annotation: the values that no call takes; of the others, some calls take some."""
 
-PARTS = {
-    "": TaskQueue,
-    "dead_letters.": DeadLetters,
-    "operations.": Operations,
-    "archive.": Archive,
-    "settings.": Settings,
-    "schedules.": Schedules,
-}
 OPTIONS = {
     each.__name__: each for each in (FilterFields, JobOptions, QueueOptions, ScheduleOptions)
 }
@@ -111,12 +98,7 @@ ELSEWHERE = {
     *("start", "shutdown", "ashutdown", "run_worker", "connect"),  # They begin and end it.
     *("join", "ajoin"),  # They take a timeout only.
 }
-CALLS = {
-    prefix + name: call
-    for prefix, part in PARTS.items()
-    for name, call in inspect.getmembers(part, inspect.isfunction)
-    if not name.startswith("_") and name not in INTERNAL | ELSEWHERE
-}
+CALLS = public_calls(ELSEWHERE)
 
 
 def parameters(call: Callable[..., Any]) -> Iterator[tuple[str, str, Any]]:
@@ -183,15 +165,8 @@ def made(url: str) -> TaskQueue:
     queue = TaskQueue(url, num_workers=0)
     if queue.list_queues():
         return queue
-    queue.create_queue("red")
-    queue.submit("t", job_id="one", queue="red", max_retries=3)
-    queue.submit("t", job_id="done", queue="blue")
-    queue.ack(queue.lease("blue", worker="w", wait=0) or pytest.fail("no lease"), 7)
-    queue.submit("t", job_id="gone", queue="blue", max_retries=0)
-    queue.nack(queue.lease("blue", worker="w", wait=0) or pytest.fail("no lease"), "broken")
+    fill(queue)
     queue.submit("t", job_id="held", queue="green")
-    queue.mark_deploy("v1")
-    queue.schedule("daily", "t", Every(timedelta(days=1)))
     return queue
 
 
@@ -253,7 +228,10 @@ def fault(name: str, annotation: str, is_option: bool, kind: str, error: Any) ->
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_it_is_refused_by_name_and_nothing_is_done(url: str, call: str) -> None:
+def test_it_is_refused_by_name_and_nothing_is_done(
+    url: str, call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # "soon" is a good name for a copy of the store.
     queue = made(url)
     faults: list[str | None] = []
     for name, annotation, parameter in parameters(CALLS[call]):

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from leasehold.core.model.queue_config import QueueConfig
-from service.conftest import Service
+from service.conftest import WAIT, Service
 
 JOBS = "/api/v1/jobs"
 
@@ -230,8 +230,43 @@ def test_a_full_queue_says_when_to_come_again(service: Service) -> None:
     assert refused.headers["x-ratelimit-limit"] == "1"
     assert refused.headers["x-ratelimit-remaining"] == "0"
     assert int(refused.headers["x-ratelimit-reset"]) > 0
+    assert refused.json()["detail"].split(";")[0].endswith("0.5 jobs per second from client 't0'")
     # Each token is a client of its own.
     assert other.post(JOBS, json={"task": "a", "queue": "slow"}).status_code == 201
+
+
+def test_a_queue_without_room_tells_its_limit(service: Service) -> None:
+    service.store.create_queue("small", QueueConfig(max_depth=2), actor="me")
+    service.store.create_queue("slow", QueueConfig(rate_per_second=0.5), actor="me")
+    client = service.client("producer")
+    one = {"task": "a", "queue": "small"}
+    assert client.post(JOBS, json=one).status_code == 201
+    too_many = client.post(f"{JOBS}/batch", json={"jobs": [one] * 2})
+    assert (too_many.status_code, too_many.headers["x-ratelimit-remaining"]) == (429, "1")
+    never = client.post(f"{JOBS}/batch", json={"jobs": [one] * 3})
+    assert (never.status_code, never.headers["x-ratelimit-limit"]) == (429, "2")
+    assert not {"retry-after", "x-ratelimit-reset"} & {*never.headers}
+    assert client.post(JOBS, json=one).status_code == 201
+    refused = client.post(JOBS, json=one)
+    assert (refused.status_code, refused.json()["code"]) == (429, "queue_full")
+    told = [refused.headers[f"x-ratelimit-{name}"] for name in ("limit", "remaining")]
+    assert told == ["2", "0"]
+    seconds = int(refused.headers["x-ratelimit-reset"]) - service.store.now().timestamp()
+    assert -WAIT < seconds <= int(refused.headers["retry-after"]) + 1
+    for _ in range(2):
+        refused = client.post(JOBS, json={"task": "a", "queue": "slow"})
+    assert (
+        "queue 'slow' accepts 0.5 jobs per second from all clients together; try again"
+        in refused.json()["detail"]
+    )
+
+
+def test_a_method_that_is_not_there_is_told_with_those_that_are(service: Service) -> None:
+    client = service.client("producer")
+    for method in ("PUT", "HEAD"):
+        refused = client.request(method, JOBS)
+        assert (refused.status_code, refused.headers["allow"]) == (405, "GET, POST")
+    assert client.put(JOBS).json()["detail"].endswith("only GET, POST")
 
 
 def test_operators_have_what_they_need(service: Service) -> None:

@@ -59,6 +59,6 @@ def test_a_plan_that_was_not_made_here_does_not_begin(
         "operation_id": "another",
     }
     other: Plan = msgspec.structs.replace(plan, **{told: forged[told]})
-    with pytest.raises(InvalidRequestError, match="not one that was made here"):
+    with pytest.raises(InvalidRequestError, match="was not made here"):
         queue.operations.begin(other)
     assert service.store.operations() == began

@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from leasehold import TaskQueue
+from leasehold.cli import main
+from leasehold.cli.exits import Exit
 from leasehold.connect import connect
 from leasehold.core.contract.store import Store
 from leasehold.core.contract.wire import MEDIA_TYPE, VERBS
-from leasehold.core.model.job import Draft
+from leasehold.core.model.job import COMMAND_TASK, Draft
 from leasehold.core.model.lease import LeaseRequest, Renewal, Settlement
 from leasehold.core.model.outcome import Complete
 from leasehold.core.model.queue_config import QueueConfig
@@ -30,7 +32,6 @@ from leasehold.errors import (
     UnsupportedError,
 )
 from leasehold.service.store_access import ROLES_OF
-from leasehold.worker.task import COMMAND_TASK
 from service.conftest import Service, serving
 
 Remote = Callable[..., Store]
@@ -93,12 +94,17 @@ def test_what_is_no_call_is_refused(service: Service) -> None:
         assert client.post("/api/v1/store/close", headers=headers).status_code == 404
 
 
-def test_without_a_good_token_nothing_is_told(service: Service) -> None:
+def test_without_a_good_token_nothing_is_told(
+    service: Service, capsys: pytest.CaptureFixture[str]
+) -> None:
     for url in (service.url, service.url.replace("://", "://lh_wrong@")):
         store = connect(url)
         with pytest.raises(UnauthenticatedError):
             store.now()
         store.close()
+    assert main.run(["--store", service.url, "status"]) == Exit.FAILURE
+    said = capsys.readouterr().err
+    assert "a token is required: set LEASEHOLD_TOKEN, or send" in said
 
 
 def test_the_token_may_come_from_the_environment(
@@ -123,7 +129,6 @@ def test_a_token_for_some_queues_sees_no_others(service: Service, remote: Remote
         lambda: mine.search(JobFilter(queues=("other",))),
         mine.stats,
         lambda: mine.queue_info("other"),
-        mine.workers,
         mine.changes,
         lambda: mine.set_setting("poll_interval", 3, actor="me"),
         lambda: mine.create_queue("other", QueueConfig(), actor="me"),
@@ -138,6 +143,11 @@ def test_a_token_for_some_queues_sees_no_others(service: Service, remote: Remote
     with pytest.raises(JobNotFoundError):
         mine.submit([draft("mine:new", queue="mine", depends_on=("other",))])
     assert mine.stats("mine").submitted == 1
+    # Why a job waits is told by the workers of its queue, and by no others.
+    local.register_worker(worker_info(local, "both", "mine", "other"))
+    local.register_worker(worker_info(local, "elsewhere", "other"))
+    [serving] = mine.workers()
+    assert (serving.id, serving.host, serving.queues) == ("both", None, ("mine",))
     # What a worker needs of the whole store.
     assert mine.settings().generation == local.settings().generation
     assert mine.recover().recovered == 0
@@ -187,6 +197,14 @@ def test_who_acts_is_the_token_unless_it_is_an_admin(service: Service, remote: R
     assert actors == ["cli:eve", "token:olga"], service.store.audit_log()
 
 
+def test_a_producer_may_ask_why_its_jobs_wait(service: Service) -> None:
+    for queues in (None, ("mine",)):
+        secret = service.token("producer", queues=queues)
+        with TaskQueue(service.url.replace("://", f"://{secret}@"), num_workers=0) as queue:
+            job = queue.submit("shop:send", queue="mine")
+            assert queue.why(job).details["command"].endswith("--queues mine --import shop")
+
+
 def test_command_jobs_need_a_token_for_them(service: Service, remote: Remote) -> None:
     command = Draft(id="command", task=COMMAND_TASK)
     with pytest.raises(ForbiddenError, match="command jobs"):
@@ -216,7 +234,7 @@ def test_nobody_hands_on_more_rights_than_they_have(service: Service, remote: Re
         remote("operator").create_token(draft, digest_of("x"), actor="me")
     with serving(service.store, insecure=True) as opened:
         anybody = connect(opened.url)
-        with pytest.raises(ForbiddenError, match="a token is made on the command line"):
+        with pytest.raises(ForbiddenError, match="a token is created on the command line"):
             anybody.create_token(draft, digest_of("x"), actor="me")
         anybody.close()
     made = remote("admin", commands=True).create_token(draft, digest_of("x"), actor="me")
@@ -230,11 +248,24 @@ def test_a_worker_may_see_to_the_daily_clean_up_and_no_other(remote: Remote) -> 
         worker.prune(RetentionPolicy(completed_seconds=0), actor="w")
 
 
+def test_a_worker_sweeps_and_does_so_in_nobodys_name(service: Service, remote: Remote) -> None:
+    worker = remote("consumer")
+    worker.recover()
+    with pytest.raises(ForbiddenError):
+        worker.recover(actor="w")
+    assert "sweep" not in {each.action for each in service.store.audit_log()}
+    remote("operator", name="ops").recover(actor="somebody else")
+    assert service.store.audit_log()[0].actor == "token:ops"
+
+
 def test_what_needs_the_store_itself_says_so(service: Service, tmp_path: Path) -> None:
     queue = TaskQueue(service.url.replace("://", f"://{service.token('admin')}@"), num_workers=0)
-    with pytest.raises(UnsupportedError, match="a backup needs a store on this machine"):
+    with pytest.raises(UnsupportedError, match="a backup works only where the database is"):
         queue.backup(tmp_path / "backup.db")
-    with pytest.raises(UnsupportedError, match="a connection of your own"):
+    with pytest.raises(
+        UnsupportedError,
+        match=r"^connect\(\) works only where the database is",
+    ):
         queue.connect()
     about = queue.describe()
     assert (about["kind"], about["serves"], about["url"]) == ("remote", "sqlite", service.url)
@@ -268,9 +299,9 @@ def test_what_is_no_service_is_told() -> None:
 def test_a_clean_up_beyond_the_daily_one_is_not_for_a_token_with_a_scope(remote: Remote) -> None:
     scoped = remote("operator", queues=("mine",))
     everything = RetentionPolicy(completed_seconds=0, dead_seconds=0)
-    with pytest.raises(ForbiddenError, match="concerns the whole store"):
+    with pytest.raises(ForbiddenError, match="limited to queue mine; this needs a token for all"):
         scoped.prune(scope=Scope(emergency=True, dead=True), actor="me")
-    with pytest.raises(ForbiddenError, match="concerns the whole store"):
+    with pytest.raises(ForbiddenError, match="limited to queue mine; this needs a token for all"):
         scoped.prune(policy=everything, actor="me")
     scoped.prune(actor="me")
 
@@ -278,9 +309,9 @@ def test_a_clean_up_beyond_the_daily_one_is_not_for_a_token_with_a_scope(remote:
 @pytest.mark.parametrize(
     ("bad", "reason"),
     [
-        ({"payload": b"{nope"}, "is no JSON"),
+        ({"payload": b"{nope"}, "is not JSON"),
         ({"payload": b"[" * 2000 + b"]" * 2000}, "deeper than"),
-        ({"payload": b"[1, NaN]"}, "is no JSON"),
+        ({"payload": b"[1, NaN]"}, "is not JSON"),
     ],
 )
 def test_a_payload_that_nobody_could_read_is_refused(
@@ -300,7 +331,7 @@ def test_a_payload_that_is_no_json_is_in_nobodys_way(service: Service, remote: R
     assert {job["id"]: job["payload"] for job in listed}.keys() == {"bad", "good"}
     job = remote("operator").get("bad")
     assert job is not None
-    with pytest.raises(PayloadError, match="is no JSON"):
+    with pytest.raises(PayloadError, match="is not JSON"):
         _ = job.payload
 
 
@@ -335,7 +366,7 @@ def test_progress_that_nobody_could_read_is_refused(service: Service, remote: Re
     consumer = remote("consumer")
     service.store.submit([draft("job")])
     [lease] = consumer.exchange(request=LeaseRequest(worker="w")).leases
-    with pytest.raises(InvalidJobError, match="the progress of job job is no JSON"):
+    with pytest.raises(InvalidJobError, match="the progress of job job is not a JSON object"):
         consumer.report_progress("job", lease.version, b"{broken")
     assert service.store.get("job") is not None
 

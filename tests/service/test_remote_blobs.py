@@ -201,5 +201,5 @@ def test_no_blob_is_read_but_those_that_a_caller_may_see(service: Service, store
         # Another store's, in the same place.
         store_id = reference.key.partition("/")[0]
         foreign = mine.payload_data.replace(store_id.encode(), b"0" * len(store_id))
-        with pytest.raises(InvalidRequestError, match="none of this store's"):
+        with pytest.raises(InvalidRequestError, match="does not belong to this store"):
             remote(queue).get_blob(foreign)  # type: ignore[attr-defined]

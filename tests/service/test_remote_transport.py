@@ -244,7 +244,7 @@ def test_what_is_no_leasehold_service_is_told() -> None:
     thread = threading.Thread(target=answer)
     thread.start()
     remote = connect(f"http://127.0.0.1:{listener.getsockname()[1]}")
-    with pytest.raises(UnsupportedError, match="is no Leasehold service"):
+    with pytest.raises(UnsupportedError, match="is not a Leasehold service"):
         remote.queues()
     thread.join(WAIT)
     remote.close()

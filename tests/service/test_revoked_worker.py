@@ -34,6 +34,6 @@ def test_a_revoked_token_stops_the_worker(
     assert reasons == [StopReason.REFUSED]
     told = [each.getMessage() for each in caplog.records if "stops" in each.getMessage()]
     assert len(told) == 1
-    assert "does not let it work any more: this token is unknown, has expired or was" in told[0]
+    assert "no longer lets it work: this token is unknown, has expired or was" in told[0]
     assert not [each for each in caplog.records if "a tick broke" in each.getMessage()]
     queue.shutdown()

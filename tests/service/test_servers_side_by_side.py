@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -19,16 +19,19 @@ from leasehold.connect import connect
 from leasehold.core.model.tokens import TokenDraft, digest_of, new_token_secret
 from leasehold.env import SYSTEM
 from leasehold.errors import UnauthenticatedError
+from support.nursery import Nursery
 from support.ports import free_port
 from support.servers import Schemas
 
 WAIT = 60.0
+STDERR = 2
 
 
 class ServerProcess:
     """One server, and a client of it."""
 
-    def __init__(self, url: str, secret: str) -> None:
+    def __init__(self, commands: Nursery, url: str, secret: str) -> None:
+        self._commands = commands
         self._url = url
         self.secret = secret
         self.port, self.grpc_port = free_port(), free_port()
@@ -36,16 +39,17 @@ class ServerProcess:
 
     def start(self) -> None:
         """Start it, on the ports that it had before."""
-        self.process = subprocess.Popen(
-            (
-                *(sys.executable, "-m", "leasehold.cli", "serve", "--port", str(self.port)),
-                *("--grpc", f"127.0.0.1:{self.grpc_port}", "-o", "jsonl", "--store", self._url),
-            ),
-            stdout=subprocess.PIPE,
-            text=True,
+        arguments = (
+            *("serve", "--port", str(self.port), "--grpc", f"127.0.0.1:{self.grpc_port}"),
+            *("-o", "jsonl", "--store", self._url),
         )
-        assert self.process.stdout is not None
-        told = json.loads(self.process.stdout.readline())
+        ours, its = os.pipe()
+        with open(os.devnull) as nothing:
+            streams = (nothing.fileno(), its, STDERR)
+            self.process = self._commands.start(arguments, Path.cwd(), os.environ, streams)
+        os.close(its)
+        self._stdout = open(ours)  # noqa: SIM115  # for as long as the process lives
+        told = json.loads(self._stdout.readline())
         ports = [urlsplit(told[name]).port for name in ("address", "grpc_address")]
         assert ports == [self.port, self.grpc_port]
         self.client = self.client_with(self.secret)
@@ -67,8 +71,7 @@ class ServerProcess:
         self.client.close()
         self.process.send_signal(number)
         self.process.wait(WAIT)
-        assert self.process.stdout is not None
-        self.process.stdout.close()
+        self._stdout.close()
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
@@ -89,12 +92,12 @@ def secret() -> str:
 
 
 @pytest.fixture(scope="module")
-def pair(url: str, secret: str) -> Iterator[list[ServerProcess]]:
+def pair(commands: Nursery, url: str, secret: str) -> Iterator[list[ServerProcess]]:
     """Two servers for all tests: to start one takes longer than most of them."""
     store = connect(url)
     store.create_token(TokenDraft(name="t", roles=("admin",)), digest_of(secret), actor="test")
     store.close()
-    servers = [ServerProcess(url, secret) for _ in range(2)]
+    servers = [ServerProcess(commands, url, secret) for _ in range(2)]
     yield servers
     for each in servers:
         if each.process.returncode is None:

@@ -19,6 +19,7 @@ from leasehold.core.model.tokens import TokenDraft, digest_of, new_token_secret
 from leasehold.env import SYSTEM
 from leasehold.errors import StoreUnavailableError
 from service.test_servers_side_by_side import ServerProcess
+from support.nursery import Nursery
 from support.servers import Server, needs_psycopg, own_server
 
 needs_psycopg()
@@ -37,12 +38,12 @@ def database() -> Iterator[Server]:
 
 
 @pytest.fixture(scope="module")
-def service(database: Server) -> Iterator[ServerProcess]:
+def service(database: Server, commands: Nursery) -> Iterator[ServerProcess]:
     limits = f"pool_timeout_seconds={AN_HOUR}&statement_timeout_seconds={AN_HOUR}"
     url, secret = f"{database.url}&{limits}", new_token_secret(SYSTEM)
     with closing(connect(url)) as store:
         store.create_token(TokenDraft(name="t", roles=("admin",)), digest_of(secret), actor="test")
-    service = ServerProcess(url, secret)
+    service = ServerProcess(commands, url, secret)
     yield service
     service.end(signal.SIGTERM)
 

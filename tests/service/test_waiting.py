@@ -305,7 +305,10 @@ def test_while_the_store_is_away_requests_are_refused_at_once(
     # The log says why, that it is over, and nothing about each of many refusals between.
     logged = [each.getMessage() for each in caplog.records if each.name == "leasehold.service"]
     assert len([each for each in logged if "no answer" in each]) == asked
-    assert len([each for each in logged if "the store is away: requests are refused" in each]) == 1
+    assert (
+        len([each for each in logged if "the store is unavailable: all requests but one" in each])
+        == 1
+    )
     assert len(logged) == asked + 2
     assert "the store answers again" in logged[-1]
 

@@ -14,7 +14,7 @@ from leasehold.testing.simulator.stores import memory_store, sqlite_stores
 from support.effort import drawn
 from support.mutants import MUTANTS, DropsTheFence, NeverSweeps, ServesTheWrongOrder, Sound
 
-MEMORY_SEEDS = range(drawn(75))
+MEMORY_SEEDS = range(drawn(75, one_in=5))
 SQLITE_SEEDS = range(1000, 1000 + drawn(15))
 TRACE_SEEDS = range(2000, 2000 + drawn(12))
 MUTANT_SEEDS = range(30)
@@ -128,7 +128,7 @@ def test_a_broken_store_is_found_out(mutant: type[Sound]) -> None:
 
 def test_a_failing_run_is_shrunk_and_explained() -> None:
     failing = first_failure(DropsTheFence)
-    shrinker = Shrinker(DropsTheFence, failing, runs=60)
+    shrinker = Shrinker(DropsTheFence, failing, runs=drawn(60))
     strikes_before = len(shrinker.report.strikes)
     report = shrinker.shrink()
 

@@ -10,6 +10,7 @@ from leasehold.testing.soak.__main__ import main
 from leasehold.testing.soak.rules.base import rule
 from leasehold.testing.soak.rules.history import TABLE
 from leasehold.testing.soak.swarm import Feature
+from support.effort import THOROUGH
 
 ALWAYS_MET = {
     SAME, "ALL-3", "ALL-4", "HIS-1", "HIS-2", "SUB-1", "SUB-2", "SUB-3", "LEA-1", "LEA-2", "LEA-4",
@@ -18,13 +19,15 @@ ALWAYS_MET = {
     "CAUSE", "OPE-1", "OPE-3", "OPE-5",
 }  # fmt: skip
 """What even a short soak must meet; a long one must meet everything."""
+SEEDS = range(17) if THOROUGH else (3, 4, 6, 8, 11, 12, 13, 15, 16)
+"""Those few that meet together what all of them do."""
 
 
 @pytest.fixture(scope="module")
 def coverage() -> Coverage:
     met = Coverage()
     with stage() as stores:
-        scenarios = [Scenario(seed, steps=150) for seed in range(17)]
+        scenarios = [Scenario(seed, steps=150) for seed in SEEDS]
         # Full queues and ticks are rare where everything is drawn.
         rare = [
             Scenario(seed, steps=150, features=frozenset({feature}))

@@ -128,7 +128,7 @@ class TickFiredTwice(MemoryStore):
 class SweepSpares(MemoryStore):
     """A sweep says that there was nothing to take back."""
 
-    def recover(self) -> SweepReport:
+    def recover(self, *, actor: str | None = None) -> SweepReport:
         return SweepReport()
 
 

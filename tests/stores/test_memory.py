@@ -113,7 +113,7 @@ def test_dead_letters_are_not_forgotten_to_make_room(env: Env, clock: ManualCloc
     assert full.value.retry_after_seconds is not None
     store.discard(["dead-0"], actor="me")
     store.submit(drafts(1, prefix="more"))
-    with pytest.raises(QueueFullError, match="never fit") as full:
+    with pytest.raises(QueueFullError, match="do not fit") as full:
         store.submit(drafts(4, prefix="many"))
     assert full.value.retry_after_seconds is None
     assert store.check() == []
@@ -224,7 +224,7 @@ def test_a_store_that_is_dropped_leaves_no_jobs_behind(env: Env) -> None:
 def test_what_it_cannot_do_it_says(env: Env) -> None:
     store = MemoryStore(env)
     with pytest.raises(UnsupportedError, match="backed up"):
-        store.backup("copy.db")
+        store.backup("copy.db", actor="me")
 
 
 def test_what_unfinished_jobs_depend_on_is_not_forgotten(env: Env, clock: ManualClock) -> None:

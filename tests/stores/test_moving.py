@@ -193,7 +193,9 @@ def test_versions_and_numbers_go_on_after_those_of_the_source(make: Make, env: E
         assert second.version > lease.version
 
 
-def test_one_store_takes_writes_at_a_time(full: SQLiteStore, make: Make, env: Env) -> None:
+def test_one_store_takes_writes_at_a_time(
+    full: SQLiteStore, make: Make, env: Env, tmp_path: Path
+) -> None:
     target = make("postgres")
     tried = []
 
@@ -214,6 +216,8 @@ def test_one_store_takes_writes_at_a_time(full: SQLiteStore, make: Make, env: En
         with pytest.raises(StoreMovedError, match="was moved to postgresql://"):
             verb()
     assert full.get("plain") is not None
+    # A copy may still be made of it, though that is not written down any more.
+    full.backup(str(tmp_path / "copy.db"), actor="me")
     with pytest.raises(StoreMovedError, match="was moved to"):
         move(full, target, env)
 
@@ -227,10 +231,12 @@ def test_a_source_that_is_reopened_grants_no_version_of_the_target(
     move(source, target, env)
     (theirs,) = target.exchange(request=LeaseRequest(worker="w", limit=1)).leases
     with pytest.raises(InvalidTransitionError, match="has taken its place"):
-        moving.reopen(source)
+        moving.reopen(source, actor="me")
     with pytest.raises(StoreMovedError):
         source.submit([Draft(id="no", task="t")])
-    moving.reopen(source, force=True)
+    moving.reopen(source, actor="me", force=True)
+    audited = source.audit_log()[0]
+    assert (audited.actor, audited.action, audited.count) == ("me", "reopen_store", 1)
     (ours,) = source.exchange(request=LeaseRequest(worker="w", limit=1)).leases
     assert ours.job_id == theirs.job_id
     # Far above: the target goes on granting, too.
@@ -357,7 +363,7 @@ def test_a_move_that_is_given_up_while_it_runs_does_not_go_on(
     target = make("postgres")
 
     def give_up(phase: str, table: str, rows: int) -> None:  # its own names
-        moving.reopen(full)
+        moving.reopen(full, actor="me")
 
     with pytest.raises(StoreMovedError, match="given it up with --reopen"):
         move(full, target, env, progress=give_up)
@@ -391,7 +397,7 @@ def test_refused_while_somebody_works(full: SQLiteStore, make: Make, env: Env) -
         id="w", host="h", pid=1, queues=("q",), slots=1, started_at=now, heartbeat_at=now
     )
     full.register_worker(info, is_remote=True)
-    with pytest.raises(InvalidTransitionError, match=r"workers live .*w \(pid 1 on h\)"):
+    with pytest.raises(InvalidTransitionError, match=r"workers are running .*w \(pid 1 on h\)"):
         move(full, target, env, running="refuse")
     source = make("sqlite")
     source.submit([Draft(id="a", task="t")])
@@ -436,8 +442,8 @@ def test_a_move_that_was_begun_goes_to_the_same_target_or_is_given_up(
     with pytest.raises(StoreMovedError, match="is being filled from"):
         move(first, second, env)
     with pytest.raises(InvalidTransitionError, match="holds a part"):
-        moving.reopen(first)
-    moving.reopen(full)
+        moving.reopen(first, actor="me")
+    moving.reopen(full, actor="me")
     move(full, second, env)
 
 

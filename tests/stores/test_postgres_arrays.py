@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from leasehold.core.model.span import Measure
 from support.servers import needs_psycopg
 
 needs_psycopg()
@@ -44,7 +45,9 @@ def dumped(values: list[Any], *, cell_by_cell: bool = False) -> tuple[int, int, 
     | st.lists(st.binary() | st.none())
     | st.lists(st.floats(allow_nan=False))
     | st.lists(st.booleans() | st.none())
+    | st.lists(st.sampled_from(Measure) | BIGINTS)
 )
+@example([b"as long", b"as this"])
 def test_a_column_is_sent_as_psycopg_sends_it(values: list[Any]) -> None:
     assert dumped(values) == dumped(values, cell_by_cell=True)
 

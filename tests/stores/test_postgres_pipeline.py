@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
@@ -29,6 +28,7 @@ from leasehold.stores.postgres.server.connection import (  # noqa: E402
     unnested,
 )
 from leasehold.stores.postgres.writing.remembered import READ  # noqa: E402
+from leasehold.stores.postgres.writing.step import PUSHED_ROWS_MIN  # noqa: E402
 
 ADD = ("SELECT $1::bigint + 1", (1,))
 BEGIN = ("BEGIN",)
@@ -164,6 +164,35 @@ def test_a_lost_connection_is_told(db: SqlConnection, schemas: Schemas) -> None:
     assert db.raw.closed
 
 
+def test_nobody_waits_for_more_than_the_answer_that_is_asked_for(
+    db: SqlConnection, schemas: Schemas
+) -> None:
+    rows = "SELECT n, repeat('x', 1000) FROM generate_series(1, 100) AS n"
+    kept = f"{rows} WHERE n < 90 OR pg_advisory_xact_lock_shared(7) IS NOT NULL"
+    with psycopg.connect(schemas.url, autocommit=True) as other, db.pipelined():
+        other.execute("SELECT pg_advisory_lock(7)")
+        db.execute("SELECT set_config('lock_timeout', '5s', false)")
+        first, second = db.execute(rows), db.execute(kept)
+        assert len(first.fetchall()) == 100
+        other.execute("SELECT pg_advisory_unlock(7)")
+        assert len(second.fetchall()) == 100
+
+
+def test_the_server_begins_with_what_is_pushed(db: SqlConnection, schemas: Schemas) -> None:
+    taken = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = %s"
+    with psycopg.connect(schemas.url, autocommit=True) as other, db.pipelined():
+        db.begin()
+        db.execute("SELECT pg_advisory_xact_lock(8)")
+        db.push()
+        for _ in range(500):
+            if other.execute(taken, (db.raw.info.backend_pid,)).fetchone() == (1,):
+                break
+            other.execute("SELECT pg_sleep(0.01)")
+        else:
+            pytest.fail("the server waits for more")
+        db.execute("COMMIT")
+
+
 @pytest.mark.parametrize("rows", [[(1, "a", None)], [(1, "a", 0.5), (2, None, None)]])
 def test_one_row_and_many_are_written_alike(
     db: SqlConnection, rows: list[tuple[object, ...]]
@@ -185,19 +214,25 @@ class Meter:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.statements: list[str] = []
-        self.waits = 0
+        self.waits = self.pushes = 0
         execute, communicate = pipeline.Pipeline.execute, pipeline.Pipeline._communicate
+        push = pipeline.Pipeline.push
 
         def counted(own: pipeline.Pipeline, statement: str, *values: Any) -> pipeline.Reply:
             self.statements.append(statement)
             return execute(own, statement, *values)
 
-        def awaited(own: pipeline.Pipeline) -> pipeline.Waiting:
+        def awaited(own: pipeline.Pipeline, *wanted: pipeline.Reply) -> pipeline.Waiting:
             self.waits += 1
-            return communicate(own)
+            return communicate(own, *wanted)
+
+        def pushed(own: pipeline.Pipeline) -> None:
+            self.pushes += 1
+            push(own)
 
         monkeypatch.setattr(pipeline.Pipeline, "execute", counted)
         monkeypatch.setattr(pipeline.Pipeline, "_communicate", awaited)
+        monkeypatch.setattr(pipeline.Pipeline, "push", pushed)
 
     def read(self) -> tuple[int, int]:
         """Statements and waits since the last time."""
@@ -210,9 +245,8 @@ class Meter:
 def test_a_lone_job_costs_so_many_statements_and_two_waits_a_write(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # One that is sent by the way, or by a thread, would be counted too.
-    monkeypatch.setattr(session, "QUIET_SECONDS", math.inf)
-    env = Env(clock=ManualClock())
+    clock = ManualClock()
+    env = Env(clock=clock)
     with closing(PostgresStore(url, env=env)) as store:
         request = LeaseRequest(worker="w", limit=1)
 
@@ -233,10 +267,13 @@ def test_a_lone_job_costs_so_many_statements_and_two_waits_a_write(
         meter = Meter(monkeypatch)
         submit("alone")
         assert meter.read() == (8, 2)
+        # A process that had no news for a moment sends them behind the commit, by no thread.
+        clock.advance(session.NEWS_GAP_SECONDS)
+        submit("later")
+        assert meter.statements[-2:] == ["COMMIT", session.NOTIFY]
+        assert meter.read() == (9, 2)
         held = store.exchange(request=request).leases
         assert meter.read() == (9, 2)
-        submit("next")
-        meter.read()
         settle()
         assert meter.read() == (11, 2)
         settle()
@@ -244,3 +281,12 @@ def test_a_lone_job_costs_so_many_statements_and_two_waits_a_write(
         assert store.exchange(request=request).leases == []
         assert READ not in meter.statements
         assert meter.read() == (6, 2)
+        assert meter.pushes == 0
+        # What takes the server a while it does while the client goes on.
+        many = LeaseRequest(worker="w", limit=PUSHED_ROWS_MIN)
+        store.submit([Draft(id=f"many-{n}", task="work") for n in range(2 * many.limit)])
+        held = store.exchange(request=many).leases
+        assert meter.pushes == 1
+        done = [Settlement(each.job_id, each.version, Complete(b"null")) for each in held]
+        assert len(store.exchange(done, many).leases) == many.limit
+        assert meter.pushes == 3

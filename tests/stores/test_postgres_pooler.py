@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from leasehold import NewJob, Status, TaskQueue
+from leasehold import DuplicateJobError, NewJob, Status, TaskQueue
 from leasehold.core.model.job import Draft
 from leasehold.core.model.lease import LeaseRequest
 from leasehold.core.model.records import WorkerInfo
@@ -155,3 +155,13 @@ def test_every_job_runs_although_workers_are_killed(url: str, tmp_path: Path) ->
         assert {job_id for job_id, _ in runs} == set(acknowledged)
         assert set(Counter(runs).values()) == {1}, "a fencing token ran twice"
         assert queue.check() == []
+
+
+def test_an_id_that_is_taken_is_refused_as_on_a_direct_connection(url: str) -> None:
+    with TaskQueue(url, num_workers=0) as queue:
+        queue.submit("t", job_id="a")
+        with pytest.raises(DuplicateJobError):
+            queue.submit("t", job_id="a")
+        with pytest.raises(DuplicateJobError):
+            queue.submit_many([NewJob("t", job_id="b"), NewJob("t", job_id="a")])
+        assert [job.id for job in queue.search()] == ["a"]

@@ -93,7 +93,7 @@ def test_what_is_no_replica_is_refused(urls: tuple[str, str], schemas: Schemas) 
     primary = urls[0].partition("&replica")[0]
     with (
         closing(PostgresStore(f"{primary}&replica={quote(other)}")) as store,
-        pytest.raises(UnsupportedError, match="no replica of this store"),
+        pytest.raises(UnsupportedError, match="not a replica of this store"),
     ):
         store.looking().stats()
     schemas.take_back(other)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import re
 import socket
@@ -113,7 +112,7 @@ def test_a_server_that_is_not_there_is_told_at_once(caplog: pytest.LogCaptureFix
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # Nobody listens there.
         url = f"postgresql://somebody@127.0.0.1:{taken.getsockname()[1]}/jobs"
-        with pytest.raises(StoreUnavailableError, match=r"cannot be reached: .*refused"):
+        with pytest.raises(StoreUnavailableError, match=r"cannot be reached: .*refused\. Is the"):
             PostgresStore(url)
     assert not [each for each in caplog.records if each.name == "psycopg.pool"]
 
@@ -260,20 +259,38 @@ def test_another_process_hears_of_new_jobs(url: str, store: PostgresStore) -> No
         assert ears.ready.wait(PATIENCE_SECONDS)
 
 
-def test_the_commit_of_a_lone_submit_carries_the_news_and_a_stream_of_them_shares_one(
+def test_news_of_a_lone_write_are_sent_behind_its_commit_and_a_stream_of_writes_shares_them(
     url: str, store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ears = Ears()
     store.subscribe(ears)
-    monkeypatch.setattr(session_module, "QUIET_SECONDS", math.inf)
+    monkeypatch.setattr(session_module, "NEWS_GAP_SECONDS", 0)
     with closing(PostgresStore(url)) as other:
-        other.submit(drafts(1, "lone"))
-        assert ears.ready.wait(PATIENCE_SECONDS)
+        for n in range(3):
+            ears.ready.clear()
+            other.submit(drafts(1, f"lone-{n}"))
+            assert ears.ready.wait(PATIENCE_SECONDS)
         assert other._database.session._speaker is None
+        monkeypatch.setattr(session_module, "NEWS_GAP_SECONDS", 1000)
         ears.ready.clear()
         other.submit(drafts(1, "next"))
         assert ears.ready.wait(PATIENCE_SECONDS)
         assert other._database.session._speaker is not None
+
+
+def test_a_commit_is_kept_and_told_of_where_only_the_news_behind_it_fail(
+    url: str, store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ears = Ears()
+    store.subscribe(ears)
+    with closing(PostgresStore(url)) as other:
+        fails = ("SELECT 1 / $1::bigint", (0,))
+        monkeypatch.setattr(other._database.session, "behind_commit", lambda _: fails)
+        for n in range(3):
+            ears.ready.clear()
+            assert other.submit(drafts(1, f"kept-{n}"))
+            assert ears.ready.wait(PATIENCE_SECONDS)
+    assert store.stats().counts[Status.PENDING] == 3
 
 
 def test_nobody_commits_later_because_news_are_being_sent(
@@ -289,8 +306,8 @@ def test_nobody_commits_later_because_news_are_being_sent(
         say(news)
 
     monkeypatch.setattr(session, "_say", slowly)
-    monkeypatch.setattr(session_module, "QUIET_SECONDS", math.inf)
-    store.submit(drafts(1, "carried"))
+    monkeypatch.setattr(session_module, "NEWS_GAP_SECONDS", 1000)
+    store.submit(drafts(1, "behind"))
     store.submit(drafts(1, "first"))
     assert is_sending.wait(PATIENCE_SECONDS)
     with ThreadPoolExecutor(1) as pool:

@@ -74,7 +74,7 @@ def test_a_schema_that_is_not_there_is_no_replica(schemas: Schemas) -> None:
     other = quote(f"{schemas.url}&schema=not_there")
     with (
         closing(PostgresStore(f"{url}&replica={other}")) as store,
-        pytest.raises(UnsupportedError, match="no replica of this store"),
+        pytest.raises(UnsupportedError, match="not a replica of this store"),
     ):
         store.looking().stats()
     schemas.take_back(url)

@@ -37,8 +37,9 @@ from leasehold.stores.memory import MemoryStore
 from leasehold.stores.memory.holding import Histories
 from leasehold.stores.memory.record import Record
 from leasehold.stores.sqlite import SQLiteStore
+from support.effort import drawn
 
-SCRIPTS: Final = int(os.environ.get("LEASEHOLD_SCRIPTS", "40"))
+SCRIPTS: Final = int(os.environ.get("LEASEHOLD_SCRIPTS", drawn(40)))
 """How many random scripts are played; more of them behind the environment variable."""
 VERBS: Final = 60
 QUEUES: Final = ("a", "b")
@@ -450,7 +451,7 @@ WORDS: Final = (
     "is lost: the job is",
     "is lost: w holds it under version",
     "it can still be settled, but not renewed",
-    "spoke under lease version",
+    "used lease version",
     "bytes; at most",
     # Recovery.
     "worker w let its lease expire at",
@@ -465,7 +466,7 @@ WORDS: Final = (
     "by eve, one more attempt",
     "by eve'",
     # Refusals of people.
-    "no job has the id 'nobody'",
+    "there is no job 'nobody'",
     "it cannot be cancelled",
     "it cannot be replayed",
     "cannot be replayed: dependency",

@@ -46,6 +46,7 @@ def test_a_database_of_another_program_is_refused_and_left_as_it_was(tmp_path: P
     with pytest.raises(StoreVersionError, match="another program"):
         SQLiteStore(path)
     assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_store_of_a_newer_version_is_refused_with_what_to_do(tmp_path: Path) -> None:
@@ -87,6 +88,7 @@ def test_a_file_that_is_no_database_is_refused_and_left_as_it_was(tmp_path: Path
     with pytest.raises(StoreVersionError, match="not a SQLite database"):
         SQLiteStore(path)
     assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_an_empty_file_becomes_a_store(tmp_path: Path) -> None:
@@ -171,7 +173,7 @@ def test_many_processes_may_open_a_new_store_at_once(tmp_path: Path) -> None:
 def test_a_backup_is_whole_and_its_leases_never_repeat_a_version(tmp_path: Path) -> None:
     store = SQLiteStore(tmp_path / "jobs.db")
     store.submit([Draft(id="a", task="t")])
-    store.backup(str(tmp_path / "copy.db"))
+    store.backup(str(tmp_path / "copy.db"), actor="me")
     request = LeaseRequest(worker="w")
     # After the backup was made, the original grants a lease that the copy knows nothing of.
     granted = store.exchange((), request).leases[0]
@@ -189,7 +191,7 @@ def test_a_backup_is_whole_and_its_leases_never_repeat_a_version(tmp_path: Path)
 def test_who_follows_changes_is_told_of_a_gap_after_a_restore(tmp_path: Path) -> None:
     store = SQLiteStore(tmp_path / "jobs.db")
     store.changes()
-    store.backup(str(tmp_path / "copy.db"))
+    store.backup(str(tmp_path / "copy.db"), actor="me")
     store.submit([Draft(id=f"old-{number}", task="t") for number in range(5)])
     seen = store.changes().cursor
     store.close()
@@ -205,8 +207,8 @@ def test_who_follows_changes_is_told_of_a_gap_after_a_restore(tmp_path: Path) ->
 def test_a_backup_never_overwrites(tmp_path: Path) -> None:
     store = SQLiteStore(tmp_path / "jobs.db")
     (tmp_path / "copy.db").write_text("precious")
-    with pytest.raises(BackupExistsError, match="exists already"):
-        store.backup(str(tmp_path / "copy.db"))
+    with pytest.raises(BackupExistsError, match="already exists"):
+        store.backup(str(tmp_path / "copy.db"), actor="me")
     assert (tmp_path / "copy.db").read_text() == "precious"
     store.close()
 
@@ -271,7 +273,7 @@ def test_opening_stores_in_many_threads_leaves_the_umask_alone(tmp_path: Path) -
             for number in range(6):
                 store = SQLiteStore(tmp_path / f"{thread}-{number}.db")
                 store.submit([Draft(id="a", task="t")])
-                store.backup(str(tmp_path / f"{thread}-{number}.backup"))
+                store.backup(str(tmp_path / f"{thread}-{number}.backup"), actor="me")
                 seen.append(stat.S_IMODE((tmp_path / f"{thread}-{number}.db-wal").stat().st_mode))
                 store.close()
 
@@ -294,7 +296,7 @@ def test_files_are_private_whatever_the_umask_allows(tmp_path: Path) -> None:
     try:
         store = SQLiteStore(tmp_path / "jobs.db")
         store.submit([Draft(id="a", task="t")])
-        store.backup(str(tmp_path / "backup.db"))
+        store.backup(str(tmp_path / "backup.db"), actor="me")
         for path in (*tmp_path.glob("*.db*"), *(tmp_path / "jobs.db-run").iterdir()):
             assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
         store.close()

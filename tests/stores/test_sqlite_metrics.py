@@ -27,7 +27,7 @@ from leasehold.stores.sqlite.submitting.submit import PlainSubmit
 from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.sqlite.writing.write_queue import Ticket
 from leasehold.stores.tables import records
-from leasehold.stores.tables.sampling import EVERY_KEY, OPEN_MINUTE
+from leasehold.stores.tables.sampling import EVERY_KEY, MEASURED_OF_ALL, OPEN_MINUTE
 
 
 @pytest.fixture
@@ -48,6 +48,11 @@ READS = {
     "measured": (figures.MEASURED, ("q",)),
     "spans": (figures.KEPT_OF_QUEUE, (1, 1, "q")),
     "spans of all queues": (figures.KEPT, (1, 1)),
+    "totals of all": (figures.TOTALS_OF_ALL, (None,)),
+    "measured of all": (MEASURED_OF_ALL, ()),
+    "the last look at all": (figures.LOOK_OF_ALL, (0,)),
+    "spans of each queue added up": (figures.SUMMED_COUNTS, (1, 1)),
+    "what they measured": (figures.KEPT_MEASURES, (1, 1)),
     "standing": (figures.STANDING, ("q",)),
     "the oldest": (figures.OLDEST, ("q", EVERY_KEY)),
     "queues": (table_known.QUEUES, ()),
@@ -71,7 +76,7 @@ def test_no_figure_scans_jobs(store: SQLiteStore, name: str) -> None:
             # with jobs under way, per bucket, per worker, per job that runs now.
             small = {"lane", "key_lane", "measured", "store_state", "worker", "running", "held"}
             # Those of a queue that has rules, and the lanes and tiers at which jobs stand.
-            small |= {"(subquery", "queue", "stood", "head", "keyed", "CONSTANT"}
+            small |= {"(subquery", "of_each", "queue", "stood", "head", "keyed", "CONSTANT"}
             assert words[1] in small, line
         assert not {"job", "finished", "attempt", "waiting"} & set(words), line
         if "ready" in words:
@@ -85,6 +90,8 @@ def test_no_figure_scans_jobs(store: SQLiteStore, name: str) -> None:
             assert line in {
                 "SEARCH span USING PRIMARY KEY (resolution=? AND queue=? AND at>?)",
                 "SEARCH span USING INDEX span_by_time (resolution=? AND at>?)",
+                # Of the last look there is one for each queue.
+                "SEARCH span USING PRIMARY KEY (resolution=?)",
             }, line
 
 
@@ -100,7 +107,7 @@ def test_metrics_read_nothing_but_these(store: SQLiteStore) -> None:
             core.metrics(look, queue, 60)
             core.series(look, queue, 1)
             core.daily(look, queue, 1)
-        core.metrics_by_queue(figures.MetricsReader(db, 1), 60)
+        core.metrics_by_queue(figures.MetricsReader(db, 1), 60, None)
         db.trace_v2(0)
     assert asked == known
 

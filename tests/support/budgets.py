@@ -28,7 +28,7 @@ from leasehold.core.model.timing import Every
 from leasehold.core.rules import parking
 from leasehold.core.rules.inheritance import NumberedBases
 from leasehold.core.rules.sampling import KeptSpan, Resolution
-from leasehold.stores.memory import inheritance as memory_inheritance
+from leasehold.stores.memory import dependents as memory_dependents
 from leasehold.stores.memory import lanes as memory_lanes
 from leasehold.stores.memory import parking as memory_parking
 from leasehold.stores.tables.dependents import TableDependents
@@ -199,7 +199,7 @@ def inherited(scene: Scene, many: int) -> list[int]:
     names = tuple(f"{n}" for n in range(many))
     scene.fill(many, priority=10)
     scene.store.submit([Draft(id="last", task="t", priority=10, depends_on=names)])
-    bases = memory_inheritance.Bases if scene.is_in_memory else NumberedBases
+    bases = memory_dependents.Bases if scene.is_in_memory else NumberedBases
     scene.count(bases, "next_to_compare", lambda found, *_: len(found.needs) if found else 0)
     with scene.watching(lambda: scene.counted) as growth:
         scene.store.reprioritize("last", 90, actor="me")

@@ -13,6 +13,6 @@ from typing import Final
 THOROUGH: Final = os.environ.get("LEASEHOLD_THOROUGH") == "1"
 
 
-def drawn(count: int) -> int:
+def drawn(count: int, one_in: int = 3) -> int:
     """How many examples, seeds or steps to draw where `count` are drawn in a thorough run."""
-    return count if THOROUGH else max(1, (count + 2) // 3)
+    return count if THOROUGH else -(-count // one_in)

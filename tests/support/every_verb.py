@@ -97,7 +97,7 @@ def _work(clock: ManualClock) -> Script:
     yield "recover_one", lambda store: store.recover_one(*one, **taken)
     yield "exchange", lambda store: store.exchange(request=_REQUEST)
     clock.advance(100)
-    yield "recover", lambda store: store.recover()
+    yield "recover", lambda store: store.recover(actor="me")
     yield "fire_schedules", lambda store: store.fire_schedules()
 
 

@@ -82,8 +82,8 @@ class RenewsWhatExpired(Sound):
 class RobsTheLiving(Sound):
     """Its sweep also takes back a job whose lease has not expired."""
 
-    def recover(self) -> SweepReport:
-        report = super().recover()
+    def recover(self, *, actor: str | None = None) -> SweepReport:
+        report = super().recover(actor=actor)
         for job in self.stuck(0.001)[:1]:
             self.recover_one(job.job_id, job.lease_version, reset_attempts=False, reason="eager")
         return report
@@ -92,7 +92,7 @@ class RobsTheLiving(Sound):
 class NeverSweeps(Sound):
     """Lets expired leases lie."""
 
-    def recover(self) -> SweepReport:
+    def recover(self, *, actor: str | None = None) -> SweepReport:
         return SweepReport()
 
 
@@ -248,11 +248,11 @@ class RunsTheCancelled(Sound):
 class SpendsNoAttempt(Sound):
     """Takes back an attempt when a job is recovered, so that poison jobs run for ever."""
 
-    def recover(self) -> SweepReport:
+    def recover(self, *, actor: str | None = None) -> SweepReport:
         for job in self._state.running.values():
             if job.expires_at <= self._state.now:
                 job.attempts -= 1
-        return super().recover()
+        return super().recover(actor=actor)
 
 
 class RetriesAtOnce(Sound):
@@ -297,9 +297,9 @@ class TurnsTheClockBack(Sound):
 class SweepsLate(Sound):
     """Takes jobs back only long after their leases expired, and says so."""
 
-    def recover(self) -> SweepReport:
+    def recover(self, *, actor: str | None = None) -> SweepReport:
         overdue = [job for job in self._state.running.values() if self._is_overdue(job.expires_at)]
-        return super().recover() if overdue else SweepReport()
+        return super().recover(actor=actor) if overdue else SweepReport()
 
     def _is_overdue(self, expires_at: int) -> bool:
         return expires_at + 120_000_000 < self._state.now

@@ -6,36 +6,18 @@ default arguments and the texts of statements, too.
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 import tempfile
 from pathlib import Path
 from typing import Final
 
-BUDGET: Final = "leasehold.core.model.budget"
 WITHOUT_END: Final = 10**9
 
-
-def mutate() -> None:
-    """Let whoever imports the budgets find others."""
-    root = importlib.util.find_spec("leasehold")
-    assert root is not None
-    assert root.origin is not None
-    path = Path(root.origin).parent / "core" / "model" / "budget.py"
-    spec = importlib.util.spec_from_file_location(BUDGET, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    for name in vars(module):
-        if name.endswith("_AT_ONCE"):
-            setattr(module, name, WITHOUT_END)
-    sys.modules[BUDGET] = module
-
-
 if __name__ == "__main__":
-    mutate()
     sys.path.insert(0, str(Path(__file__).parents[1]))
+    from support.other_budgets import change_budgets
+
+    change_budgets(lambda _: WITHOUT_END)
 
 import pytest  # noqa: E402
 

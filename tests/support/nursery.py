@@ -9,6 +9,7 @@ it ended.
 from __future__ import annotations
 
 import atexit
+import gc
 import importlib
 import json
 import os
@@ -27,6 +28,33 @@ from pathlib import Path
 from typing import IO
 
 REQUEST_BYTES_MAX = 1 << 20
+USED = (
+    "click._textwrap",
+    "grpc_health.v1.health",
+    "leasehold.dashboard.app",
+    "leasehold.service.grpc.server",
+    "leasehold.service.server",
+    "leasehold.stores.memory",
+    "leasehold.stores.postgres",
+    "leasehold.stores.remote",
+    "leasehold.stores.sqlite",
+    "leasehold.worker.supervisor",
+    "leasehold.worker.worker",
+    "rich.console",
+    "rich.table",
+)
+"""What commands import when they come to it."""
+
+
+PROGRAM = """#!{python} -IS
+import json, os, socket, sys
+line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+line.connect({address!r})
+request = json.dumps([sys.argv, os.getcwd(), dict(os.environ)]).encode()
+socket.send_fds(line, [request], [0, 1, 2])
+line.recv(64)
+os._exit(int(line.recv(64)) & 0xFF)
+"""
 
 
 class Nursery:
@@ -34,6 +62,28 @@ class Nursery:
 
     def __init__(self, address: str) -> None:
         self._address = address
+
+    def start(
+        self,
+        arguments: Sequence[str],
+        folder: Path,
+        environment: Mapping[str, str],
+        streams: Sequence[int],
+    ) -> Command:
+        """Start `leasehold` with these arguments; descriptors for its input and what it writes."""
+        line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        line.connect(self._address)
+        given = [["leasehold", *arguments], os.fspath(folder), dict(environment)]
+        request = json.dumps(given).encode()
+        socket.send_fds(line, [request], list(streams))
+        return Command(line, int(line.recv(64)))
+
+    def install(self, place: Path) -> None:
+        """Write a program `queuectl` there, for shells: it passes on what it is started with."""
+        place.mkdir()
+        program = place / "queuectl"
+        program.write_text(PROGRAM.format(python=sys.executable, address=self._address))
+        program.chmod(0o755)
 
     def run(
         self,
@@ -48,22 +98,38 @@ class Nursery:
             tempfile.TemporaryFile("w+") as given,
             tempfile.TemporaryFile("w+") as out,
             tempfile.TemporaryFile("w+") as err,
-            socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as line,
         ):
             given.write(stdin)
             given.seek(0)
-            line.settimeout(timeout)
-            line.connect(self._address)
-            request = json.dumps([list(arguments), os.fspath(folder), dict(environment)]).encode()
             streams = [given.fileno(), out.fileno(), err.fileno()]
-            socket.send_fds(line, [request], streams)
-            pid = int(line.recv(64))
+            command = self.start(arguments, folder, environment, streams)
             try:
-                code = int(line.recv(64))
+                code = command.wait(timeout)
             except TimeoutError:
-                os.kill(pid, signal.SIGKILL)
+                command.send_signal(signal.SIGKILL)
+                command.wait(timeout)
                 raise subprocess.TimeoutExpired(list(arguments), timeout) from None
             return code, _written(out), _written(err)
+
+
+class Command:
+    """A command that was started; it answers as a process of `subprocess` does."""
+
+    def __init__(self, line: socket.socket, pid: int) -> None:
+        self._line = line
+        self.pid = pid
+        self.returncode: int | None = None
+
+    def send_signal(self, number: signal.Signals) -> None:
+        os.kill(self.pid, number)
+
+    def wait(self, timeout: float) -> int:
+        """How it ended; raises TimeoutError if it does not in this time."""
+        if self.returncode is None:
+            self._line.settimeout(timeout)
+            self.returncode = int(self._line.recv(64))
+            self._line.close()
+        return self.returncode
 
 
 def _written(stream: IO[str]) -> str:
@@ -98,8 +164,11 @@ def main() -> None:
     for module in pkgutil.walk_packages(package.__path__, "leasehold.cli."):
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
-    for name in ("leasehold.stores.sqlite", "leasehold.worker.worker", "rich.table"):
-        importlib.import_module(name)
+    for name in USED:
+        # Of what is not installed the command itself will tell.
+        with suppress(ImportError):
+            importlib.import_module(name)
+    gc.freeze()
     # Whoever tends a command ends by itself, and is not waited for.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as door:
@@ -147,7 +216,7 @@ def _become(
         time.tzset()
         tempfile.tempdir = None
         sys.path[0] = folder
-        sys.argv = [sys.modules["leasehold.cli"].__path__[0] + "/__main__.py", *arguments]
+        sys.argv = arguments
         from leasehold.cli.main import main
 
         main()

@@ -10,12 +10,13 @@ from typing import Any
 import msgspec
 
 from leasehold.codec import CallCodec
+from leasehold.core.model.job import COMMAND_TASK
 from leasehold.core.model.joblog import LogLine
 from leasehold.core.model.lease import Lease
 from leasehold.core.model.outcome import Complete, Fail, Outcome
 from leasehold.worker.context import JobContext
-from leasehold.worker.run import Run
-from leasehold.worker.task import COMMAND_TASK, ExecutorKind, TaskDefinition
+from leasehold.worker.run import Host, Run
+from leasehold.worker.task import ExecutorKind, TaskDefinition
 
 PATIENCE_SECONDS = 60.0
 """How long a test waits for what must come; only a broken build ever waits that long."""
@@ -53,8 +54,16 @@ class WatchedRun:
         self.reports: list[Any] = []
         self._changed = threading.Condition()
         self._endings = 0
-        self.context = JobContext(self.lease, self)
-        self.run = Run(self.lease, task, self.context, self._on_change, lambda _: self.holds_lease)
+        host = Host(
+            self._on_change,
+            lambda _: self.holds_lease,
+            lambda lease, pid: JobContext(lease, self, pid=pid),
+        )
+        self.run = Run(self.lease, task, host)
+
+    @property
+    def context(self) -> JobContext:
+        return self.run.context
 
     # -- the context's sink --------------------------------------------------------------------
 

@@ -58,9 +58,9 @@ class MoodyStore(MemoryStore):
         self._called("renew")
         return super().renew(worker, renewals)
 
-    def recover(self) -> SweepReport:
+    def recover(self, *, actor: str | None = None) -> SweepReport:
         self._called("recover")
-        return super().recover()
+        return super().recover(actor=actor)
 
     def report_progress(self, job_id: str, version: int, progress: bytes) -> None:
         self._called("report_progress")

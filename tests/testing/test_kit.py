@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 
 import pytest
 
@@ -52,6 +53,17 @@ def reports() -> None:
     current_job().log("halfway")
 
 
+another = memory_queue()
+
+
+@another.task
+def of_another_queue() -> None: ...
+
+
+@another.task(name="named")
+def named_in_another_queue() -> None: ...
+
+
 async def awaited(name: str) -> str:
     await asyncio.sleep(0)
     return name
@@ -94,9 +106,11 @@ def test_drain_counts_every_kind_of_end(queue: TaskQueue, clock: ManualClock) ->
     dead, snoozed = queue.submit(broken), queue.submit(sleepy)
     done = drain(queue)
     assert (done.dead, done.snoozed, done.attempts) == (1, 1, 2)
+    assert "another exception" not in (done.errors[0].traceback or "")
     with pytest.raises(JobFailedError, match="broken"):
         dead.result()
-    clock.advance(60)
+    clock.advance("30s")
+    clock.advance(timedelta(seconds=30))
     drain(queue)
     assert snoozed.result() == "awake"
 
@@ -115,6 +129,13 @@ def test_a_task_without_code_here_is_an_error_and_the_job_stays(queue: TaskQueue
     assert (job.status(), job.job().attempts) == (Status.PENDING, 0)
 
 
+def test_a_task_of_another_queue_object_says_so() -> None:
+    with pytest.raises(UnknownTaskError, match=r"belongs to another queue object.*testing\.md"):
+        InlineQueue().submit(of_another_queue)
+    with pytest.raises(UnknownTaskError, match="belongs to the queue object that made it"):
+        InlineQueue().submit(named_in_another_queue)
+
+
 def test_an_endless_drain_ends(queue: TaskQueue) -> None:
     def again() -> Retry:
         return Retry(after=0)
@@ -128,7 +149,7 @@ def test_inline_runs_at_once(clock: ManualClock) -> None:
     queue = InlineQueue(clock)
     assert queue.submit(greet, "Ada").status() is Status.COMPLETED
     later = queue.submit(greet, "Bob", delay=60)
-    with pytest.raises(ResultTimeoutError, match="turn the clock"):
+    with pytest.raises(ResultTimeoutError, match="advance the clock"):
         later.result(timeout=1000)
     clock.advance(60)
     assert later.result() == "Hello Bob"
@@ -152,7 +173,7 @@ def test_inline_can_be_awaited(clock: ManualClock) -> None:
         job = await queue.asubmit(awaited, "x")
         value = await job.aresult(10)
         later = await queue.asubmit(awaited, "x", delay=60)
-        with pytest.raises(ResultTimeoutError, match="turn the clock"):
+        with pytest.raises(ResultTimeoutError, match="advance the clock"):
             await later.aresult()
         await queue.ashutdown()
         return value
@@ -188,7 +209,7 @@ def test_an_awaitable_queue_is_tested_like_any_other() -> None:
             job = await waves.submit("Ada")
             assert [found.id for found in assert_submitted(queue, waves, args=("Ada",))] == [job.id]
             refute_submitted(queue, waves, kwargs={"name": "Eve"})
-            with pytest.raises(AssertionError, match=r"All 1 of that task:\s+.*Ada"):
+            with pytest.raises(AssertionError, match=r"All jobs of that task, 1:\s+.*Ada"):
                 assert_submitted(queue, waves, args=("Eve",))
             assert drain(queue) == Drained(completed=1)
             assert await job.result() == "Ada waves"
@@ -212,11 +233,11 @@ def test_assert_submitted_finds_the_call_however_it_was_written(queue: TaskQueue
 
 def test_what_was_not_submitted_fails_with_what_was(queue: TaskQueue) -> None:
     queue.submit(greet, "Ada")
-    with pytest.raises(AssertionError, match=r"(?s)at least one .* not 0.*'Ada'"):
+    with pytest.raises(AssertionError, match=r"(?s)a matching job of .*, found none\..*'Ada'"):
         assert_submitted(queue, greet, args=("Bob",))
-    with pytest.raises(AssertionError, match=r"of others: .*greet"):
+    with pytest.raises(AssertionError, match=r"a job of .*none\. Jobs of other tasks: .*greet"):
         assert_submitted(queue, broken)
-    with pytest.raises(AssertionError, match="0 such job"):
+    with pytest.raises(AssertionError, match=r"(?s)expected no job of .*, found 1:\n.*'Ada'"):
         refute_submitted(queue, greet)
 
 
@@ -232,7 +253,7 @@ def test_waiting_where_time_stands_still_is_refused_at_once() -> None:
         with pytest.raises(ResultTimeoutError, match=r"is pending, and nothing runs.*: drain"):
             job.result(timeout=1)
         later = queue.submit(max, 3, 7, delay=60)
-        with pytest.raises(ResultTimeoutError, match=r"is scheduled until .*turn the clock, then"):
+        with pytest.raises(ResultTimeoutError, match=r"scheduled until .*advance the clock, then"):
             queue.wait(later)
         with pytest.raises(ResultTimeoutError, match="nothing runs by itself here"):
             queue.join()

@@ -173,7 +173,10 @@ def test_a_result_that_json_changes_is_stored_and_told_of_once(
         assert isinstance(outcome, Complete)
         assert outcome.result == b'"2030-01-01T00:00:00Z"'
     [said] = caplog.messages
-    assert "task 't' returns what its result does not bring back: it is of type datetime" in said
+    assert (
+        "task 't' returns a value that its stored result does not restore: it is of type datetime"
+        in said
+    )
     assert "-> ..." in said
 
 

@@ -200,4 +200,4 @@ def test_a_slow_clean_up_is_worth_a_warning(
     assert len(told) == warnings
     for text in told:
         assert "clean-up 1 (force, by pruner): 1 completed, 1 archived, in " in text
-    assert [text.endswith("and it goes on") for text in told] == [True, False][:warnings]
+    assert [text.endswith("continuing") for text in told] == [True, False][:warnings]

@@ -33,9 +33,9 @@ class SlowStore(MoodyStore):
         self.entered = threading.Event()
         self.go_on = threading.Event()
 
-    def recover(self) -> SweepReport:
+    def recover(self, *, actor: str | None = None) -> SweepReport:
         self._hold()
-        return super().recover()
+        return super().recover(actor=actor)
 
     def renew(self, worker: str, renewals: Sequence[Renewal]) -> list[Renewed | LeaseLostError]:
         self._hold()

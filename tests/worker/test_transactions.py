@@ -33,10 +33,11 @@ from leasehold.core.model.status import Event
 from leasehold.env import Env, ManualClock
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.testing import drain
-from leasehold.worker.attempt import attempt
+from leasehold.worker.attempt import attempt, attempt_of
 from leasehold.worker.backing import PlainBacking
 from leasehold.worker.context import JobContext
 from leasehold.worker.leases import LeaseManager
+from leasehold.worker.run import Host, Run
 from leasehold.worker.task import ExecutorKind, TaskDefinition
 from support.transaction_tasks import (
     ADD_ROW,
@@ -190,7 +191,7 @@ def test_async_submits_inside_join_without_waiting_for_themselves(scene: Scene) 
         async with current_job().transaction():
             await scene.queue.asubmit("child", 1)
             await scene.queue.asubmit_many([NewJob("child", (2,))])
-            with pytest.raises(TransactionError, match="nobody can make any"):
+            with pytest.raises(TransactionError, match="none can make room"):
                 await scene.queue.asubmit_many([NewJob("child", (3,))], block=True)
             assert (await scene.queue.aget(current_job().job_id)).status is Status.RUNNING
             return len(list(scene.queue.search(task="child")))
@@ -223,7 +224,7 @@ def test_a_second_one_is_refused_and_a_part_is_not(scene: Scene) -> None:
             with suppress(KeyError), connection.transaction():
                 connection.execute(ADD_ROW, ("undone", 0))
                 raise KeyError
-        with pytest.raises(TransactionError, match="has its transaction open already"):
+        with pytest.raises(TransactionError, match="already has its transaction open"):
             ctx.transaction()
         return "done"
 
@@ -539,6 +540,17 @@ def test_no_transaction_begins_once_the_attempt_is_over(tmp_path: Path) -> None:
     assert isinstance(attempt(lease, definition, context), Complete)
     with pytest.raises(TransactionError, match="its attempt was over"):
         kept[0].__enter__()
+
+    # The same if its context is first asked for when the attempt is over.
+    def quiet() -> None:
+        """Leave behind a thread that asks later."""
+
+    host = Host(lambda _: None, lambda _: True, lambda *_: context)
+    context = JobContext(lease, NoSink(), backing=PlainBacking(store))
+    run = Run(lease, TaskDefinition("task", quiet, CallCodec(quiet)), host)
+    assert isinstance(attempt_of(lease, run.task, run), Complete)
+    with pytest.raises(TransactionError, match="its attempt was over"):
+        run.context.transaction().__enter__()
     # Nothing is left open: others can write.
     store.submit([Draft(id="job-2", task="task", payload=b"{}")])
     store.close()

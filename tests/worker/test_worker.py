@@ -530,7 +530,7 @@ def test_a_worker_recycles_when_it_has_grown_too_large(store: MoodyStore, tasks:
 
 def test_a_worker_is_started_once(start_worker: Start) -> None:
     worker = start_worker()
-    with pytest.raises(RuntimeError, match="started already"):
+    with pytest.raises(RuntimeError, match="already started"):
         worker.start()
 
 

@@ -163,7 +163,7 @@ def test_a_tick_that_breaks_does_not_end_the_worker(
     "refusal",
     [
         UnicodeEncodeError("utf-8", "\ud800", 0, 1, "surrogates not allowed"),
-        InvalidJobError("text that is no UTF-8 cannot be stored"),
+        InvalidJobError("text that is not UTF-8 cannot be stored"),
         RequestTooLargeError("too large"),
     ],
     ids=lambda error: type(error).__name__,

@@ -49,7 +49,13 @@ from leasehold.core.model.settings import SettingValue
 from leasehold.core.model.status import Status
 from leasehold.core.model.timing import Timing
 from leasehold.core.rules.filter_orders import Order
-from leasehold.core.rules.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, QueueMetrics
+from leasehold.core.rules.metrics import (
+    WINDOW_SECONDS,
+    DayPoint,
+    DurationName,
+    MinutePoint,
+    QueueMetrics,
+)
 from leasehold.core.rules.operations import Advance, Operation, Plan
 from leasehold.core.rules.timeline import ResolutionName, Timeline
 from leasehold.env import SYSTEM, Env
@@ -682,7 +688,7 @@ class AsyncQueueCalls(Awaited):
         **kwargs: Any,
     ) -> AsyncJobHandle[Any]: ...
     async def submit(self, func: Any, /, *args: Any, **kwargs: Any) -> Any:
-        """Have `func(*args, **kwargs)` run in the background, as soon as its options allow.
+        """Run `func(*args, **kwargs)` in the background, as soon as its options allow.
 
         See `TaskQueue.submit`.
         """
@@ -738,7 +744,7 @@ class AsyncQueueCalls(Awaited):
         connection: OwnConnection | None = None,
         **options: Unpack[JobOptions],
     ) -> AsyncJobHandle[Any]:
-        """Have a command run: a list of arguments, or a string for the shell.
+        """Run a command in the background: a list of arguments, or a string for the shell.
 
         See `TaskQueue.submit_command`.
         """
@@ -772,7 +778,7 @@ class AsyncQueueCalls(Awaited):
         kwargs: Mapping[str, Any] | None = None,
         **options: Unpack[ScheduleOptions],
     ) -> Schedule:
-        """Have a task run at every tick of `timing`: `Cron(...)` or `Every(...)`.
+        """Run a task at every tick of `timing`: `Cron(...)` or `Every(...)`.
 
         See `TaskQueue.schedule`.
         """
@@ -839,7 +845,7 @@ class AsyncQueueCalls(Awaited):
         return made
 
     async def prune_schedules(self) -> list[Schedule]:
-        """Remove the schedules that were declared in code and are not any more; answers with them.
+        """Remove the schedules that code declared and no longer declares; returns them.
 
         See `TaskQueue.prune_schedules`.
         """
@@ -856,14 +862,14 @@ class AsyncQueueCalls(Awaited):
         return AsyncWorkflowRun(run, self._bridge)
 
     async def graph(self, *jobs: JobRef) -> Graph:
-        """These jobs and all that are linked with them by dependencies, with their statuses.
+        """These jobs and all jobs linked with them by dependencies, with their statuses.
 
         See `TaskQueue.graph`.
         """
         return await self._call(lambda: self.queue.graph(*jobs))
 
     async def cancel_graph(self, *jobs: JobRef, reason: str = "", linked: bool = True) -> int:
-        """Stop these jobs and all that are linked with them, unless they have ended.
+        """Cancel these jobs and all jobs linked with them, unless they have ended.
 
         See `TaskQueue.cancel_graph`.
         """
@@ -872,7 +878,7 @@ class AsyncQueueCalls(Awaited):
         )
 
     async def replay_graph(self, *jobs: JobRef, reset_attempts: bool = False) -> int:
-        """Replay what failed, and everything that was cancelled or dead because of it.
+        """Replay a failed job, and all jobs that are cancelled or dead because of it.
 
         See `TaskQueue.replay_graph`.
         """
@@ -889,7 +895,7 @@ class AsyncQueueCalls(Awaited):
     async def wait(
         self, jobs: JobRef | Iterable[JobRef], timeout: Seconds | None = None
     ) -> Job | list[Job]:
-        """Wait until a job, or all of several, have ended, well or badly.
+        """Wait until a job, or all of several, have ended, completed or not.
 
         See `TaskQueue.wait`.
         """
@@ -916,7 +922,7 @@ class AsyncQueueCalls(Awaited):
         return await self._call(lambda: self.queue.dependency_results(job))
 
     async def join(self, timeout: Seconds | None = None) -> None:
-        """Wait until no job of this TaskQueue's queues waits or runs any more.
+        """Wait until no job in the queues of this TaskQueue waits or runs.
 
         See `TaskQueue.join`.
         """
@@ -948,7 +954,7 @@ class AsyncQueueCalls(Awaited):
         without: Collection[HeavyField] = (),
         **fields: Unpack[FilterFields],
     ) -> AsyncItems[Job]:
-        """All jobs that fit, the last submitted first; fetched page by page as you go.
+        """All matching jobs, the last submitted first; fetched page by page as you iterate.
 
         See `TaskQueue.search`.
         """
@@ -965,7 +971,7 @@ class AsyncQueueCalls(Awaited):
         total: bool = False,
         **fields: Unpack[FilterFields],
     ) -> Page:
-        """One page of a search, and the cursor with which to ask for the next.
+        """One page of a search, and the cursor of the next.
 
         See `TaskQueue.search_page`.
         """
@@ -978,7 +984,7 @@ class AsyncQueueCalls(Awaited):
     async def count(
         self, where: JobFilter | None = None, /, **fields: Unpack[FilterFields]
     ) -> Count:
-        """How many jobs fit: exactly up to 10,000, beyond that "at least 10,000".
+        """How many jobs match: exactly up to 10,000, beyond that "at least 10,000".
 
         See `TaskQueue.count`.
         """
@@ -1069,7 +1075,7 @@ class AsyncQueueCalls(Awaited):
         return await self._call(lambda: self.queue.output_paths(job, attempt))
 
     async def cancel(self, job: JobRef, reason: str = "") -> Job:
-        """Stop a job: at once if it waits, as soon as its code lets go if it runs.
+        """Cancel a job: at once if it waits; if it runs, as soon as its code stops.
 
         See `TaskQueue.cancel`.
         """
@@ -1084,7 +1090,7 @@ class AsyncQueueCalls(Awaited):
         everything: bool = False,
         **fields: Unpack[FilterFields],
     ) -> int:
-        """Stop every waiting or running job that fits; answers how many.
+        """Cancel every waiting or running job that matches; returns how many.
 
         See `TaskQueue.cancel_many`.
         """
@@ -1103,7 +1109,7 @@ class AsyncQueueCalls(Awaited):
     retry = replay
 
     async def discard(self, job: JobRef) -> Job:
-        """Delete a job that has ended, with all its records; answers with its last snapshot."""
+        """Delete a job that has ended, with all its records; returns its last snapshot."""
         return await self._call(lambda: self.queue.discard(job))
 
     async def cancel_each(self, jobs: Iterable[JobRef], reason: str = "") -> list[Answer]:
@@ -1245,11 +1251,11 @@ class AsyncQueueCalls(Awaited):
         return await self._call(self.queue.list_queues)
 
     async def pause_queue(self, name: str) -> QueueInfo:
-        """Let nothing of a queue be leased. It accepts jobs, and what runs goes on."""
+        """Stop leasing jobs of a queue. It still accepts jobs, and running jobs continue."""
         return await self._call(lambda: self.queue.pause_queue(name))
 
     async def resume_queue(self, name: str) -> QueueInfo:
-        """Let a paused queue be leased, and a draining one accept jobs, again."""
+        """Let a paused queue be leased again, or a draining one accept jobs again."""
         return await self._call(lambda: self.queue.resume_queue(name))
 
     async def drain_queue(self, name: str) -> QueueInfo:
@@ -1266,14 +1272,14 @@ class AsyncQueueCalls(Awaited):
         return await self._call_long(lambda: self.queue.purge_queue(name, where, **fields))
 
     async def delete_queue(self, name: str, *, force: bool = False) -> int:
-        """Forget a queue's rules and state. Raises QueueNotEmptyError while jobs wait or run in it.
+        """Delete a queue, with its rules and state. Raises QueueNotEmptyError if it has jobs.
 
         See `TaskQueue.delete_queue`.
         """
         return await self._call_long(lambda: self.queue.delete_queue(name, force=force))
 
     async def why(self, job: JobRef) -> Reason:
-        """Why a job is not running: the first thing that stands in its way.
+        """Why a job is not running: the first reason that applies.
 
         See `TaskQueue.why`.
         """
@@ -1289,10 +1295,18 @@ class AsyncQueueCalls(Awaited):
         return await self._call(lambda: self.queue.metrics(queue, window_seconds))
 
     async def metrics_by_queue(
-        self, window_seconds: Seconds = WINDOW_SECONDS
+        self,
+        window_seconds: Seconds = WINDOW_SECONDS,
+        *,
+        durations: Sequence[DurationName] | None = None,
     ) -> list[QueueMetrics]:
-        """The same for every queue, by name: one call, however many there are."""
-        return await self._call(lambda: self.queue.metrics_by_queue(window_seconds))
+        """The same for every queue, by name: one call, however many there are.
+
+        See `TaskQueue.metrics_by_queue`.
+        """
+        return await self._call(
+            lambda: self.queue.metrics_by_queue(window_seconds, durations=durations)
+        )
 
     async def series(self, queue: str | None = None, minutes: int = 60) -> list[MinutePoint]:
         """The figures of each of the latest minutes, oldest first; the last is not over yet."""
@@ -1371,22 +1385,21 @@ class AsyncQueueCalls(Awaited):
         return await self._call(self.queue.now)
 
     async def sweep(self) -> SweepReport:
-        """Take back every job whose lease expired or whose holder is proved dead, once, now.
+        """Take back every job whose lease has expired or whose holder is proved dead, now.
 
         See `TaskQueue.sweep`.
         """
         return await self._call(self.queue.sweep)
 
     async def stop_worker(self, worker: str) -> WorkerInfo:
-        """Ask a worker to stop, on whatever machine it is: it leases no more, finishes what it runs
-                within its grace and hands back the rest.
+        """Ask a worker on any machine to stop.
 
         See `TaskQueue.stop_worker`.
         """
         return await self._call(lambda: self.queue.stop_worker(worker))
 
     async def mark_deploy(self, version: str, text: str = "") -> Pin:
-        """Say that a version was deployed now: the dashboard marks it, and what fails since then.
+        """Record that a version was deployed now: the dashboard marks it, and failures since then.
 
         See `TaskQueue.mark_deploy`.
         """
@@ -1397,13 +1410,13 @@ class AsyncQueueCalls(Awaited):
         return await self._call(self.queue.deploys)
 
     async def forget_deploy(self, version: str) -> bool:
-        """Take a deploy mark away; False if there is none of that version."""
+        """Delete a deploy mark; False if there is none of that version."""
         return await self._call(lambda: self.queue.forget_deploy(version))
 
     async def stuck(
         self, silent_seconds: Seconds | None = 120.0, running_seconds: Seconds | None = None
     ) -> list[StuckJob]:
-        """Running jobs without a heartbeat for that long, or that run for so long though it beats.
+        """Running jobs without a heartbeat for that long, or that have run for that long.
 
         See `TaskQueue.stuck`.
         """
@@ -1438,15 +1451,18 @@ class AsyncQueueCalls(Awaited):
         return await self._call_long(self.queue.check)
 
     async def repair_clock(self) -> ClockRepair:
-        """Set the store's clock back to the wall clock, after that was once far ahead.
+        """Set the store's clock back to the wall clock, after the latter was once far ahead.
 
         See `TaskQueue.repair_clock`.
         """
         return await self._call_long(self.queue.repair_clock)
 
-    async def backup(self, path: str | os.PathLike[str]) -> None:
-        """Write a consistent copy of the store while it is in use."""
-        await self._call_long(lambda: self.queue.backup(path))
+    async def backup(self, path: str | os.PathLike[str], *, replace: bool = False) -> None:
+        """Write a consistent copy of the store while it is in use.
+
+        See `TaskQueue.backup`.
+        """
+        await self._call_long(lambda: self.queue.backup(path, replace=replace))
 
     async def describe(self) -> Mapping[str, Any]:
         """A description of the store: kind, place, durability, versions."""

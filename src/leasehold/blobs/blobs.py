@@ -12,7 +12,7 @@ from typing import Final, Protocol
 import msgspec
 
 from leasehold.blobs.cleaning import BlobsCleaned, clean_up
-from leasehold.blobs.contract import BlobStore, SigningBlobStore
+from leasehold.blobs.contract import BlobStore, ReservingBlobStore, SigningBlobStore
 from leasehold.blobs.memory import MemoryBlobs
 from leasehold.blobs.place import BlobPlace, folder_of, open_place
 from leasehold.core.contract.store import Store
@@ -112,16 +112,21 @@ class Blobs:
 
         An error of the store itself does not say whether it has the job: those are left alone.
         """
-        refused = [
-            decode_reference(draft.payload).key
-            for draft, answer in zip(drafts, answers, strict=True)
-            if (
-                answer.is_duplicate
-                if isinstance(answer, Submitted)
-                else not isinstance(answer, StoreError)
-            )
-        ]
-        self._forget(refused)
+        self.forget_payloads(
+            [
+                draft
+                for draft, answer in zip(drafts, answers, strict=True)
+                if (
+                    answer.is_duplicate
+                    if isinstance(answer, Submitted)
+                    else not isinstance(answer, StoreError)
+                )
+            ]
+        )
+
+    def forget_payloads(self, drafts: Sequence[Draft]) -> None:
+        """Delete payloads that were kept for jobs which no store has."""
+        self._forget([decode_reference(draft.payload).key for draft in drafts])
 
     def forget_jobs(self, jobs: Iterable[Job | LeaseholdError]) -> None:
         """Delete the blobs of jobs that were discarded."""
@@ -144,6 +149,8 @@ class Blobs:
                 "TaskQueue(blobs=...)"
             )
         blob_store, store_id = opened
+        if kind != "result" and isinstance(blob_store, ReservingBlobStore):
+            blob_store.refuse_when_low(len(data))
         key = self._new_key(store_id, kind, owner, version)
         blob_store.put(key, data)
         self._clean_memory(blob_store)
@@ -243,7 +250,7 @@ class Blobs:
         data, place = self._read(reference, document)
         if data is None:
             raise BlobLostError(
-                f"blob {reference.key} is not in {place} (any more). Restore it from a "
+                f"blob {reference.key} is not in {place}. Restore it from a "
                 "copy and replay the job, or discard the job and submit it again."
             )
         return reference.check(data, place), reference.codec

@@ -38,7 +38,7 @@ class CarriedBlobs(Blobs):
         elif len(data) > CARRIED_BYTES_MAX:
             raise PayloadTooLargeError(
                 f"{len(data):,} bytes are more than go through a service, which is "
-                f"{CARRIED_BYTES_MAX:,}: let it keep large payloads on S3 (leasehold serve "
+                f"{CARRIED_BYTES_MAX:,}: let it keep large payloads on S3 (queuectl serve "
                 "--blobs s3://bucket/prefix), or store the data elsewhere and pass its address"
             )
         else:

@@ -50,6 +50,14 @@ class KeepsOwnBlobs(Protocol):
 
 
 @runtime_checkable
+class ReservingBlobStore(Protocol):
+    """One whose disk keeps room for the results of running jobs."""
+
+    def refuse_when_low(self, size: int) -> None:
+        """Raise StoreFullError if a new payload of this size would eat into that room."""
+
+
+@runtime_checkable
 class SigningBlobStore(BlobStore, Protocol):
     """A blob store that can let others in, a blob at a time."""
 

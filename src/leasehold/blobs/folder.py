@@ -11,11 +11,13 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Final, NoReturn
 
-from leasehold.errors import BlobUnavailableError
+from leasehold.core.model.limits import DISK_RESERVE_BYTES
+from leasehold.errors import BlobUnavailableError, StoreFullError
 
 _PART: Final = ".part"
 _TRIES: Final = 10
 _MADE_MAX: Final = 1000
+_FOR_THE_JOB_BYTES: Final = 1024 * 1024
 
 
 class FolderBlobs:
@@ -32,6 +34,23 @@ class FolderBlobs:
     @property
     def place(self) -> str:
         return self._root
+
+    def refuse_when_low(self, size: int) -> None:
+        """Raise StoreFullError if a payload of this size would eat into the reserve of its disk.
+
+        Asked before it is written: refused submits that are tried again must not fill the disk.
+        """
+        folder = self._root
+        while not os.path.isdir(folder):
+            folder = os.path.dirname(folder)
+        status = os.statvfs(folder)
+        # A little more than the store asks for, which writes the job itself afterwards.
+        if status.f_bavail * status.f_frsize - size < DISK_RESERVE_BYTES + _FOR_THE_JOB_BYTES:
+            raise StoreFullError(
+                f"a payload of {size:,} bytes would leave less than "
+                f"{DISK_RESERVE_BYTES // 1024**2} MiB free where {self.place} is kept: new jobs "
+                "are refused so that running ones can still finish; free some space"
+            )
 
     def put(self, key: str, data: bytes) -> None:
         path = self._path(key)

@@ -26,7 +26,7 @@ def _check(place: object) -> None:
     scheme, separator, _ = os.fspath(place).partition("://")
     if separator and scheme != "s3":
         raise UnsupportedError(
-            f"'{scheme}://...' is no place for blobs: give a folder or s3://bucket/prefix"
+            f"'{scheme}://...' is not a place for blobs: give a folder or s3://bucket/prefix"
         )
 
 
@@ -42,8 +42,8 @@ def open_place(place: str | os.PathLike[str] | None, store: Store) -> tuple[Blob
         # It ends with its process: blobs left anywhere else would never be cleaned up.
         if place is not None:
             raise UnsupportedError(
-                "this store has no id of its own by which its blobs could be told from those of "
-                "others: leave out blobs=..., or use a SQLite file"
+                "this store has no id of its own to distinguish its blobs from those of other "
+                "stores: leave out blobs=..., or use a SQLite file"
             )
         if about.get("kind") != "memory":
             return None

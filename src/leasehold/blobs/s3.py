@@ -7,6 +7,7 @@ s3://bucket?access_key_id=...&secret_access_key=...   better left to the environ
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, Final, Literal
@@ -141,7 +142,9 @@ def _open(bucket: str, options: dict[str, str], retries: int) -> Any:
             + f"; give s3://bucket/prefix, and if need be {listed(PARAMETERS)}"
         )
     config: Any = options
-    plain_http = options.get("endpoint", "").startswith("http://")
+    variables = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+    named = filter(None, (options.get("endpoint"), *map(os.environ.get, variables)))
+    plain_http = next(named, "").startswith("http://")
     return S3Store(
         bucket,
         config=config,

@@ -50,5 +50,5 @@ def audit(
     page = partial(session.queue.audit_page, since=since, before=before)
     found = entries(session, page, "records", limit=limit, cursor=cursor)
     whenever = since is None and before is None
-    nothing = "there are no orders yet" if whenever else "there are no orders of that time"
+    nothing = "there are no orders yet" if whenever else "there are no orders in that time"
     emit(session, map(document_of, found), COLUMNS, nothing=nothing)

@@ -37,12 +37,7 @@ def backup(session: Session, path: str, force: bool) -> None:
     if not os.path.isdir(folder):
         raise click.UsageError(f"the folder {folder} does not exist: create it first")
     _check_free(path, force=force)
-    if os.path.exists(path):
-        made = f"{path}.new-{os.getpid()}"
-        session.queue.backup(made)
-        os.replace(made, path)
-    else:
-        session.queue.backup(path)
+    session.queue.backup(path, replace=force)
     emit_one(session, {"path": os.path.abspath(path), "size_bytes": os.path.getsize(path)})
 
 
@@ -53,6 +48,6 @@ def _check_free(path: str, *, force: bool) -> None:
             raise PlaceTaken(f"{path} is a store that is or was in use: choose another name")
     if os.path.lexists(path) and (os.path.islink(path) or not os.path.isfile(path)):
         # To take the place of a device or a link would break more than a backup.
-        raise PlaceTaken(f"{path} is no plain file, and nothing else is ever replaced")
+        raise PlaceTaken(f"{path} is not a regular file, and only regular files are replaced")
     if os.path.exists(path) and not force:
-        raise PlaceTaken(f"{path} exists already: choose another name, or replace it with --force")
+        raise PlaceTaken(f"{path} already exists: choose another name, or replace it with --force")

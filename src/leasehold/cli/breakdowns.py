@@ -128,7 +128,7 @@ def print_tasks(session: Session, queues: Sequence[str], window_seconds: float) 
     )
     jobs = list(islice(found, JOBS_LOOKED_AT))
     if len(jobs) == JOBS_LOOKED_AT:
-        session.tell(f"note: of the {JOBS_LOOKED_AT:,} jobs that were submitted last")
+        session.tell(f"note: counts only the {JOBS_LOOKED_AT:,} jobs that were submitted last")
     by_task: dict[str, list[Job]] = {}
     for job in jobs:
         by_task.setdefault(job.task, []).append(job)
@@ -205,9 +205,9 @@ def print_timeline(
         Column("at", by.upper(), _minute if by == "minute" else _day, fit="keep"),
         *(Column(name, name.upper(), cell, right=True) for name in dict.fromkeys(metrics)),
     )
-    emit(session, documents, columns, nothing="no minute or day of that time has begun")
+    emit(session, documents, columns, nothing="that time has not begun")
     if since < known_since:
-        session.tell(f"note: what happened before {cell(known_since)} is not kept by the {by}")
+        session.tell(f"note: figures by the {by} begin at {cell(known_since)}")
 
 
 def _emit(

@@ -94,7 +94,7 @@ COMMANDS: Final[dict[str, LazyCommand]] = {
     ),
     "audit": LazyCommand("leasehold.cli.audit", "audit", "Show the audit log, latest first."),
     "top": LazyCommand("leasehold.cli.top", "top", "Watch queues, workers and running jobs live."),
-    "sweep": LazyCommand("leasehold.cli.sweep", "sweep", "Take jobs back from lost workers, now."),
+    "sweep": LazyCommand("leasehold.cli.sweep", "sweep", "Take jobs back from lost workers now."),
     "stuck": LazyCommand(
         "leasehold.cli.stuck",
         "stuck",
@@ -103,7 +103,7 @@ COMMANDS: Final[dict[str, LazyCommand]] = {
     "prune": LazyCommand(
         "leasehold.cli.prune",
         "prune",
-        "Archive and delete jobs that ended longer ago than they are kept.",
+        "Archive and delete ended jobs that are past their retention.",
     ),
     "backup": LazyCommand(
         "leasehold.cli.backup",

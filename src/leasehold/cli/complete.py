@@ -24,7 +24,7 @@ def schedule_names(ctx: click.Context, _: click.Parameter, incomplete: str) -> l
 
 
 def queue_names(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """The queues of the store; the last of several with commas between them is completed."""
+    """The queues of the store; the last of several separated by commas is completed."""
     before, comma, last = incomplete.rpartition(",")
     return [before + comma + name for name in _names(ctx, lambda queue: queue.queues(), last)]
 

@@ -15,7 +15,8 @@ from leasehold.cli.filters import filter_options, is_everything
 from leasehold.cli.jobref import job_id_of
 from leasehold.cli.listing import LIMIT, error_line, with_command
 from leasehold.cli.orders import Answer, Chosen, JobOrder, give, takes_jobs
-from leasehold.cli.output import Column, cell, emit, emit_one, print_fields
+from leasehold.cli.output import Column, cell, emit, emit_one, jobs_counted, print_fields
+from leasehold.cli.retry import brought_down, tell_left_cancelled
 from leasehold.cli.safe import safe
 from leasehold.cli.session import Session
 from leasehold.core.model.job import Job
@@ -76,7 +77,9 @@ def list_letters(session: Session, *, where: JobFilter, limit: int) -> None:
         session,
         map(with_command, letters_shown) if session.format == "table" else letters_shown,
         COLUMNS,
-        nothing="no dead letter fits" if not is_everything(where) else "there are no dead letters",
+        nothing="no dead letter matches"
+        if not is_everything(where)
+        else "there are no dead letters",
     )
     if limit > 0 and next(letters, None) is not None:
         session.tell(f"showing the first {limit:,}: --limit 0 shows all")
@@ -129,6 +132,7 @@ def retry(session: Session, *, chosen: Chosen, reset_attempts: bool) -> None:
         statuses=frozenset({Status.DEAD}),
         carry_out=lambda job_ids: session.queue.replay_each(job_ids, reset_attempts=reset_attempts),
         by_filter=ReplayAll(reset_attempts),
+        afterwards=lambda job_ids: tell_left_cancelled(session, job_ids),
     )
     give(session, order, chosen)
 
@@ -192,3 +196,9 @@ def _print_letter(session: Session, job: Job, payload: Any, attempts: list[dict[
     if job.error is not None and job.error.traceback:
         click.echo(f"\n{safe(job.error.traceback.rstrip(), lines=True, limit=None)}")
     session.tell(f"\nto run it again: queuectl dlq retry {cell(job.id)}")
+    left = brought_down(session, [job.id])
+    if left:
+        others = "job" if len(left) == 1 else jobs_counted(len(left))
+        session.tell(
+            f"with the {others} that ended because of it: queuectl retry --graph {cell(job.id)}"
+        )

@@ -32,6 +32,6 @@ def _fetched(session: Session, job: Job, what: str, reference: bytes) -> Any:
     try:
         data, codec = inline(session.queue.blobs, reference, BLOB_CODEC)
     except BlobError as error:
-        session.tell(f"the {what} of job {job.id} cannot be had: {error}")
+        session.tell(f"the {what} of job {job.id} cannot be read: {error}")
         return None
     return plain(msgspec.structs.replace(job, payload_data=data, codec=codec), "payload")

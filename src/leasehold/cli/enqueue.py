@@ -113,7 +113,7 @@ def enqueue(
         _take_file(session, file, fields, partial=partial)
         return
     if partial:
-        raise click.UsageError("--partial is for --file")
+        raise click.UsageError("--partial requires --file")
     document = _document(words, fields)
     document.new_job()  # Faults of the job are told before a store is made.
     queue = session.new_queue
@@ -164,7 +164,9 @@ def _fields(given: dict[str, Any]) -> dict[str, Any]:
 def _variable(text: str) -> tuple[str, str]:
     name, separator, value = text.partition("=")
     if not separator or not name:
-        raise click.BadParameter(f"{text!r} is no variable: write NAME=VALUE", param_hint="--env")
+        raise click.BadParameter(
+            f"{text!r} is not a variable: write NAME=VALUE", param_hint="--env"
+        )
     return name, value
 
 
@@ -181,11 +183,12 @@ def _document(words: tuple[str, ...], fields: Mapping[str, Any]) -> JobDocument:
         return document
     if len(words) == 1 and " " in words[0]:
         raise click.UsageError(
-            f"is {words[0]!r} for the shell? Then use --command; a program has no quotes: -- ls -l"
+            f"is {words[0]!r} for the shell? Then use --command; or give the words after -- "
+            "separately: -- ls -l"
         )
     if len(words) == 1 and _TASK_NAME.fullmatch(words[0]) and shutil.which(words[0]) is None:
         raise click.UsageError(
-            f"is {words[0]!r} a task? Then use --task; no program here has such a name"
+            f"is {words[0]!r} a task? Then use --task; no program of that name is installed here"
         )
     if not words and "command" not in fields and "task" not in fields:
         raise click.UsageError("nothing to run: give --command, -- PROGRAM, --task, JSON or --file")
@@ -198,7 +201,7 @@ def _document(words: tuple[str, ...], fields: Mapping[str, Any]) -> JobDocument:
 
 def _refuse_with_file(words: tuple[str, ...], fields: Mapping[str, Any], *, wait: bool) -> None:
     if words or "command" in fields or "task" in fields or "id" in fields:
-        raise click.UsageError("--file brings its own jobs: give no other, and no --id")
+        raise click.UsageError("--file contains the jobs: give no other job, and no --id")
     if wait:
         raise click.UsageError("--wait is for one job: use `wait` with the ids")
 

@@ -61,7 +61,7 @@ _CODES: Final[tuple[tuple[type[errors.LeaseholdError], Exit], ...]] = (
 def exit_for(error: errors.LeaseholdError) -> Exit:
     """The code for an error that a command did not deal with itself.
 
-    >>> exit_for(errors.JobNotFoundError("no job has the id 'x'")).name
+    >>> exit_for(errors.JobNotFoundError("there is no job 'x'")).name
     'NOT_FOUND'
     """
     for kind, code in _CODES:

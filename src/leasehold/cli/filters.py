@@ -107,7 +107,7 @@ def _statuses(
         if status not in allowed:
             known = listed((each.value for each in Status if each in allowed), "or")
             raise click.BadParameter(
-                f"jobs that are {status.value} are not meant: it takes {known}",
+                f"jobs that are {status.value} are not accepted here: choose from {known}",
                 param_hint="--status",
             )
     return statuses

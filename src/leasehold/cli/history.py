@@ -48,5 +48,5 @@ def history(session: Session, job: str, *, limit: int, cursor: str | None) -> No
         COLUMNS,
         nothing="nothing has happened since"
         if cursor is not None
-        else "its history was dropped: only so many events of completed jobs are kept",
+        else "its history was dropped: only a limited number of events of completed jobs is kept",
     )

@@ -14,6 +14,7 @@ def init(session: Session) -> None:
     Commands that queue or run jobs also create a missing store. An existing store keeps all its
     jobs.
     """
+    session.tells_of_new_store = False
     document = dict(session.new_queue.describe())
     session.tell(f"the store {session.shown_store} is ready")
     emit_one(session, document)

@@ -77,7 +77,7 @@ def _job(
         if document.task is not None:
             names.check(document.task)
         if document.id is not None and seen.setdefault(document.id, number) != number:
-            raise InvalidJobError(f"the id {document.id!r} is that of line {seen[document.id]} too")
+            raise InvalidJobError(f"line {seen[document.id]} has the id {document.id!r}, too")
     except LeaseholdError as error:
         return error
     return job

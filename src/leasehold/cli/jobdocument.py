@@ -11,7 +11,7 @@ import msgspec
 from leasehold.cli.options import DURATION, MOMENT, PRIORITY
 from leasehold.codec.document import decode_document
 from leasehold.core.model.job import MetadataValue
-from leasehold.core.model.phrases import listed
+from leasehold.core.model.phrases import did_you_mean, listed
 from leasehold.errors import InvalidJobError
 from leasehold.queue.commands import command_job
 from leasehold.queue.options import NewJob
@@ -99,7 +99,12 @@ def read_document(text: str | bytes) -> JobDocument:
         raise InvalidJobError('a job is a JSON object, such as {"command": "echo hi"}')
     unknown = value.keys() - set(FIELDS)
     if unknown:
-        raise InvalidJobError(f"unknown field {min(unknown)!r}; there are {listed(FIELDS)}")
+        name = min(unknown)
+        meant = did_you_mean(name, FIELDS)
+        raise InvalidJobError(
+            f"unknown field {name!r}{meant}"
+            f"{' The fields are' if meant else '; there are'} {listed(FIELDS)}"
+        )
     try:
         return msgspec.convert(value, JobDocument)
     except msgspec.ValidationError as error:

@@ -68,8 +68,7 @@ def _last(session: Session) -> str:
     job_id = recalled(session.last_job_store)
     if job_id is None:
         raise JobNotFoundError(
-            f"{LAST} names no job: nothing was submitted from this shell to "
-            f"{session.shown_store} yet"
+            f"{LAST}: no job was submitted from this shell to {session.shown_store} yet"
         )
     return job_id
 
@@ -92,9 +91,9 @@ def _unknown(session: Session, text: str) -> str:
         old = session.queue.archive.get(text)
     except JobNotFoundError:
         near = _near(session, text)
-        return str(no_job(text)) + (f"; near it: {_listed(near)}" if near else "")
+        return str(no_job(text)) + (f"; similar ids: {_listed(near)}" if near else "")
     return (
-        f"job {text!r} was {old.status.value} and is in the archive since "
+        f"job {text!r} was {old.status.value} and was archived at "
         f"{time_text(old.archived_at, MINUTES)}: `show` has its summary"
     )
 

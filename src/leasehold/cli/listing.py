@@ -15,14 +15,15 @@ from leasehold.cli.filters import filter_options
 from leasehold.cli.options import DAY, DURATION
 from leasehold.cli.output import Column, Document, emit, emit_one
 from leasehold.cli.session import Session
+from leasehold.core.model.job import COMMAND_TASK
+from leasehold.core.model.reason import UNRUNNABLE
+from leasehold.core.model.refusals import no_queue
 from leasehold.core.model.search import HeavyField, JobFilter
 from leasehold.core.model.status import Status
 from leasehold.documents.archive import archived_document
 from leasehold.documents.jobs import job_document
 from leasehold.documents.records import document_of
 from leasehold.documents.spans import age_of
-from leasehold.worker.task import COMMAND_TASK
-from leasehold.worker.unrunnable import UNRUNNABLE
 
 LIMIT: Final = 50
 PAGE_SIZE: Final = 500
@@ -107,8 +108,9 @@ def list_jobs(
     given = [value for value in of_the_archive.values() if value is not None and value is not False]
     if given and not archived:
         raise click.UsageError(
-            "--slowest, --ran-min, --ran-max, --ended-from and --ended-until go with --archived"
+            "--slowest, --ran-min, --ran-max, --ended-from and --ended-until require --archived"
         )
+    _tell_unknown_queues(session, where)
     if count:
         _print_count(session, where, archived=archived)
         return
@@ -123,6 +125,15 @@ def list_jobs(
     )
     told = map(with_command, documents) if session.format == "table" else documents
     emit(session, told, shown, nothing="no job matches")
+
+
+def _tell_unknown_queues(session: Session, where: JobFilter) -> None:
+    """A misspelt queue holds no job, which reads like an answer."""
+    if where.queues:
+        known = session.queue.queues()
+        for name in where.queues:
+            if name not in known:
+                session.tell(str(no_queue(name, known)))
 
 
 def _print_count(session: Session, where: JobFilter, *, archived: bool) -> None:

@@ -16,14 +16,16 @@ from leasehold.cli.output import Column, emit
 from leasehold.cli.safe import safe
 from leasehold.cli.session import Session
 from leasehold.cli.times import time_text
-from leasehold.core.model.job import Job
+from leasehold.core.model.job import COMMAND_TASK, Job
 from leasehold.core.model.phrases import counted
 from leasehold.documents.records import document_of
+from leasehold.env import SYSTEM
 from leasehold.errors import ResultTimeoutError
 from leasehold.queue.facade import TaskQueue
-from leasehold.worker.task import COMMAND_TASK
 
 LOOK_SECONDS: Final = 0.2
+PENDING_SECONDS: Final = 2.0
+"""How long a job may be pending before whoever follows it is told why."""
 LINES_AT_ONCE: Final = 200
 READ_BYTES: Final = 65_536
 LINE_BYTES_MAX: Final = 16_384
@@ -73,15 +75,17 @@ def logs(
       queuectl logs e59eb8d6 --stderr --attempt 1
     """
     if follow and attempt is not None:
-        raise click.UsageError("--follow goes with the job: not together with --attempt")
+        raise click.UsageError("--follow cannot be combined with --attempt")
     snapshot = session.queue.get(job_id_of(session, job))
     if snapshot.task != COMMAND_TASK and (streams or attempt):
         raise click.UsageError(
-            f"job {safe(snapshot.id)} is no command: it has one log, not one per stream or attempt"
+            f"job {safe(snapshot.id)} is not a command: it has one log, not one per stream or "
+            f"attempt"
         )
     if snapshot.task == COMMAND_TASK and timestamps:
         raise click.UsageError(
-            f"job {safe(snapshot.id)} is a command: what it prints has no times but its own"
+            f"job {safe(snapshot.id)} is a command: its output has only the times that it prints "
+            f"itself"
         )
     lines = _follow(session, snapshot) if follow else _lines(session, snapshot, attempt)
     chosen = (line for line in lines if streams is None or line.stream == streams)
@@ -154,6 +158,8 @@ def _follow(session: Session, job: Job) -> Iterator[OutputLine]:
     tails: list[Tail] = []
     log = LogReader(session, job)
     shown: tuple[str, str] | None = None
+    clock = SYSTEM.clock
+    late, is_told = clock.monotonic() + PENDING_SECONDS, False
     while True:
         # A job that was leased again names its new files only when its command has begun.
         paths = queue.output_paths(job)
@@ -169,7 +175,22 @@ def _follow(session: Session, job: Job) -> Iterator[OutputLine]:
             yield from _all_rests(tails)
             session.tell(f"job {job.id} is {job.status.value}")
             return
-        job = _next_look(queue, job)
+        try:
+            job = _next_look(queue, job)
+        except KeyboardInterrupt:
+            _tell_if_pending(session, job)
+            raise
+        if not is_told and clock.monotonic() >= late:
+            is_told = _tell_if_pending(session, job)
+
+
+def _tell_if_pending(session: Session, job: Job) -> bool:
+    from leasehold.cli.wait import why_pending
+
+    held_up = why_pending(session, job.id)
+    if held_up:
+        session.tell(held_up)
+    return bool(held_up)
 
 
 def _next_look(queue: TaskQueue, job: Job) -> Job:

@@ -26,7 +26,7 @@ def metrics(session: Session, *, rules: bool, dashboard: bool) -> None:
       queuectl metrics --dashboard > dashboard.json
     """
     if rules and dashboard:
-        raise click.UsageError("--rules and --dashboard are two files: print one after the other")
+        raise click.UsageError("--rules and --dashboard are separate files: print one at a time")
     if rules or dashboard:
         from leasehold.observe.files import ALERT_RULES, DASHBOARD, shipped
 

@@ -84,7 +84,7 @@ def migrate_store(
         _reopen(session, source, force=force, yes=yes)
         return
     if force:
-        raise click.UsageError("--force goes with --reopen")
+        raise click.UsageError("--force requires --reopen")
     if target is None:
         raise click.UsageError("name two stores: migrate-store SOURCE TARGET")
     with _opened(source) as old, _opened(target) as new:
@@ -107,7 +107,7 @@ def migrate_store(
     from leasehold.documents.records import document_of
 
     emit_one(session, document_of(moved), show=show)
-    session.tell(f"moved to {moved.target}; {moved.source} takes no more writes")
+    session.tell(f"moved to {moved.target}; {moved.source} accepts no more writes")
     if moved.blobs:
         session.tell(f"{moved.blobs:,} large payloads and results were copied, too")
     if moved.running:
@@ -122,16 +122,16 @@ def _reopen(session: Session, source: str, *, force: bool, yes: bool) -> None:
         rows = moving.movable(store).row_store()
         seal = rows.seal()
         if seal is None:
-            session.tell(f"{rows.shown} takes writes: nothing was to be done")
+            session.tell(f"{rows.shown} already accepts writes: nothing to do")
             return
-        what = f"let {rows.shown} be written to again, though it was to be moved to {seal.other}"
+        what = f"let {rows.shown} accept writes again, and give up its move to {seal.other}"
         if seal.is_complete and force:
-            what = f"let {rows.shown} be written to again, while {seal.other} has all its jobs too"
+            what = f"let {rows.shown} accept writes again, while {seal.other} has all its jobs too"
         # A move that is refused is not asked about.
         is_refused = seal.is_target or (seal.is_complete and not force)
         if is_refused or agreed(session, what, yes=yes):
-            moving.reopen(store, force=force)
-            session.tell(f"{rows.shown} takes writes again")
+            moving.reopen(store, actor=actor(), force=force)
+            session.tell(f"{rows.shown} accepts writes again")
 
 
 @contextmanager

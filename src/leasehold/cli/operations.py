@@ -113,7 +113,7 @@ def continue_operation(session: Session, operation_id: str) -> None:
     known = _named(session, operation_id)
     if known.state is not OperationState.RUNNING:
         raise InvalidTransitionError(
-            f"operation {known.id} is {known.state}: there is nothing to go on with"
+            f"operation {known.id} is {known.state}: there is nothing to resume"
         )
     _carry_out(session, known)
 

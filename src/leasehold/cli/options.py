@@ -11,6 +11,7 @@ import msgspec
 from leasehold.core.model.durations import plain_seconds
 from leasehold.core.model.job import priority_of
 from leasehold.core.model.limits import SECONDS_MAX
+from leasehold.core.model.text import shown
 from leasehold.env import SYSTEM, from_micros
 from leasehold.errors import InvalidJobError
 
@@ -26,7 +27,7 @@ class Duration(click.ParamType[float]):
         seconds = plain_seconds(value)
         if seconds is None:
             self.fail(
-                f"{value!r} is no duration: write seconds, or 1.5s, 10m, 2h30m, 7d", param, ctx
+                f"{value!r} is not a duration: write seconds, or 1.5s, 10m, 2h30m, 7d", param, ctx
             )
         return float(seconds)
 
@@ -43,7 +44,9 @@ class LeaseLength(click.ParamType["float | str"]):
             return "auto"
         seconds = DURATION.convert(value, param, ctx)
         if not 0 < seconds <= SECONDS_MAX:
-            self.fail(f"{value!r} is no lease: it is above 0, and ten years at most", param, ctx)
+            self.fail(
+                f"{value!r} is not a lease: it must be above 0 and at most ten years", param, ctx
+            )
         return seconds
 
 
@@ -66,12 +69,12 @@ class Moment(click.ParamType[datetime]):
             try:
                 return now + timedelta(seconds=seconds if text[0] == "+" else -seconds)
             except OverflowError:
-                self.fail(f"{value!r} is before or after all times: say less", param, ctx)
+                self.fail(f"{value!r} is out of range: give a time nearer to now", param, ctx)
         try:
             moment = datetime.fromisoformat(text)
         except ValueError:
             self.fail(
-                f"{value!r} is no time: write 2026-01-31T12:00, 2026-01-31T12:00Z, +10m or -2h",
+                f"{value!r} is not a time: write 2026-01-31T12:00, 2026-01-31T12:00Z, +10m or -2h",
                 param,
                 ctx,
             )
@@ -105,12 +108,12 @@ class Tag(click.ParamType[tuple[str, Any]]):
             return value
         name, separator, text = value.partition("=")
         if not separator or not name:
-            self.fail(f"{value!r} is no tag: write NAME=VALUE", param, ctx)
+            self.fail(f"{value!r} is not a tag: write NAME=VALUE", param, ctx)
         return name, _scalar(text)
 
 
 class Names(click.ParamType[tuple[str, ...]]):
-    """One name, or several with commas between them."""
+    """One name, or several separated by commas."""
 
     name = "names"
 
@@ -126,12 +129,23 @@ class Names(click.ParamType[tuple[str, ...]]):
 
 
 _EXAMPLES: Final = {
-    "args": "; it is a list, such as '[1, \"two\"]'",
-    "kwargs": "; it is an object, such as '{\"name\": 1}'",
+    "args": "a list, such as '[1, \"two\"]'",
+    "kwargs": "an object, such as '{\"name\": 1}'",
 }
 
 
 _KINDS: Final = {"args": list, "kwargs": dict}
+
+
+def _why_not_json(text: str, option: str, error: msgspec.DecodeError) -> str:
+    it, expected = shown(text), _EXAMPLES.get(option)
+    if expected is None:
+        return f"{it} is not JSON: {error}"
+    if text.isalnum():
+        # A bare word, so that no place in it says more.
+        example = f"a list, such as '[\"{text}\"]'" if option == "args" else expected
+        return f"{it} is not JSON: give {example}"
+    return f"{it} is not JSON ({error}): give {expected}"
 
 
 class Json(click.ParamType[Any]):
@@ -146,10 +160,10 @@ class Json(click.ParamType[Any]):
         try:
             document = msgspec.json.decode(value)
         except msgspec.DecodeError as error:
-            self.fail(f"this is not JSON: {error}{_EXAMPLES.get(name, '')}", param, ctx)
+            self.fail(_why_not_json(value, name, error), param, ctx)
         kind = _KINDS.get(name)
         if kind is not None and document is not None and not isinstance(document, kind):
-            self.fail(f"{value} is not {_EXAMPLES[name].removeprefix('; it is ')}", param, ctx)
+            self.fail(f"{value} is not {_EXAMPLES[name]}", param, ctx)
         return document
 
 
@@ -172,7 +186,7 @@ class Day(click.ParamType[date]):
         try:
             return date.fromisoformat(value.strip())
         except ValueError:
-            self.fail(f"{value!r} is no day: write 2026-01-31", param, ctx)
+            self.fail(f"{value!r} is not a day: write 2026-01-31", param, ctx)
 
 
 DURATION: Final = Duration()

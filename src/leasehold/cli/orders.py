@@ -42,6 +42,8 @@ class JobOrder(NamedTuple):
     """The same for all jobs that fit, which never leave the store for it."""
     unless_said: frozenset[Status] = frozenset()
     """The statuses meant by a filter that names none; all of them if empty."""
+    afterwards: Callable[[Sequence[str]], None] = lambda _job_ids: None
+    """What is told about the jobs that took the order, at last."""
     asks: bool = False
     """Whether you are asked even if you name the jobs: a deletion cannot be undone."""
 
@@ -107,6 +109,8 @@ def _give_to_named(session: Session, order: JobOrder, chosen: Chosen) -> None:
             session.tell(named(name, answer))
         elif session.format == "table" and not chosen.dry_run:
             click.echo(safe(_outcome(order, answer)))
+    if not chosen.dry_run:
+        order.afterwards([job_id for job_id, each in answers.items() if isinstance(each, Job)])
     _exit(answers.values())
 
 
@@ -132,6 +136,7 @@ def _give_to_found(session: Session, order: JobOrder, chosen: Chosen) -> None:
     if stopping:
         session.tell(f"{stopping:,} of them are running: their workers were asked to stop them")
     tell_report(session, done)
+    order.afterwards([job.id for job in changed])
 
 
 def _planned(session: Session, plan: Plan) -> list[Document]:

@@ -21,7 +21,7 @@ from leasehold.cli.layout import (
 )
 from leasehold.cli.safe import safe, safe_json
 from leasehold.cli.session import Session
-from leasehold.cli.times import time_text
+from leasehold.cli.times import time_text, with_local_times
 from leasehold.cli.wrapping import wrapped
 from leasehold.core.model.phrases import counted
 
@@ -45,6 +45,8 @@ COLOURS: Final = {
 """Of statuses, states and outcomes, wherever they are shown to people."""
 COLOURED: Final = frozenset({"status", "state", "standing", "outcome"})
 """The fields that hold one."""
+OUR_WORDS: Final = frozenset({"reason", "message", "given_up"})
+"""The fields that hold messages of Leasehold, with moments in them."""
 
 
 class Column(NamedTuple):
@@ -100,10 +102,15 @@ def print_fields(document: Document) -> None:
     shown = {name: value for name, value in document.items() if value not in (None, {}, [], (), "")}
     width = max(map(len, shown), default=0)
     for name, value in shown.items():
-        text = wrapped(cell(value), sys.stdout, indent=width + 2)
+        text = wrapped(_told(name, cell(value)), sys.stdout, indent=width + 2)
         # Into a pipe click takes the colours away.
         coloured = click.style(text, fg=_colour(name, text))
         click.echo(f"{name.replace('_', ' '):<{width}}  {coloured}")
+
+
+def _told(field: str, text: str) -> str:
+    """A text; moments in our own messages as people read them, other people's texts unchanged."""
+    return with_local_times(text) if field in OUR_WORDS else text
 
 
 def json_text(document: Any, *, indent: int = 0) -> str:
@@ -217,7 +224,7 @@ def _breadth(column: Column, cells: Sequence[Any]) -> Breadth:
 
 def _shown(column: Column, value: Any) -> str:
     if column.show is str:
-        return cell(value)
+        return _told(column.field, cell(value))
     return "-" if value is None else safe(column.show(value), limit=CELL_LENGTH_MAX)
 
 

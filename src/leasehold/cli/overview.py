@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from leasehold.cli.session import Session
+from leasehold.core.model.advice import START_A_WORKER, worker_start
 from leasehold.core.model.phrases import counted
 from leasehold.core.model.queue_config import QueueState
 from leasehold.core.model.records import at_work, serves
@@ -15,6 +16,7 @@ from leasehold.core.model.status import Status
 from leasehold.core.rules.failures import FAILURES_MAX
 from leasehold.documents.queues import queue_figures
 from leasehold.documents.records import document_of
+from leasehold.queue.health import next_task
 
 if TYPE_CHECKING:
     from leasehold.queue.facade import TaskQueue
@@ -46,15 +48,17 @@ class Overview(NamedTuple):
     """Jobs that run, the longest first."""
     failures: Sequence[Mapping[str, Any]] = ()
     """What failed most of what failed in the window; within a day where there is none."""
+    unserved: Mapping[str, str | None] = {}
+    """Queues with pending jobs and no worker, and the task of the next job of each."""
     seal: str | None = None
-    """Why the store takes no writes, if it does not."""
+    """Why the store accepts no writes, if it does not."""
 
     @property
     def no_worker(self) -> str:
         """The text where there is no worker."""
-        return "no worker is running" + (
-            "" if self.seal else ": start one with `queuectl worker start`"
-        )
+        # Where jobs wait, the warnings have the command that fits them.
+        known = self.seal or self.unserved
+        return "no worker is running" + ("" if known else f": {START_A_WORKER}")
 
     def document(self) -> dict[str, Any]:
         """For programs."""
@@ -82,16 +86,24 @@ def look(session: Session, *, window_seconds: float | None = None) -> Overview:
     """
     queue = session.queue
     now = queue.now()
+    infos = queue.list_queues()
+    workers = at_work(queue.workers(), queue.lost_workers(), now)
+    served = {name for worker in workers for name in worker.queues}
     lately = {} if window_seconds is None else _lately(queue, window_seconds)
     back = timedelta(days=1) if window_seconds is None else timedelta(seconds=window_seconds)
     return Overview(
         at=now,
         store=session.shown_store,
         total=queue.get_queue_stats(),
-        queues=[queue_figures(info) | lately.get(info.name, {}) for info in queue.list_queues()],
-        workers=[
-            document_of(worker) for worker in at_work(queue.workers(), queue.lost_workers(), now)
-        ],
+        queues=[queue_figures(info) | lately.get(info.name, {}) for info in infos],
+        workers=[document_of(worker) for worker in workers],
+        unserved={
+            info.name: next_task(queue, info.name)
+            for info in infos
+            if info.pending
+            and info.state is not QueueState.PAUSED
+            and not serves(served, info.name)
+        },
         failures=[
             document_of(failure)
             for failure in queue.failures(limit=FAILURES_MAX)
@@ -129,6 +141,8 @@ def _lately(queue: TaskQueue, window_seconds: float) -> dict[str | None, dict[st
     return {
         metrics.queue: {
             **{field: getattr(metrics, field) for field in LATELY},
+            # Where no attempt ended, none in a hundred is no answer.
+            **({} if metrics.completed + metrics.failed else {"error_rate": None}),
             "wait_p95_seconds": metrics.wait.p95_seconds,
             "run_p95_seconds": metrics.run.p95_seconds,
         }
@@ -139,10 +153,9 @@ def _lately(queue: TaskQueue, window_seconds: float) -> dict[str | None, dict[st
 def warnings_of(overview: Overview) -> Iterator[str]:
     """The warnings that a person should see unasked."""
     if overview.seal is not None:
-        # No other advice: it could not be followed on a store that takes no writes.
+        # No other advice: it could not be followed on a store that accepts no writes.
         yield overview.seal
         return
-    served = {name for worker in overview.workers for name in worker["queues"]}
     for queue in overview.queues:
         name, pending = queue["queue"], queue[Status.PENDING]
         if pending and queue["state"] == QueueState.PAUSED:
@@ -150,10 +163,10 @@ def warnings_of(overview: Overview) -> Iterator[str]:
                 f"queue {name!r} is paused with {counted(pending, 'pending job')}: "
                 f"`queuectl queue resume {name}`"
             )
-        elif pending and not serves(served, name):
+        elif name in overview.unserved:
             yield (
                 f"no worker serves queue {name!r} ({counted(pending, 'pending job')}): "
-                f"`queuectl worker start --queues {name}` (Python tasks: with --import MODULE)"
+                f"`{worker_start(name, overview.unserved[name])}`"
             )
     dead = overview.total[Status.DEAD]
     if dead:

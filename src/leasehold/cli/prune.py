@@ -26,7 +26,7 @@ from leasehold.documents.spans import took
 def prune(
     session: Session, force: bool, emergency: bool, dead: bool, yes: bool, dry_run: bool
 ) -> None:
-    """Archive and delete jobs that ended longer ago than they are kept.
+    """Archive and delete ended jobs that are past their retention.
 
     Workers do this once a day. Without an option it does nothing if the last clean-up is less than
     a day old; --force does it now. --emergency deletes every completed and cancelled job of any
@@ -38,7 +38,7 @@ def prune(
       queuectl prune --emergency --yes
     """
     if dead and not emergency:
-        raise click.UsageError("--dead goes with --emergency; for dead letters alone: dlq purge")
+        raise click.UsageError("--dead requires --emergency; for dead letters alone: dlq purge")
     what = _what(session, emergency=emergency, dead=dead)
     if (emergency or dry_run) and not agreed(session, what, yes=yes, dry_run=dry_run):
         return
@@ -67,7 +67,7 @@ def _told(done: CleanUp) -> str:
         if getattr(done, name)
     ]
     if not happened:
-        return "nothing was pruned: no ended job is older than it is kept"
+        return "nothing was pruned: no ended job is past its retention"
     seconds = took(done.duration_seconds)
     return f"pruned {jobs_counted(done.pruned)} ({', '.join(happened)}) in {seconds}"
 
@@ -84,7 +84,7 @@ def _progress(session: Session) -> Iterator[Callable[[CleanUp], None] | None]:
 
 def _what(session: Session, *, emergency: bool, dead: bool) -> str:
     if not emergency:
-        return "archive and delete the jobs that ended longer ago than they are kept"
+        return "archive and delete the ended jobs that are past their retention"
     stats = session.queue.get_queue_stats()
     chosen = [Status.COMPLETED, Status.CANCELLED, *([Status.DEAD] if dead else [])]
     counts = ", ".join(f"{stats[status]:,} {status.value}" for status in chosen)

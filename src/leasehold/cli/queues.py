@@ -32,7 +32,7 @@ from leasehold.core.model.status import WAITING, Status
 from leasehold.core.rules.filter_orders import PurgeAll
 from leasehold.documents.queues import queue_document
 from leasehold.documents.records import document_of
-from leasehold.errors import QueueNotEmptyError, QueueNotFoundError
+from leasehold.errors import QueueExistsError, QueueNotEmptyError, QueueNotFoundError
 from leasehold.queue.queues import IfExists
 
 
@@ -116,7 +116,14 @@ def create(session: Session, name: str, if_exists: IfExists, rules: dict[str, An
     Example:
       queuectl queue create mail --max-concurrency 5 --rate-per-second 20
     """
-    session.new_queue.create_queue(name, if_exists=if_exists, **rules)
+    try:
+        session.new_queue.create_queue(name, if_exists=if_exists, **rules)
+    except QueueExistsError as error:
+        differences = str(error).rpartition("; pass if_exists=")[0] or str(error)
+        raise QueueExistsError(
+            f"{differences}; pass --if-exists keep to leave them, --if-exists update to apply "
+            "yours, or use `queuectl queue update` to change some"
+        ) from None
     session.tell(f"queue {name!r} is ready")
     _print(session, name)
 

@@ -50,7 +50,7 @@ class Structured(click.ParamType[Any]):
             return msgspec.convert(plain, type=self.kind)
         except (msgspec.ValidationError, ValueError) as error:
             if isinstance(plain, dict):
-                self.fail(f"{value!r} does not fit: {error}", param, ctx)
+                self.fail(f"{value!r} is not valid: {error}", param, ctx)
         # A shorthand, such as one delay for a retry policy: the queue knows them, or refuses.
         return plain
 
@@ -60,7 +60,9 @@ class Structured(click.ParamType[Any]):
         with suppress(msgspec.DecodeError):
             return msgspec.json.decode(f"[{value}]")
         if value[:1] in "{[":
-            self.fail(f"{value!r} is neither JSON nor values with commas between them", param, ctx)
+            self.fail(
+                f"{value!r} is neither JSON nor a list of values separated by commas", param, ctx
+            )
         return [each.strip() for each in value.split(",")]
 
 

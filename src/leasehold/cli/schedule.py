@@ -15,8 +15,9 @@ from leasehold.cli.options import DURATION, JSON, MOMENT, PRIORITY, TAG
 from leasehold.cli.output import Column, Document, cell, emit, emit_one
 from leasehold.cli.session import Session
 from leasehold.cli.tasknames import TypedTaskNames
+from leasehold.core.model.advice import worker_start
 from leasehold.core.model.phrases import counted, listed
-from leasehold.core.model.records import at_work
+from leasehold.core.model.records import workers_at_work
 from leasehold.core.model.schedule import Misfire, Overlap, Schedule
 from leasehold.core.model.timing import Cron, Every, Timing
 from leasehold.documents.jobs import job_document
@@ -62,11 +63,11 @@ def list_schedules(session: Session) -> None:
     told = map(_told, documents) if session.format == "table" else documents
     nothing = "there are no schedules yet: add one with `queuectl schedule add`"
     emit(session, told, COLUMNS, nothing=nothing)
-    is_late = any(document["overdue"] for document in documents)
-    if is_late and not at_work(queue.workers(), queue.lost_workers(), now):
+    late = next((each for each in documents if each["overdue"]), None)
+    if late is not None and not workers_at_work(queue.workers(), queue.lost_workers(), now):
         session.tell(
-            "note: workers run the schedules, and none is running: start one with `queuectl worker "
-            "start`"
+            "note: workers fire schedules, and none is running: start one with "
+            f"`{worker_start(late['queue'], late['task'])}`"
         )
 
 
@@ -181,7 +182,12 @@ def remove(session: Session, name: str, yes: bool, dry_run: bool) -> None:
     """
     known = session.queue.schedules.get(name)
     if agreed(session, f"remove the schedule {known.name}", yes=yes, dry_run=dry_run):
-        _emit_schedule(session, session.queue.schedules.remove(name))
+        removed = session.queue.schedules.remove(name)
+        emit_one(
+            session,
+            schedule_document(removed, session.queue.now()),
+            show=lambda: click.echo(f"schedule {cell(removed.name)!r} removed"),
+        )
 
 
 @command(of=schedule)
@@ -211,7 +217,7 @@ def prune(session: Session, yes: bool, dry_run: bool) -> None:
 
 @command(of=schedule)
 @_name
-@click.option("--id", "job_id", help="The job's id: under one id it is submitted once.")
+@click.option("--id", "job_id", help="The job's id; a second run with the same id submits nothing.")
 def run(session: Session, name: str, job_id: str | None) -> None:
     """Submit a schedule's job now, out of turn.
 
@@ -256,10 +262,10 @@ def _timing(
         raise click.UsageError('say when it ticks: --cron "0 3 * * *", or --every 15m')
     if cron is not None:
         if starting is not None:
-            raise click.UsageError("--starting goes with --every")
+            raise click.UsageError("--starting requires --every")
         return Cron(cron, zone or "UTC")
     if zone is not None:
-        raise click.UsageError("--zone goes with --cron: an interval needs none")
+        raise click.UsageError("--zone requires --cron: an interval has no time zone")
     assert every is not None
     return Every(every, starting)
 
@@ -272,7 +278,7 @@ def _check_job(
             "give a --task, a --command, or a program and its arguments after --"
         )
     if task is None and (args is not None or kwargs is not None):
-        raise click.UsageError("--args and --kwargs go with --task")
+        raise click.UsageError("--args and --kwargs require --task")
     return shell if shell is not None else list(argv)
 
 

@@ -90,13 +90,14 @@ def serve(
     except OSError as error:
         raise click.ClickException(f"cannot listen on {host} port {port}: {error}") from None
     session.store_url = served(session.store_url)
+    session.tells_of_new_store = False  # The first line names the store.
     store = session.new_queue.store
     address = _address("https" if tls else "http", host, listener.getsockname()[1])
     if not insecure and not store.tokens():
-        session.tell("Nobody can come in yet: make a token with `queuectl token create`.")
+        session.tell("No client has access yet: create a token with `queuectl token create`.")
     if not tls and not all(map(_is_loopback, reached)):
         session.tell(
-            "Tokens cross the network as they are: use --tls-cert, or a proxy that speaks TLS."
+            "Tokens cross the network unencrypted: use --tls-cert, or a proxy that terminates TLS."
         )
 
     def show(grpc_port: int | None) -> None:
@@ -152,8 +153,8 @@ def _check(hosts: list[str], *, insecure: bool) -> None:
     for host in hosts:
         if insecure and not _is_loopback(host):
             raise click.UsageError(
-                f"--insecure lets everybody in who can reach {host}: it is for 127.0.0.1 and ::1 "
-                "only"
+                f"--insecure gives access to everybody who can reach {host}: use it with "
+                f"127.0.0.1 or ::1 only"
             )
 
 
@@ -186,6 +187,13 @@ def _tls(cert: str | None, key: str | None, client_ca: str | None) -> dict[str, 
         if key or client_ca:
             raise click.UsageError("--tls-key and --tls-client-ca need --tls-cert")
         return {}
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key)
+    except OSError as error:
+        raise click.UsageError(
+            f"{cert} is no certificate in PEM, or {key or cert} does not have its key (--tls-key): "
+            f"{error}"
+        ) from None
     told: dict[str, Any] = {"ssl_certfile": cert, "ssl_keyfile": key}
     if client_ca is not None:
         told |= {"ssl_ca_certs": client_ca, "ssl_cert_reqs": ssl.CERT_REQUIRED}

@@ -34,6 +34,8 @@ class Session:
         self.format = "table"
         self.utc = False
         """Whether times for people are shown in UTC, not in the local zone."""
+        self.tells_of_new_store = True
+        """Whether to say that a file was made: its name may be a misspelt one."""
 
     @property
     def shown_store(self) -> str:
@@ -64,8 +66,12 @@ class Session:
     def _open(self, **options: Any) -> TaskQueue:
         from leasehold.queue.facade import TaskQueue
 
+        path = sqlite_path(self.store_url)
+        is_new = path is not None and not os.path.exists(path)
         queue = TaskQueue(self.store_url, num_workers=0, actor=actor(), **options)
         click.get_current_context().find_root().call_on_close(queue.shutdown)
+        if is_new and self.tells_of_new_store:
+            self.tell(f"created a new store: {path}")
         return queue
 
     def tell(self, message: str) -> None:

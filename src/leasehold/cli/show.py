@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -17,12 +18,13 @@ from leasehold.cli.listing import error_line
 from leasehold.cli.output import Column, emit, emit_one, json_text, print_fields
 from leasehold.cli.safe import safe
 from leasehold.cli.session import Session
-from leasehold.core.model.graph import Graph, GraphNode
+from leasehold.cli.wrapping import wrapped
+from leasehold.core.model.graph import GraphNode
 from leasehold.core.model.job import Job
 from leasehold.core.model.status import Status
 from leasehold.documents.jobs import attempt_document, why_given_up
 from leasehold.documents.records import document_of
-from leasehold.errors import BlobError, JobNotFoundError, ResultExpiredError
+from leasehold.errors import BlobError, ForbiddenError, JobNotFoundError, ResultExpiredError
 
 LOG_LINES_SHOWN: Final = 20
 OUTPUT_LINES_SHOWN: Final = 20
@@ -72,7 +74,7 @@ def show(session: Session, job: str) -> None:
         "passed": _passed(session, found, fields["payload"]),
         "attempts": [attempt_document(attempt) for attempt in queue.attempts(found)],
         "history": [document_of(event) for event in queue.history(found)],
-        **_links(queue.graph(found), found.id),
+        **_links(session, found),
         "log": queue.log(found),
         "output": _output(found),
         "archived": None,
@@ -91,7 +93,7 @@ def _show_archived(session: Session, job: str) -> None:
         "passed": None,
         **dict.fromkeys(("attempts", "history", "dependencies", "dependents", "log"), ()),
     }
-    session.tell("this job was pruned; the archive remembers this of it")
+    session.tell("this job was pruned; this is its summary in the archive")
     emit_one(
         session,
         {"job": None, **nothing, "output": None, "archived": remembered},
@@ -99,12 +101,16 @@ def _show_archived(session: Session, job: str) -> None:
     )
 
 
-def _links(graph: Graph, job_id: str) -> dict[str, Any]:
+def _links(session: Session, job: Job) -> dict[str, Any]:
     """The direct neighbours of a job in its graph."""
-    nodes = graph.nodes
+    try:
+        nodes = session.queue.graph(job).nodes
+    except ForbiddenError:
+        # A token for some queues may not ask for graphs, which may reach others.
+        return {"dependencies": [{"id": each} for each in job.depends_on], "dependents": []}
     return {
-        "dependencies": [_neighbour(nodes[each]) for each in nodes[job_id].depends_on],
-        "dependents": [_neighbour(each) for each in nodes.values() if job_id in each.depends_on],
+        "dependencies": [_neighbour(nodes[each]) for each in nodes[job.id].depends_on],
+        "dependents": [_neighbour(each) for each in nodes.values() if job.id in each.depends_on],
     }
 
 
@@ -123,7 +129,7 @@ def _passed(session: Session, job: Job, payload: Any) -> Any:
     try:
         results = list(session.queue.dependency_results(job).values())
     except (ResultExpiredError, BlobError) as error:
-        session.tell(f"the results passed to job {job.id} cannot be had: {error}")
+        session.tell(f"the results passed to job {job.id} cannot be read: {error}")
         return None
     return results if passes == "results" else next(iter(results), None)
 
@@ -184,7 +190,7 @@ def _print_texts(job: Job, document: Mapping[str, Any]) -> None:
         _section("error", job.error.traceback or error_line(job.error))
         given_up = why_given_up(job)
         if given_up is not None:
-            click.echo(f"\ngiven up: {safe(given_up)}")
+            click.echo(f"\n{wrapped(f'given up: {safe(given_up)}', sys.stdout)}")
 
 
 def beginning(text: str) -> str:

@@ -23,6 +23,7 @@ from leasehold.cli.options import DURATION, MOMENT, NAMES
 from leasehold.cli.output import Column, Document, emit
 from leasehold.cli.session import Session
 from leasehold.cli.times import MINUTES, time_text
+from leasehold.core.model.durations import duration_text
 from leasehold.core.model.span import DAYS_KEPT, MINUTES_KEPT, WORKERS_KEPT
 from leasehold.core.rules.failures import FAILURES_MAX
 from leasehold.documents.metrics import metrics_document, point_document
@@ -143,6 +144,8 @@ def stats(
     _check(window, by, last, metrics, since or until, totals=totals)
     named = tuple(dict.fromkeys(queues))
     seconds = WINDOW if window is None else window
+    if session.format == "table":
+        _tell_window(session, by, seconds, totals=totals, is_timeline=bool(metrics))
     if metrics:
         print_timeline(
             session,
@@ -160,7 +163,7 @@ def stats(
         print_tasks(session, named, seconds)
     elif by == "worker":
         if named:
-            raise click.UsageError("--by worker is about all queues: name none")
+            raise click.UsageError("--by worker covers all queues: name none")
         print_workers(session, last or LAST[by])
     elif by == "error":
         print_errors(session, named, last or LAST[by])
@@ -171,6 +174,18 @@ def stats(
     else:
         figures = _each(session, named, lambda session, name: _lately(session, name, seconds))
         _print(session, figures, WINDOW_COLUMNS)
+
+
+def _tell_window(
+    session: Session, by: By | None, seconds: float, *, totals: bool, is_timeline: bool
+) -> None:
+    """Say which time the figures are about, where no column does."""
+    if totals or by == "worker":
+        session.tell("since the store was created:")
+    elif not is_timeline and by not in ("minute", "day", "error"):
+        since = time_text(session.queue.metrics(window_seconds=seconds).since, MINUTES)
+        now = " (pending and running: now)" if by is None else ""
+        session.tell(f"in the last {duration_text(seconds)}, since {since}{now}:")
 
 
 def _check(
@@ -187,7 +202,9 @@ def _check(
     if (window is not None and not lately) or (totals and (by or window is not None)):
         raise click.UsageError("give one of --window, --by and --totals")
     if metrics and (totals or window is not None or last or by not in (None, "minute", "day")):
-        raise click.UsageError("--metric goes with --since, --until and --by minute or day")
+        raise click.UsageError(
+            "--metric can be combined with --since, --until and --by minute or day only"
+        )
     if moments and not metrics:
         raise click.UsageError("--since and --until are for --metric: name one, or give --window")
     if last is not None and by not in LAST:

@@ -11,6 +11,7 @@ from leasehold.cli.command import command
 from leasehold.cli.output import Column, Document, cell, emit, emit_one, jobs_counted
 from leasehold.cli.overview import look, warnings_of
 from leasehold.cli.session import Session
+from leasehold.core.model.job import COMMAND_TASK
 from leasehold.core.model.records import ALL_QUEUES
 from leasehold.core.model.status import Status
 from leasehold.worker.emptiness import Emptiness
@@ -55,12 +56,18 @@ def status(session: Session) -> None:
         for warning in warnings_of(seen):
             session.tell(f"note: {warning}")
         for task, jobs in Emptiness(session.queue.store, (ALL_QUEUES,), None).handed_back().items():
-            session.tell(
-                f"note: no worker so far knows task {task} ({jobs_counted(jobs)}): start one that "
-                f"does, or see `queuectl list --task {task}`"
-            )
+            session.tell(f"note: {_nobody_runs(task, jobs)}")
 
     emit_one(session, document, show=show)
+
+
+def _nobody_runs(task: str, jobs: int) -> str:
+    if task == COMMAND_TASK:
+        return f"no worker runs commands ({jobs_counted(jobs)}): start one with --allow-commands"
+    return (
+        f"no worker knows task {task} ({jobs_counted(jobs)}): start one that does, or see "
+        f"`queuectl list --task {task}`"
+    )
 
 
 def queue_columns(queues: Iterable[Document]) -> list[Column]:

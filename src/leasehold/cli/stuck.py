@@ -79,7 +79,7 @@ def stuck(
         [_document(each.job, "pending", "") for each in report.requeued]
         + [_document(each.job, each.status, each.reason) for each in report.not_requeued],
         REQUEUED_COLUMNS,
-        nothing="none of them is stuck any more",
+        nothing="none of them is still stuck",
     )
 
 

@@ -14,7 +14,7 @@ from leasehold.documents.records import document_of
 
 @command()
 def sweep(session: Session) -> None:
-    """Take jobs back from lost workers, now.
+    """Take jobs back from lost workers now.
 
     Running workers do this all the time; use it when there are none. It finds expired leases, and
     leases of workers that are proved dead.

@@ -17,14 +17,15 @@ from leasehold.cli.options import DURATION
 from leasehold.cli.output import Column, Document, cell, console, emit, emit_one, json_text
 from leasehold.cli.safe import safe
 from leasehold.cli.session import Session
-from leasehold.core.model.job import Job
+from leasehold.cli.times import with_local_times
+from leasehold.core.model.job import COMMAND_TASK, Job
 from leasehold.core.model.phrases import counted
 from leasehold.core.model.status import Status
 from leasehold.documents.jobs import job_document
 from leasehold.env import SYSTEM
-from leasehold.errors import ResultTimeoutError
+from leasehold.errors import LeaseholdError, ResultTimeoutError
 from leasehold.queue.facade import TaskQueue
-from leasehold.worker.task import COMMAND_TASK
+from leasehold.worker.unrunnable import is_handed_back
 
 COLUMNS = (
     Column("id", "JOB", fit="id"),
@@ -72,17 +73,44 @@ def wait_for_ends(session: Session, job_ids: Sequence[str], timeout: float | Non
     """
     try:
         if session.format != "table" or not sys.stderr.isatty():
-            return session.queue.wait(job_ids, timeout)
+            return _wait_quietly(session, job_ids, timeout)
         return _wait_and_tell(session, job_ids, timeout)
     except KeyboardInterrupt:
         first = job_ids[0]
-        session.tell(
-            f"job {first} goes on without you: `queuectl wait {first}` waits for it again, "
-            f"`queuectl cancel {first}` stops it"
-            if len(job_ids) == 1
-            else f"the {len(job_ids)} jobs go on without you"
-        )
+        again = f"`queuectl wait {first}` waits for it again, `queuectl cancel {first}` stops it"
+        if len(job_ids) > 1:
+            session.tell(f"the {len(job_ids)} jobs go on without you")
+        elif held_up := why_pending(session, first):
+            session.tell(f"{held_up}\n{again}")
+        else:
+            session.tell(f"job {first} goes on without you: {again}")
         raise
+
+
+def why_pending(session: Session, job_id: str) -> str:
+    """For a job that no worker has taken: that it is so, and why; nothing for any other."""
+    try:
+        job = session.queue.get(job_id)
+        if job.status is not Status.PENDING and not is_handed_back(job):
+            return ""
+        why = str(session.queue.why(job_id))
+    except LeaseholdError:
+        return ""  # It is asked beside something else, which has its own error.
+    return f"job {job_id} is still pending: {why[:1].lower()}{why[1:]}"
+
+
+def _wait_quietly(session: Session, job_ids: Sequence[str], timeout: float | None) -> list[Job]:
+    """For a program or a pipe: one line, once, if the first job waits for a worker."""
+    if timeout is not None and timeout <= LOOK_AGAIN_SECONDS:
+        return session.queue.wait(job_ids, timeout)
+    end = None if timeout is None else SYSTEM.clock.monotonic() + timeout
+    try:
+        return session.queue.wait(job_ids, LOOK_AGAIN_SECONDS)
+    except ResultTimeoutError:
+        if held_up := why_pending(session, job_ids[0]):
+            session.tell(held_up)
+    left = None if end is None else max(0.0, end - SYSTEM.clock.monotonic())
+    return _wait_for_the_rest(session, job_ids, left, timeout)
 
 
 def _wait_and_tell(session: Session, job_ids: Sequence[str], timeout: float | None) -> list[Job]:
@@ -90,6 +118,7 @@ def _wait_and_tell(session: Session, job_ids: Sequence[str], timeout: float | No
     end = None if timeout is None else clock.monotonic() + timeout
     waiting = f"waiting for job {safe(job_ids[0])}"
     waiting += f" and {len(job_ids) - 1} more" if len(job_ids) > 1 else ""
+    is_told = False
     with console(stderr=True).status(waiting) as line:
         while True:
             left = None if end is None else max(0.0, end - clock.monotonic())
@@ -98,13 +127,26 @@ def _wait_and_tell(session: Session, job_ids: Sequence[str], timeout: float | No
             try:
                 return session.queue.wait(job_ids, LOOK_AGAIN_SECONDS)
             except ResultTimeoutError as error:
-                line.update(f"{waiting}: {safe(_why(session, job_ids) or str(error))}")
-        try:
-            return session.queue.wait(job_ids, left)
-        except ResultTimeoutError as error:
-            # It names the rest of the time, and the person gave all of it.
-            whole = f" within {counted(timeout or 0, 'second')}"
-            raise ResultTimeoutError(_WITHIN.sub(whole, str(error), count=1)) from None
+                if not is_told and (held_up := why_pending(session, job_ids[0])):
+                    line.stop()  # The sentence has a line of its own.
+                    session.tell(held_up)
+                    line.start()
+                    is_told = True
+                line.update(
+                    f"{waiting}: {safe(with_local_times(_why(session, job_ids) or str(error)))}"
+                )
+        return _wait_for_the_rest(session, job_ids, left, timeout)
+
+
+def _wait_for_the_rest(
+    session: Session, job_ids: Sequence[str], left: float | None, timeout: float | None
+) -> list[Job]:
+    try:
+        return session.queue.wait(job_ids, left)
+    except ResultTimeoutError as error:
+        # It names the rest of the time, and the person gave all of it.
+        whole = f" within {counted(timeout or 0, 'second')}"
+        raise ResultTimeoutError(_WITHIN.sub(whole, str(error), count=1)) from None
 
 
 def _why(session: Session, job_ids: Sequence[str]) -> str:

@@ -13,6 +13,7 @@ from leasehold.cli.safe import safe
 from leasehold.cli.session import Session
 from leasehold.cli.times import with_local_times
 from leasehold.cli.wrapping import wrapped
+from leasehold.core.model.reason import Reason
 from leasehold.documents.records import document_of
 
 
@@ -32,5 +33,11 @@ def why(session: Session, job: str) -> None:
     emit_one(
         session,
         {"id": job_id, **document_of(reason)},
-        show=lambda: click.echo(wrapped(safe(with_local_times(reason.text)), sys.stdout)),
+        show=lambda: _print(reason),
     )
+
+
+def _print(reason: Reason) -> None:
+    click.echo(wrapped(safe(with_local_times(reason.text)), sys.stdout))
+    if "command" in reason.details:
+        click.echo(f"  {safe(reason.details['command'])}")

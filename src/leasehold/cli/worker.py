@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,8 +27,11 @@ from leasehold.cli.workers.plan import (
     store_name,
     workers_folder,
 )
+from leasehold.cli.wrapping import wrapped
+from leasehold.core.model.advice import START_A_WORKER
 from leasehold.core.model.phrases import counted, listed
 from leasehold.documents.records import document_of
+from leasehold.errors import StoreError
 
 
 def _jobs(current: Sequence[Document]) -> str:
@@ -71,7 +76,7 @@ def worker() -> None:
 @click.option("--slots", type=click.IntRange(1, 10_000), default=SLOTS, show_default=True,
               help="Jobs that each process runs at once.")  # fmt: skip
 @click.option("--queues", "-q", type=NAMES,
-              help="The queues to serve, with commas between them; * for all. Else those of the "
+              help="The queues to serve, separated by commas; * for all. Else those of the "
               "module's queue and tasks, and default.")  # fmt: skip
 @click.option("--tasks", "-t", type=NAMES, help="Run only jobs of these tasks.")
 @click.option("--import", "-i", "modules", type=NAMES, multiple=True, metavar="MODULE",
@@ -187,10 +192,8 @@ def _start_in_background(session: Session, plan: CrewPlan, log_path: str | None)
 
     def show() -> None:
         place = cell(store_name(plan.store_url))
-        click.echo(
-            f"started {counted(plan.count, 'worker')} on {place}, pid {began.pid}; "
-            f"log: {cell(began.log_path)}"
-        )
+        started = f"started {counted(plan.count, 'worker')} on {place}, pid {began.pid}; "
+        click.echo(wrapped(f"{started}log: {cell(began.log_path)}", sys.stdout))
 
     emit_one(session, document, show=show)
 
@@ -235,13 +238,35 @@ def stop(
         return
     if not targets:
         session.tell("no worker process of this store is running on this machine")
-    results = stop_processes(targets, live, timeout_seconds=timeout, force=force)
+    pids = {file.record.pid for file in targets}
+    workers = [
+        file
+        for file in live
+        if file.record.role == "worker" and pids & {file.record.pid, file.record.crew_pid}
+    ]
+
+    def say_that_it_waits() -> None:
+        # A script needs no company.
+        if sys.stderr.isatty():
+            count = len(workers) or len(targets)
+            session.tell(f"waiting for {counted(count, 'worker')} to stop ...")
+
+    try:
+        results = stop_processes(
+            targets, live, timeout_seconds=timeout, force=force, on_wait=say_that_it_waits
+        )
+    except KeyboardInterrupt:
+        session.tell(
+            "interrupted, but the workers go on stopping: they finish their jobs first. Stop them "
+            "again to hand the jobs back at once"
+        )
+        raise click.exceptions.Exit(Exit.INTERRUPTED) from None
     if targets or session.format != "table":
         emit(session, [document_of(result) for result in results], STOP_COLUMNS)
     if not all(result.stopped for result in results):
         session.tell(
-            "they still finish what they run: stop them again to have it handed back at once, or "
-            "with --force to kill them"
+            "they are still finishing their jobs: stop them again to hand the jobs back at once, "
+            "or use --force to kill them"
         )
         raise click.exceptions.Exit(Exit.TIMEOUT)
 
@@ -271,19 +296,35 @@ def restart(session: Session, /, *, ids: tuple[str, ...], timeout: float) -> Non
         pids = {file.record.crew_pid for file in _named(session, live, ids).here}
         crews = [file for file in crews if file.record.pid in pids]
     if not crews:
-        session.tell("no worker process of this store is running on this machine")
+        if ids or not _tell_of_others(session, folder):
+            session.tell("no worker process of this store is running on this machine")
         raise click.exceptions.Exit(Exit.NOT_FOUND)
     results = renew(crews, folder, timeout_seconds=timeout)
     emit(session, [document_of(result) for result in results], RESTART_COLUMNS)
+    if not ids:
+        _tell_of_others(session, folder)
     reasons = {result.why_not for result in results if not result.restarted}
     if "timeout" in reasons:
-        session.tell("old workers still finish what they run; they go when it is done")
+        session.tell("the old workers are still finishing their jobs, and then stop")
         raise click.exceptions.Exit(Exit.TIMEOUT)
     if reasons:
         in_front = [file.record.pid for file in crews if file.record.log_path is None]
         where = _terminals(in_front) if in_front else "`worker logs`"
-        session.tell(f"the new workers did not start, and the old ones stay: see {where}")
+        session.tell(f"the new workers did not start, so the old ones keep running: see {where}")
         raise click.exceptions.Exit(Exit.FAILURE)
+
+
+def _tell_of_others(session: Session, folder: str) -> bool:
+    """Name the workers of this machine that are of no crew; answers whether there are any."""
+    from leasehold.cli.workers.overview import not_of_crews
+
+    others: list[str] = []
+    # Only a remark: it must not fail a restart that has been done.
+    with contextlib.suppress(StoreError):
+        others = not_of_crews(session.queue, lambda: pid_files(folder))
+    for worker_id in others:
+        session.tell(f"not restarted: {worker_id} was not started by queuectl; restart it yourself")
+    return bool(others)
 
 
 def _named(session: Session, live: list[PidFile], ids: tuple[str, ...]) -> Meant:
@@ -346,7 +387,7 @@ def status(session: Session) -> None:
 
     files = pid_files(workers_folder(session.store_url))
     documents = overview(session.queue, files)
-    nothing = "no worker is running: start one with `queuectl worker start`"
+    nothing = f"no worker is running: {START_A_WORKER}"
     emit(session, documents, STATUS_COLUMNS, nothing=nothing)
     removed = remove_stale(files, session.queue)
     if removed:

@@ -12,7 +12,7 @@ import msgspec
 
 from leasehold.codec import signed
 from leasehold.codec.changes import holds_nan, why_changed
-from leasehold.codec.hints import Converter, converter, hints_of, kept_as_they_are
+from leasehold.codec.hints import Converter, converter, hints_of, kept_as_they_are, text_of_plain
 from leasehold.codec.values import (
     PLAIN_TYPES,
     check_nesting,
@@ -61,7 +61,7 @@ class CallCodec:
     (['Ada'], {'times': 2})
     """
 
-    __slots__ = ("_func", "_key", "_plan", "_task", "_title", "_told_of_change")
+    __slots__ = ("_func", "_key", "_plan", "_task", "_title", "_told_of_change", "name")
 
     def __init__(
         self,
@@ -78,14 +78,11 @@ class CallCodec:
         self._task = task or ""
         self._title: str = title or getattr(func, "__qualname__", None) or repr(func)
         self._key = None if pickle_key is None else signed.check_key(pickle_key)
+        self.name = "json" if self._key is None else "pickle"
+        """What this writes: `json`, or `pickle` where a key was given. Both are read."""
         # Hints may use names defined later in the module: read them at the first call.
         self._plan: _Plan | None = None
         self._told_of_change = False
-
-    @property
-    def name(self) -> str:
-        """What this writes: `json`, or `pickle` where a key was given. Both are read."""
-        return "json" if self._key is None else "pickle"
 
     def for_task(self, task: str) -> CallCodec:
         """The codec of the same code for jobs that are stored under this name."""
@@ -152,10 +149,11 @@ class CallCodec:
 
         `results` are for a call that is to be given some; without them that argument is missing.
         """
-        if codec == "pickle":
+        if codec != "json":
+            if codec != "pickle":
+                raise _no_such_codec(codec)
             args, kwargs = signed.loads(payload, self._key, "call", self._task)
             return args, kwargs
-        _check_codec(codec)
         try:
             call = _decode_call(payload)
         except msgspec.ValidationError:
@@ -183,13 +181,14 @@ class CallCodec:
         """
         if self._key is not None:
             data = signed.dumps(value, self._key, "result", self._task)
-        else:
-            data = encode_value(value, "the result")
-            # msgspec writes NaN as null, which the caller would take for None.
-            if value is not None and b"null" in data and holds_nan(value):
-                raise PayloadError("the result holds NaN or infinity, which JSON cannot represent")
-        check_size(data, "the result", bytes_max)
-        if self._key is None:
+            check_size(data, "the result", bytes_max)
+            return data
+        data = encode_value(value, "the result")
+        # msgspec writes NaN as null, which the caller would take for None.
+        if b"null" in data and value is not None and holds_nan(value):
+            raise PayloadError("the result holds NaN or infinity, which JSON cannot represent")
+        if len(data) > DEPTH_MAX:  # A shorter one is neither too large nor nested deeper.
+            check_size(data, "the result", bytes_max)
             check_nesting(data, "the result")
         return data
 
@@ -212,7 +211,8 @@ class CallCodec:
         """A result, as the task's return hint says; as plain data where it does not fit."""
         if codec == "pickle":
             return signed.loads(data, self._key, "result", self._task)
-        _check_codec(codec)
+        if codec != "json":
+            raise _no_such_codec(codec)
         value = _decode(data, "result")
         convert = (self._plan or self._make_plan()).result
         if convert is None:
@@ -332,9 +332,14 @@ class _Plan:
         for (place, value), received in zip(places, arrived, strict=True):
             name = self._name_at(place) if isinstance(place, int) else self._name_of(place)
             why = why_changed(
-                value, received, rebuilt=name in self.converters, kept=self.kept(name)
+                value,
+                received,
+                rebuilt=name in self.converters,
+                kept=self.kept(name),
+                hint=text_of_plain(self._hints.get(name, Parameter.empty)),
             )
             if why is not None:
+                why = f"{name}{why}" if why.startswith("[") else why
                 raise PayloadError(f"{self._argument(place)} cannot be written as JSON: {why}")
 
     def _name_at(self, index: int) -> str:
@@ -360,7 +365,7 @@ def _converted(convert: Converter, value: Any, what: str) -> Any:
     try:
         return convert(value)
     except (TypeError, ValueError) as error:
-        raise PayloadError(f"{what} is not what its type hint says: {error}") from error
+        raise PayloadError(f"{what} does not match its type hint: {error}") from error
 
 
 def _decode(data: bytes, what: str) -> Any:
@@ -370,6 +375,5 @@ def _decode(data: bytes, what: str) -> Any:
         raise PayloadError(f"the {what} is not JSON: {error}") from error
 
 
-def _check_codec(codec: str) -> None:
-    if codec != "json":
-        raise PayloadError(f"no such codec: {codec!r}; it is either 'json' or 'pickle'")
+def _no_such_codec(codec: str) -> PayloadError:
+    return PayloadError(f"no such codec: {codec!r}; it is either 'json' or 'pickle'")

@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from leasehold.codec.values import JSON_TYPES, as_json
-from leasehold.core.model.text import shown
+from leasehold.core.model.text import shown, with_article
 
 _CONTAINERS: Final = (set, frozenset, list, tuple, dict)
 
@@ -23,11 +23,13 @@ def why_changed(
     rebuilt: bool,
     where: str = "",
     kept: frozenset[type] = frozenset(),
+    hint: str = "",
 ) -> str | None:
     """Why a value would not reach the other side as it was sent; None if it would.
 
     `rebuilt` says that a type hint named the type, so that the conversion is wanted: but for values
-    of the types that are `kept`, which the hint names too.
+    of the types that are `kept`, which the hint names too. `hint` is one that is there, as text,
+    and names no type to rebuild.
 
     >>> why_changed((1, 2), [1, 2], rebuilt=False)
     >>> why_changed({1: "a"}, {"1": "a"}, rebuilt=False)
@@ -55,15 +57,23 @@ def why_changed(
     elif rebuilt and type(sent) in JSON_TYPES:
         return None
     else:
-        return (
-            f"{it} is of type {type(sent).__qualname__} and would arrive as "
-            f"{type(received).__qualname__}: name the type in the task's type hints"
-        )
+        return _why_another_type(sent, received, it, hint)
     for key, one, other in pairs:
-        why = why_changed(one, other, rebuilt=rebuilt, where=f"{where}[{key!r}]", kept=kept)
+        path = f"{where}[{key!r}]"
+        why = why_changed(one, other, rebuilt=rebuilt, where=path, kept=kept, hint=hint)
         if why is not None:
             return why
     return None
+
+
+def _why_another_type(sent: Any, received: Any, it: str, hint: str) -> str:
+    kind = type(sent).__qualname__
+    if hint:
+        return f"{it} is {with_article(kind)}, but the hint is {hint}"
+    return (
+        f"{it} is of type {kind} and would arrive as "
+        f"{type(received).__qualname__}: name the type in the task's type hints"
+    )
 
 
 def _why_unequal(sent: Any, received: Any, where: str) -> str | None:

@@ -7,6 +7,8 @@ costs nothing at run time.
 from __future__ import annotations
 
 import collections.abc
+import inspect
+import re
 import types
 import typing
 from collections.abc import Callable
@@ -86,6 +88,18 @@ def kept_as_they_are(hint: Any) -> frozenset[type]:
         named = (typing.get_origin(arg) or arg for arg in args)
         return inner.union(kind for kind in named if kind in JSON_TYPES)
     return inner
+
+
+def text_of_plain(hint: Any) -> str:
+    """A hint of plain data as text; empty if it names other types, or lets any value pass.
+
+    >>> text_of_plain(list[float]), text_of_plain(str), text_of_plain(dict[str, Any])
+    ('list[float]', 'str', '')
+    """
+    if not _is_plain(hint, frozenset()) or hint in (list, dict, tuple, Parameter.empty):
+        return ""
+    text = inspect.formatannotation(hint)
+    return "" if re.search(r"\b(Any|object)\b|~", text) else text
 
 
 def _is_plain(hint: Any, seen: frozenset[int]) -> bool:

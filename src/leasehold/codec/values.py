@@ -9,6 +9,7 @@ import msgspec
 
 from leasehold.core.model.limits import PAYLOAD_BYTES_MAX
 from leasehold.core.model.nesting import DEPTH_MAX, is_json_too_deep
+from leasehold.core.model.text import with_article
 from leasehold.errors import PayloadError, PayloadTooLargeError
 
 PLAIN_TYPES: Final = frozenset((str, int, float, bool, type(None)))
@@ -24,7 +25,11 @@ def as_json(value: Any) -> Any:
     for plain in (str, int, float):
         if isinstance(value, plain):
             return plain(value)
-    raise TypeError(f"a value of type {type(value).__qualname__} is not JSON")
+    raise TypeError(_not_json(value))
+
+
+def _not_json(value: Any) -> str:
+    return f"a value of type {type(value).__qualname__} is not JSON"
 
 
 encode: Final[Callable[[Any], bytes]] = msgspec.json.Encoder(enc_hook=as_json).encode
@@ -38,9 +43,12 @@ def encode_value(value: Any, what: str) -> bytes:
     except RecursionError:
         raise PayloadError(f"{what} is nested too deeply, or contains itself") from None
     except (TypeError, ValueError, OverflowError) as error:
-        raise PayloadError(
-            f"{what}, of type {type(value).__qualname__}, cannot be written as JSON: {error}"
-        ) from error
+        kind = type(value).__qualname__
+        if str(error) == _not_json(value):
+            why = f"{what} is {with_article(kind)}, which cannot be written as JSON"
+        else:
+            why = f"{what}, of type {kind}, cannot be written as JSON: {error}"
+        raise PayloadError(why) from error
 
 
 def check_size(data: bytes, what: str, bytes_max: int = PAYLOAD_BYTES_MAX) -> None:

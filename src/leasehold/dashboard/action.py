@@ -71,5 +71,5 @@ def given(fields: Fields, name: str) -> str:
     if name == "reason":
         return fields.get(name, "")
     if not fields.get(name):
-        raise InvalidRequestError(f"the form says nothing about {name}")
+        raise InvalidRequestError(f"the form lacks {name}")
     return fields[name]

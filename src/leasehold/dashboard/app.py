@@ -90,7 +90,7 @@ def dashboard(queue: TaskQueue | Store, *, insecure: bool = False) -> Starlette:
 
 
 def dashboard_routes(api: Api) -> list[BaseRoute]:
-    """What `leasehold serve` serves beside the API: the dashboard, and the way to it from /."""
+    """What `queuectl serve` serves beside the API: the dashboard, and the way to it from /."""
 
     async def to_folder(_: Request) -> Response:
         return RedirectResponse(f"{FOLDER[1:]}/", 307, HEADERS)
@@ -257,7 +257,7 @@ class _Face:
             fields = fields_of(request.query_params.multi_items())
             question = action.ask(desk, fields) if action.ask else None
             if question is None:
-                raise InvalidRequestError("this order is not asked about")
+                raise InvalidRequestError("this order needs no confirmation")
             if question.plan is not None:
                 fields["agreed"] = agreement(desk, visit.caller, fields, question.plan)
             values = {
@@ -372,7 +372,7 @@ def _check_same_origin(request: Request) -> None:
         else origin is not None and urlsplit(origin).netloc == request.headers.get("host")
     )
     if not ours:
-        raise ForbiddenError("forms are taken from the dashboard's own pages only")
+        raise ForbiddenError("forms are accepted from the dashboard's own pages only")
 
 
 def _see(page: str) -> Response:

@@ -77,8 +77,8 @@ class Bulk:
         agreed = msgspec.json.decode(text, type=Agreed)
         if desk.queue.now() - agreed.at > timedelta(seconds=AGREED_SECONDS):
             raise InvalidRequestError(
-                f"this plan was made at {agreed.at:%Y-%m-%d %H:%M:%S}, which is too long ago: have "
-                "it made again, and agree to that"
+                f"this plan was made at {agreed.at:%Y-%m-%d %H:%M:%S}, which is too long ago: "
+                f"make it again, and confirm the new one"
             )
         return operations.plan(
             agreed.operation_id,
@@ -140,7 +140,7 @@ def _found(fields: Fields) -> str:
 
 def _given(fields: Fields, name: str) -> str:
     if not fields.get(name):
-        raise InvalidRequestError(f"the form says nothing about {name}")
+        raise InvalidRequestError(f"the form lacks {name}")
     return fields[name]
 
 

@@ -48,6 +48,8 @@ class ChartLine:
     values: Sequence[Value]
     path: str
     area: str
+    dots: str
+    """Points without neighbours, which no line shows."""
 
 
 @dataclass(frozen=True)
@@ -208,9 +210,9 @@ def _one(values: Sequence[Value], together: Callable[[Sequence[float]], float]) 
     return together(known) if known else None
 
 
-def _paths(values: Sequence[Value], top: float) -> tuple[str, str]:
-    """A line, and the area below it. An unknown value is a gap; a lone point is a dot."""
-    line, area = "", ""
+def _paths(values: Sequence[Value], top: float) -> tuple[str, str, str]:
+    """A line, the area below it, and dots. An unknown value is a gap; a lone point is a dot."""
+    line, area, dots = "", "", ""
     start: int | None = None
     for place, value in enumerate((*values, None)):
         if value is not None:
@@ -221,9 +223,9 @@ def _paths(values: Sequence[Value], top: float) -> tuple[str, str]:
             tops = "".join(f"L{n} {_height(values[n], top)}" for n in range(start, place))
             area += f"M{start} {HEIGHT:g}{tops}L{last} {HEIGHT:g}Z"
             if last == start:
-                line += "h0.01"
+                dots += f"M{start} {_height(values[start], top)}h0.01"
             start = None
-    return line, area
+    return line, area, dots
 
 
 def _height(value: Value, top: float) -> str:

@@ -16,14 +16,14 @@ def _ask(desk: Desk, fields: Fields) -> Question:
     graph = desk.queue.graph(job_id)
     jobs = graph.to_replay([job_id])
     if not jobs:
-        return Question(f"Replay from {job_id}?", "Only what is dead or cancelled is replayed.", "")
+        return Question(f"Replay from {job_id}?", "Only dead and cancelled jobs are replayed.", "")
     tasks = [graph.nodes[each].task for each in jobs]
     more = f" and {len(tasks) - NAMED_MAX:,} more" if len(tasks) > NAMED_MAX else ""
     count = "1 job" if len(jobs) == 1 else f"{len(jobs):,} jobs"
     effect = (
-        f"{count}, dependencies first: {', '.join(tasks[:NAMED_MAX])}{more}. The job with which "
-        "the trouble began gets another attempt; the others wait for it again. What completed "
-        "does not run again."
+        f"{count}, dependencies first: {', '.join(tasks[:NAMED_MAX])}{more}. The job where the "
+        f"failure began gets another attempt; the others wait for it again. Completed jobs do "
+        "not run again."
     )
     return Question(f"Replay from {tasks[0]}?", effect, f"Replay {count}", has_reset=True)
 

@@ -34,7 +34,7 @@ NUMBERS: Final = ("priority", "attempts", "submitted", "due", "started", "ended"
 
 
 def chosen_columns(asked: Iterable[str]) -> list[str]:
-    """The columns to show: boxes that were ticked, or names with commas between them.
+    """The columns to show: boxes that were ticked, or names separated by commas.
 
     >>> chosen_columns(["worker,task", "nonsense"]), chosen_columns([]) == list(USUAL)
     (['task', 'worker'], True)

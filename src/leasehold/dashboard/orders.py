@@ -37,7 +37,7 @@ def _ask_cancel(desk: Desk, fields: Fields) -> Question:
 
 def _ask_discard(desk: Desk, fields: Fields) -> Question:
     job = desk.queue.get(given(fields, "job_id"))
-    effect = "The job, its attempts, its history and its log are deleted. Nothing brings them back."
+    effect = "The job, its attempts, its history and its log are deleted. This cannot be undone."
     return Question(f"Discard job {job.id}?", effect, "Discard the job", is_grave=True)
 
 
@@ -75,7 +75,9 @@ def _ask_bulk(name: str) -> Callable[[Desk, Fields], Question]:
         undo = undo_of(plan.order, plan.counts)
         return Question(
             f"{verb.capitalize()} {bulk.about(fields)}?",
-            f"{verb.capitalize()} {jobs}. {undo}" if plan.planned else "No such job can take it.",
+            f"{verb.capitalize()} {jobs}. {undo}"
+            if plan.planned
+            else "No job can take this order.",
             f"{verb.capitalize()} {jobs}" if plan.planned else "",
             is_grave=not is_undoable(plan.order),
             has_reason=isinstance(plan.order, CancelAll),
@@ -178,7 +180,7 @@ ORDERS: Final[dict[str, Action]] = {
         _ask_pause,
     ),
     "resume-queue": Action(
-        OPERATOR, operation_of("resume_queue", "queue"), "The queue goes on.", _to_queue,
+        OPERATOR, operation_of("resume_queue", "queue"), "The queue is active again.", _to_queue,
     ),
     "drain-queue": Action(
         OPERATOR, operation_of("drain_queue", "queue"), "The queue accepts no more jobs.",
@@ -200,10 +202,11 @@ ORDERS: Final[dict[str, Action]] = {
         "Its job was submitted, out of turn.", _to("schedules"),
     ),
     "pause-schedule": Action(
-        OPERATOR, operation_of("pause_schedule", "name"), "The schedule rests.", _to("schedules"),
+        OPERATOR, operation_of("pause_schedule", "name"), "The schedule is paused.",
+        _to("schedules"),
     ),
     "resume-schedule": Action(
-        OPERATOR, operation_of("resume_schedule", "name"), "The schedule goes on.",
+        OPERATOR, operation_of("resume_schedule", "name"), "The schedule is active again.",
         _to("schedules"),
     ),
     **RULE_ORDERS,

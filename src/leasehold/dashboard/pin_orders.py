@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from leasehold.core.model.phrases import counted
 from leasehold.dashboard.action import OPERATOR, Action, Fields, Question, given
 from leasehold.dashboard.job_columns import chosen_columns, in_address
 from leasehold.dashboard.searching import parse
@@ -37,9 +38,9 @@ def _ask_stop(desk: Desk, fields: Fields) -> Question:
     if known is None:
         return Question(f"Stop worker {worker}?", "It is not registered: it may have stopped.", "")
     effect = (
-        f"It leases no more, finishes the {known.running} jobs that it runs within its grace, and "
-        "hands back the rest with no attempt spent. It hears of it when it next speaks to the "
-        "store. Whatever started it may start another one."
+        f"It leases no more, finishes what it runs ({counted(known.running, 'job')}) within its "
+        "grace period, and hands back the rest with no attempt spent. It learns of this when it "
+        "next contacts the store. The program that started it may start another one."
     )
     return Question(f"Stop worker {worker}?", effect, "Stop the worker")
 
@@ -51,10 +52,10 @@ def _stop(desk: Desk, caller: Caller, fields: Fields) -> int:
 
 PIN_ORDERS = {
     "keep-view": Action(
-        OPERATOR, _keep_view, "The view is kept, for everybody.",
+        OPERATOR, _keep_view, "The view is saved, for everybody.",
         lambda fields: link("jobs", q=fields.get("q"), show=fields.get("show")),
     ),
-    "forget-view": Action(OPERATOR, _forget_view, "The view is forgotten.", lambda _: "jobs"),
+    "forget-view": Action(OPERATOR, _forget_view, "The view is deleted.", lambda _: "jobs"),
     "mark-deploy": Action(
         OPERATOR, _mark_deploy, "The deploy is marked.", lambda _: "failures",
     ),

@@ -21,7 +21,7 @@ from leasehold.queue.queues import DURATIONS, plain_rules
 GROUPS: Final = {
     "Limits": "max_depth max_concurrency rate_per_second client_rate_per_second starts_per_second",
     "Limits of each key": "key_concurrency key_rate_per_second key_starts_per_second",
-    "Jobs that say nothing themselves": "lease_seconds max_retries retry",
+    "Defaults for jobs": "lease_seconds max_retries retry",
     "Order of service": (
         "fifo_mode max_priority aging_factor max_aging_bonus retry_penalty deadline_weight "
         "deadline_horizon rebalance_interval"

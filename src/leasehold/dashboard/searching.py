@@ -71,7 +71,7 @@ def parse(query: str, now: datetime) -> Search:
     {'tenant': 'acme'}
     >>> parse("stauts:dead", noon)
     Traceback (most recent call last):
-    leasehold.dashboard.searching.SearchError: no qualifier is “stauts”: did you mean “status”?
+    leasehold.dashboard.searching.SearchError: unknown qualifier “stauts”: did you mean “status”?
     """
     fields: dict[str, Any] = {}
     words: list[str] = []
@@ -134,7 +134,7 @@ def _take(
     else:
         near = get_close_matches(name, [each for each in QUALIFIERS if each != "meta."], n=1)
         meant = f"did you mean “{near[0]}”?" if near else f"there are {', '.join(QUALIFIERS)}"
-        raise SearchError(f"no qualifier is “{name}”: {meant}")
+        raise SearchError(f"unknown qualifier “{name}”: {meant}")
 
 
 def _take_priority(fields: dict[str, Any], sign: str, value: str) -> None:
@@ -163,10 +163,10 @@ def _moment(value: str, now: datetime) -> datetime:
             return now - timedelta(seconds=float(span["number"]) * _UNIT_SECONDS[span["unit"]])
         moment = datetime.fromisoformat(value)
     except OverflowError:
-        raise SearchError(f"“{value}” is before all times: say -1h, -2d, or a date") from None
+        raise SearchError(f"“{value}” is out of range: say -1h, -2d, or a date") from None
     except ValueError:
         raise SearchError(
-            f"“{value}” is no time: say -1h, -2d, or 2030-01-31T12:00 (UTC)"
+            f"“{value}” is not a time: say -1h, -2d, or 2030-01-31T12:00 (UTC)"
         ) from None
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 

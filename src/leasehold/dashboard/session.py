@@ -148,4 +148,4 @@ def _over() -> UnauthenticatedError:
 
 
 def _not_ours() -> UnauthenticatedError:
-    return UnauthenticatedError("this session is none of this store's: log in again")
+    return UnauthenticatedError("this session does not belong to this store: log in again")

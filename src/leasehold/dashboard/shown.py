@@ -220,6 +220,8 @@ def stored(name: str, value: object) -> str | None:
 
     >>> stored("size_bytes", 446464), stored("writing", []), stored("kind", "sqlite")
     ('436.0 KiB', None, 'sqlite')
+    >>> stored("heap", {"size": 1872, "last_rebuild_at": None, "health": 0.99541284})
+    'size 1,872, health 0.9954'
     """
     if value is None or value in ([], (), {}, ""):
         return None
@@ -235,7 +237,11 @@ def stored(name: str, value: object) -> str | None:
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, dict):
-        return ", ".join(f"{key}: {each}" for key, each in value.items())
+        parts = {str(key): stored(str(key), each) for key, each in value.items()}
+        told = (f"{key.replace('_', ' ')} {each}" for key, each in parts.items() if each)
+        return ", ".join(told) or None
+    if isinstance(value, float):
+        return f"{value:,.4g}"
     return ", ".join(str(each) for each in value) if isinstance(value, list | tuple) else str(value)
 
 

@@ -16,7 +16,7 @@ from leasehold.dashboard.operation_runner import OperationRunner
 from leasehold.dashboard.recent import Recent
 from leasehold.observe.findings import Finding
 from leasehold.queue.facade import TaskQueue
-from leasehold.queue.health import ALERT_SECONDS, findings_of
+from leasehold.queue.health import findings_of, lately_of
 from leasehold.queue.operations import Operations
 from leasehold.service.api import Api
 from leasehold.service.caller import Caller
@@ -53,7 +53,7 @@ class Desk:
 
     def measured(self) -> list[QueueMetrics]:
         """What each queue did in the last minutes: the alerts are about the same as the pages."""
-        return self.lately("queues", lambda: self.queue.metrics_by_queue(ALERT_SECONDS))
+        return self.lately("queues", lambda: lately_of(self.queue))
 
 
 @dataclass(frozen=True)

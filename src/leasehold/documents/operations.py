@@ -94,7 +94,7 @@ def why_skipped(order: Order) -> str:
     """Why jobs of other statuses do not get an order."""
     match order:
         case CancelAll():
-            return "they have ended already"
+            return "they have already ended"
         case ReplayAll():
             return "only dead and cancelled jobs are replayed"
         case DiscardAll():
@@ -110,8 +110,8 @@ def undo_of(order: Order | Undo, counts: Mapping[Status, int]) -> str:
     match order:
         case ReplayAll():
             return (
-                "Until they are leased this can be undone: they are dead or cancelled again, as "
-                "they were."
+                "You can undo this until a worker takes them; they then return to their previous "
+                "state."
             )
         case CancelAll():
             lost: dict[Status, int] = {
@@ -125,7 +125,7 @@ def undo_of(order: Order | Undo, counts: Mapping[Status, int]) -> str:
                 "depend on them and are cancelled with them stay cancelled."
             )
         case ReprioritizeAll():
-            return "Until they are leased this can be undone: each has the priority that it had."
+            return "You can undo this until a worker takes them; they then get back their priority."
         case Undo():
             return "An undo is not undone."
         case _:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
+from leasehold.core.model.durations import duration_text
 from leasehold.core.model.job import Draft
 from leasehold.core.model.schedule import Schedule
 from leasehold.core.model.timing import Cron, Every, Timing
@@ -73,7 +74,7 @@ def _timing_text(timing: Timing) -> str:
     """A timing in a few words."""
     if isinstance(timing, Cron):
         return timing.expression + ("" if timing.zone == "UTC" else f" {timing.zone}")
-    return f"every {timing.seconds:g} s"
+    return f"every {duration_text(timing.seconds)}"
 
 
 def next_runs(known: Schedule, now: datetime, count: int = NEXT_RUNS) -> list[datetime]:

@@ -10,6 +10,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from leasehold.core.model.advice import worker_start
+from leasehold.core.model.durations import duration_text
 from leasehold.core.model.phrases import counted
 from leasehold.observe.findings import Finding, Level
 
@@ -55,6 +57,8 @@ class QueueFigures(msgspec.Struct, frozen=True, kw_only=True):
 
     queue: str
     pending: int
+    next_task: str | None = None
+    """The task of the job that is next, where no worker serves the queue."""
     workers: int
     """How many live workers serve it."""
     paused: bool = False
@@ -118,9 +122,9 @@ def no_worker(figures: QueueFigures) -> Finding:
         "no_worker",
         figures,
         level,
-        f"{found}, the oldest for {_age(age)}",
+        f"{found}, the oldest for {duration_text(age)}",
         "nobody runs these jobs",
-        f"queuectl worker start --queues {figures.queue}; for Python tasks with --import MODULE",
+        worker_start(figures.queue, figures.next_task),
     )
 
 
@@ -201,7 +205,7 @@ def long_waits(figures: QueueFigures) -> Finding:
         "long_waits",
         figures,
         level,
-        f"p50 {middle:.3g} s, p99 {long:.3g} s",
+        f"p50 {duration_text(middle)}, p99 {duration_text(long)}",
         "a few jobs wait very much longer than the others: bursts, a low priority or a limited key",
         f"see who: queuectl stats {figures.queue} --by priority; then start more workers, or give "
         "them a queue of their own",
@@ -237,7 +241,3 @@ def _unknown(check: str, figures: QueueFigures, what: str) -> Finding:
     return Finding(
         check=check, level=Level.UNKNOWN, found=f"{what} is not known", queue=figures.queue
     )
-
-
-def _age(seconds: float) -> str:
-    return f"{seconds:,.0f} s" if seconds < 120 else counted(int(seconds / 60), "minute")

@@ -63,7 +63,7 @@ def verdict(findings: Iterable[Finding]) -> str:
     if not urgent:
         return "All is well."
     first, others = urgent[0], len(urgent) - 1
-    begin = "Jobs are held up" if first.level is Level.CRITICAL else "It works, but look at this"
+    begin = "Jobs are held up" if first.level is Level.CRITICAL else "It works, but needs attention"
     about = "" if first.queue is None else f"queue {first.queue}, "
     more = f"; {others} more {'needs' if others == 1 else 'need'} attention" if others else ""
     return f"{begin}: {about}{first.check.replace('_', ' ')}: {first.found}{more}."

@@ -12,9 +12,11 @@ from typing import Any, Final
 
 import msgspec
 
+from leasehold.core.model.advice import worker_start
+from leasehold.core.model.durations import duration_text
 from leasehold.core.model.lease import StuckJob
 from leasehold.core.model.phrases import counted
-from leasehold.core.model.records import WorkerInfo, is_at_work
+from leasehold.core.model.records import WorkerInfo, is_at_work, workers_at_work
 from leasehold.core.model.retention import CleanUp
 from leasehold.core.model.schedule import Schedule
 from leasehold.observe.findings import Finding, Level
@@ -27,6 +29,9 @@ FREE_BYTES_WARNING: Final = 1024**3
 FREE_BYTES_CRITICAL: Final = 64 * 1024**2
 WAL_BYTES_WARNING: Final = 256 * 1024**2
 WORKER_SILENT_SECONDS: Final = 120.0
+OVERDUE_SECONDS_WARNING: Final = 10.0
+"""A worker that is being restarted is back by then."""
+OVERDUE_SECONDS_CRITICAL: Final = 300.0
 LOST_WITH_THE_MACHINE: Final = frozenset({"tmpfs", "ramfs"})
 LOST_WITH_THE_CONTAINER: Final = frozenset({"overlay", "aufs"})
 
@@ -86,7 +91,7 @@ def journal_mode(facts: Facts) -> Finding | None:
         check="journal_mode",
         level=Level.CRITICAL,
         found=f"{mode}, not WAL",
-        meaning="somebody changed the file: readers and writers block each other",
+        meaning="another program changed the file: readers and writers block each other",
         advice="stop everything that uses the store, then run any queuectl command on it",
     )
 
@@ -101,13 +106,13 @@ def file_system(facts: Facts) -> Finding | None:
     elif kind in LOST_WITH_THE_CONTAINER:
         lost = "it is a container's own layer: the store is gone when the container is removed"
     else:
-        return _ok("file_system", kind or "not told by the system")
+        return _ok("file_system", kind or "unknown")
     return Finding(
         check="file_system",
         level=Level.WARNING,
         found=kind,
         meaning=lost,
-        advice="keep the store on a disk or a volume",
+        advice="keep the store on a disk or a mounted volume",
     )
 
 
@@ -116,7 +121,7 @@ def permissions(facts: Facts) -> Finding | None:
     if "warning" not in facts.store:
         return None
     if facts.store["warning"] is None:
-        return _ok("permissions", "only its owner can read it")
+        return _ok("permissions", "readable by its owner only")
     return Finding(
         check="permissions",
         level=Level.WARNING,
@@ -139,12 +144,12 @@ def disk(facts: Facts) -> Finding | None:
         level=Level.CRITICAL if free < FREE_BYTES_CRITICAL else Level.WARNING,
         found=found if free >= FREE_BYTES_CRITICAL else f"{free / 1024**2:,.0f} MiB free",
         meaning="below 16 MiB new jobs are refused, so that running ones can still finish",
-        advice="free some space; queuectl prune --emergency deletes what has ended",
+        advice="free some space; queuectl prune --emergency deletes jobs that have ended",
     )
 
 
 def write_ahead_log(facts: Facts) -> Finding | None:
-    """The log shrinks again unless somebody reads in one transaction for ever."""
+    """The log shrinks again unless a program never ends its read transaction."""
     size = facts.store.get("wal_bytes")
     if size is None:
         return None
@@ -155,8 +160,8 @@ def write_ahead_log(facts: Facts) -> Finding | None:
         check="write_ahead_log",
         level=Level.WARNING,
         found=found,
-        meaning="some program keeps a read transaction open, so that the log cannot be emptied",
-        advice="find who has the file open (lsof) and let it close its transaction",
+        meaning="a program keeps a read transaction open, so the log cannot be emptied",
+        advice="find the program that has the file open (lsof), and end its transaction",
     )
 
 
@@ -170,23 +175,23 @@ def clock(facts: Facts) -> Finding:
         return Finding(
             check="clock",
             level=Level.WARNING,
-            found=f"{-ahead:,.0f} s ahead of the store's time",
-            meaning="the clock has jumped, and the store does not believe it before a minute",
-            advice="nothing, if the clock is right; else set it right before the minute is over",
+            found=f"{duration_text(-ahead)} ahead of the store's time",
+            meaning="the clock has jumped; the store follows it only after a minute",
+            advice="none needed if the clock is right; otherwise correct it within the minute",
         )
     if ahead <= SKEW_SECONDS_WARNING:
         return _ok("clock", "in step with the store")
     return Finding(
         check="clock",
         level=Level.CRITICAL if ahead > SKEW_SECONDS_CRITICAL else Level.WARNING,
-        found=f"{ahead:,.0f} s behind the store's time",
+        found=f"{duration_text(ahead)} behind the store's time",
         meaning=(
             "the clock was ahead once, or is behind now: schedules and due times come early by "
-            "that much, and delays and leases last twice as long until it is even"
+            "that much, and delays and leases last twice as long until it has caught up"
         ),
         advice=(
-            "set the clock right and let NTP keep it; if the store's is wrong, stop the workers "
-            "and run queuectl check --repair-clock"
+            "correct the clock and keep it synchronized (NTP); if the store's time is wrong, stop "
+            "the workers and run queuectl check --repair-clock"
         ),
     )
 
@@ -195,7 +200,7 @@ def schedules(facts: Facts) -> Finding:
     """A schedule that cannot submit its job says why."""
     troubled = [each for each in facts.schedules if each.error is not None]
     if not troubled:
-        return _ok("schedules", f"{counted(len(facts.schedules), 'schedule')}, none in trouble")
+        return _ok("schedules", f"{counted(len(facts.schedules), 'schedule')}, none with an error")
     return Finding(
         check="schedules",
         level=Level.WARNING,
@@ -205,17 +210,42 @@ def schedules(facts: Facts) -> Finding:
     )
 
 
+def overdue_schedules(facts: Facts) -> Finding:
+    """Workers fire schedules, within a second or so of each tick."""
+    late = {
+        each.name: (facts.now - each.due_at).total_seconds()
+        for each in facts.schedules
+        if each.due_at is not None and each.error is None
+    }
+    overdue = [each for each in facts.schedules if late.get(each.name, 0) > OVERDUE_SECONDS_WARNING]
+    if not overdue:
+        return _ok("overdue_schedules", "none")
+    first = max(overdue, key=lambda each: late[each.name])
+    is_served = bool(workers_at_work(facts.workers, facts.lost_workers, facts.now))
+    return Finding(
+        check="overdue_schedules",
+        level=Level.CRITICAL if late[first.name] > OVERDUE_SECONDS_CRITICAL else Level.WARNING,
+        found=f"{first.name} is {duration_text(late[first.name])} overdue{_others(len(overdue))}",
+        meaning="workers are running, but none has fired it"
+        if is_served
+        else "workers fire schedules, and none is running",
+        advice="look at the workers: queuectl worker status, and queuectl worker logs"
+        if is_served
+        else worker_start(first.queue, first.task),
+    )
+
+
 def orphaned_schedules(facts: Facts) -> Finding:
     """A schedule whose declaration was taken out of the code goes on ticking."""
     orphaned = [each for each in facts.schedules if each.draft.orphaned]
     if not orphaned:
-        return _ok("orphaned_schedules", "every schedule is declared where it was")
+        return _ok("orphaned_schedules", "none")
     first = orphaned[0]
     return Finding(
         check="orphaned_schedules",
         level=Level.WARNING,
         found=f"{first.name}{_others(len(orphaned))}",
-        meaning=f"{first.draft.declared_in} does not declare it any more, but it still ticks",
+        meaning=f"{first.draft.declared_in} no longer declares it, but it still ticks",
         advice="queuectl schedule prune removes orphaned schedules",
     )
 
@@ -224,18 +254,18 @@ def clean_ups(facts: Facts) -> Finding:
     """A clean-up works in short writes with long pauses, and is over within a minute."""
     latest = facts.cleanup
     if latest is None:
-        return _ok("clean_ups", "none was due yet")
+        return _ok("clean_ups", "none has been due yet")
     if not latest.is_slow:
-        return _ok("clean_ups", f"the latest took {latest.duration_seconds:,.1f} s")
+        return _ok("clean_ups", f"the latest took {duration_text(latest.duration_seconds)}")
     goes_on = latest.ended_at is None
     return Finding(
         check="clean_ups",
         level=Level.WARNING,
         found=f"clean-up {latest.run} {'has taken' if goes_on else 'took'} "
-        f"{latest.duration_seconds:,.0f} s, {latest.lock_seconds:,.1f} s of them under the write "
-        f"lock, for {counted(latest.pruned, 'job')}{' so far' if goes_on else ''}",
-        meaning="more jobs end between two clean-ups than one takes in a minute, or the disk is "
-        "slow",
+        f"{duration_text(latest.duration_seconds)} ({duration_text(latest.lock_seconds)} under the "
+        f"write lock) for {counted(latest.pruned, 'job')}{' so far' if goes_on else ''}",
+        meaning="more jobs end between two clean-ups than one can remove in a minute, or the disk "
+        "is slow",
         advice="clean up more often: queuectl config set prune_interval 1h",
     )
 
@@ -244,14 +274,14 @@ def clean_ups(facts: Facts) -> Finding:
 
 
 def workers(facts: Facts) -> Finding:
-    """Workers tell that they live by a heartbeat, and are proved dead by a lock that is free."""
+    """Workers send heartbeats, and are proved dead by a lock that is free."""
     if facts.lost_workers:
         return Finding(
             check="workers",
             level=Level.WARNING,
             found=f"{facts.lost_workers[0]} died{_others(len(facts.lost_workers))}",
-            meaning="it left without a word; the next sweep takes its jobs back",
-            advice="queuectl sweep, then start a worker: queuectl worker start",
+            meaning="its process ended without signing off; the next sweep takes its jobs back",
+            advice="queuectl sweep, then start the worker again",
         )
     abandoned = [consumer for consumer in facts.gone_consumers if consumer.running]
     if abandoned:
@@ -261,16 +291,17 @@ def workers(facts: Facts) -> Finding:
             level=Level.WARNING,
             found=f"consumer {first.id} is gone and holds {counted(first.running, 'job')}"
             + _others(len(abandoned)),
-            meaning=f"its process {first.pid} ended without a word; they wait for their leases",
-            advice="wait, or look at queuectl stuck --silent 1m; its --requeue takes them back",
+            meaning=f"its process {first.pid} ended without signing off; the jobs wait for their "
+            "leases to end",
+            advice="wait, or take them back: queuectl stuck --silent 1m --requeue",
         )
     silent = [worker for worker in facts.workers if not is_at_work(worker, facts.now)]
     if silent:
         return Finding(
             check="workers",
             level=Level.WARNING,
-            found=f"{silent[0].id} is silent since {silent[0].heartbeat_at:%Y-%m-%d %H:%M:%S}"
-            + _others(len(silent)),
+            found=f"{silent[0].id} has been silent since "
+            f"{silent[0].heartbeat_at.isoformat(timespec='seconds')}" + _others(len(silent)),
             meaning="it is stopped, starved or cut off; its jobs wait for their leases to end",
             advice="look at the consumer that leases under this name"
             if silent[0].pid is None
@@ -288,19 +319,19 @@ def pid_files(facts: Facts) -> Finding:
         check="pid_files",
         level=Level.WARNING,
         found=f"process {facts.stale_pids[0]} is gone{_others(len(facts.stale_pids))}",
-        meaning="a worker process was killed, and left its pid file behind",
-        advice="queuectl sweep; then queuectl worker status, which removes what is stale",
+        meaning="a worker process was killed and left its pid file behind",
+        advice="queuectl sweep; then queuectl worker status, which removes stale pid files",
     )
 
 
 def leases(facts: Facts) -> Finding:
-    """An orphan lease is one whose holder will, as far as is known, not come back to it."""
+    """An orphaned lease is one whose holder is not expected to come back."""
     alive = {worker.id for worker in facts.workers} - set(facts.lost_workers)
     orphans = [
         job for job in facts.stuck if job.lease_expires_at <= facts.now or job.worker not in alive
     ]
     if not orphans:
-        return _ok("leases", "no orphans")
+        return _ok("leases", "none is orphaned")
     first = orphans[0]
     expired = sum(job.lease_expires_at <= facts.now for job in orphans)
     return Finding(
@@ -308,9 +339,9 @@ def leases(facts: Facts) -> Finding:
         level=Level.CRITICAL if expired else Level.WARNING,
         found=f"job {first.job_id} is held by {first.worker}, which is gone or silent"
         + _others(len(orphans)),
-        meaning="leases have run out and no worker sweeps"
+        meaning="leases have expired and no worker sweeps"
         if expired
-        else "these jobs wait until their lease ends or a sweep proves their holder dead",
+        else "these jobs wait until the lease ends or a sweep proves the holder dead",
         advice="queuectl sweep",
     )
 
@@ -325,7 +356,7 @@ def unknown_tasks(facts: Facts) -> Finding:
         level=Level.WARNING,
         found=f"task {task}{_others(len(facts.unrunnable))}: "
         f"{reason.removeprefix(f'task {task!r} ')}",
-        meaning="workers lease these jobs, cannot run them and hand them back, ever more slowly",
+        meaning="workers lease these jobs, cannot run them, and hand them back",
         advice=(
             "start a worker that knows the task (--import its module), or with --allow-commands; "
             "if the task was renamed, add the old name to its aliases (docs/deploying.md)"
@@ -341,7 +372,7 @@ def dead_letters(facts: Facts) -> Finding:
         check="dead_letters",
         level=Level.WARNING,
         found=f"{facts.dead_letters:,}",
-        meaning="these jobs will not run again unless somebody says so",
+        meaning="these jobs will not run again unless you retry them",
         advice="queuectl dlq list; then queuectl dlq retry, or queuectl dlq purge",
     )
 
@@ -363,6 +394,7 @@ CHECKS: Final[tuple[Callable[[Facts], Finding | None], ...]] = (
     leases,
     unknown_tasks,
     schedules,
+    overdue_schedules,
     orphaned_schedules,
     clean_ups,
     dead_letters,

@@ -29,10 +29,10 @@ def redis(facts: RedisFacts) -> Finding | None:
             check="redis",
             level=Level.WARNING,
             found=f"{known['path']} does not answer: {known['problem']}",
-            meaning="the database serves alone: nothing is lost but speed, and enqueue rates are "
-            "counted there, which may have let one more burst in",
-            advice="start Redis, or see to its address and password; it is used again within a "
-            "second",
+            meaning="the database works alone: only slower; enqueue rates are counted there, which "
+            "may have let in one more burst",
+            advice="start Redis, or check its address and password; Leasehold uses it again within "
+            "a second",
         )
     evicted, used, most = (known.get(name) for name in ("evicted_keys", "used_bytes", "max_bytes"))
     if evicted and used and most and used >= FILLED_SHARE * most:
@@ -40,7 +40,7 @@ def redis(facts: RedisFacts) -> Finding | None:
             check="redis",
             level=Level.CRITICAL,
             found=f"{known['path']} is full, and has evicted {counted(evicted, 'key')}",
-            meaning="enqueue rates forget what was counted, and let too many jobs in",
+            meaning="enqueue rates lose their counts, and let in too many jobs",
             advice="give Redis more memory, or Leasehold a Redis of its own: it needs a few "
             "hundred bytes for each client",
         )

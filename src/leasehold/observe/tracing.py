@@ -17,11 +17,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
-from leasehold.core.contract.store import Store
 from leasehold.core.model.job import Draft, MetadataValue
 from leasehold.core.model.lease import Lease, Settled
 from leasehold.core.model.outcome import Fail, Outcome
@@ -31,6 +30,10 @@ from leasehold.errors import LeaseholdError
 if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.trace import Link, Span, Tracer
+
+    from leasehold.core.contract.store import Store
+
+T = TypeVar("T")
 
 logger = logging.getLogger("leasehold.tracing")
 
@@ -180,7 +183,8 @@ def begin_run(lease: Lease) -> Callable[[Outcome], None] | None:
     Gives what ends it; None without tracing. The context it is made current in must end with the
     attempt.
     """
-    return _guarded(lambda: _begin_run(lease)) if is_on() else None
+    # Looked for here, too: it is asked for every job, and a call would be felt.
+    return _guarded(lambda: _begin_run(lease)) if _API in sys.modules and is_on() else None
 
 
 def _begin_run(lease: Lease) -> Callable[[Outcome], None]:
@@ -306,7 +310,7 @@ def _context_of(span: Span) -> dict[str, str]:
     return carried
 
 
-def _guarded(function: Callable[[], Any]) -> Any:
+def _guarded(function: Callable[[], T]) -> T | None:
     """Tracing that fails is logged: no job fails for it."""
     try:
         return function()

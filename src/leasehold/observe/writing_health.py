@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final, Protocol
 
+from leasehold.core.model.durations import duration_text
 from leasehold.observe.findings import Finding, Level
 
 WRITE_SECONDS_WARNING: Final = 5.0
@@ -23,18 +24,18 @@ class WritingFacts(Protocol):
 
 
 def seal(facts: WritingFacts) -> Finding | None:
-    """A store that was moved, or is one end of a move that was cut short, takes no writes."""
+    """A store that was moved, or is one end of a move that was cut short, accepts no writes."""
     if "seal" not in facts.store:
         return None
     refusal = facts.store["seal"]
     if refusal is None:
-        return Finding(check="seal", level=Level.OK, found="it takes writes")
+        return Finding(check="seal", level=Level.OK, found="the store accepts writes")
     found, _, advice = str(refusal).partition(": ")
     return Finding(
         check="seal",
         level=Level.CRITICAL,
         found=found,
-        meaning="nothing can be submitted, leased or settled here; reading goes on",
+        meaning="nothing can be submitted, leased or settled here; reads still work",
         advice=advice,
     )
 
@@ -54,10 +55,10 @@ def write_lock(facts: WritingFacts) -> Finding | None:
             level=Level.CRITICAL
             if held["stopped"] or seconds >= WRITE_SECONDS_CRITICAL
             else Level.WARNING,
-            found=f"process {pid}{stopped} {held['what']} for {max(0.0, seconds):,.0f} s",
-            meaning="nobody else can submit, lease or settle until it goes on or ends",
+            found=f"process {pid}{stopped} {held['what']} for {duration_text(seconds)}",
+            meaning="no other process can submit, lease or settle until it continues or ends",
             advice=f"resume it: kill -CONT {pid}; or end it: kill -KILL {pid}"
             if held["stopped"]
             else f"look at process {pid}; if it is stuck, end it: {held.get('end', f'kill {pid}')}",
         )
-    return Finding(check="write_lock", level=Level.OK, found="nobody keeps the others waiting")
+    return Finding(check="write_lock", level=Level.OK, found="free")

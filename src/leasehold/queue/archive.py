@@ -38,7 +38,7 @@ class Archive:
         """The summary of a pruned job; raises JobNotFoundError if there is none."""
         found = self._store.archived(id_of(job))
         if found is None:
-            raise JobNotFoundError(f"the archive has no job with the id {id_of(job)!r}")
+            raise JobNotFoundError(f"the archive has no job {id_of(job)!r}")
         return found
 
     def search(

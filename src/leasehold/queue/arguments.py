@@ -10,6 +10,7 @@ from leasehold.blobs.blobs import Blobs
 from leasehold.blobs.place import BlobPlace
 from leasehold.core.contract.blob_calls import BlobCarrier
 from leasehold.core.contract.store import Store
+from leasehold.core.model import checked
 from leasehold.core.model.durations import given_seconds
 from leasehold.core.model.job import DEFAULT_QUEUE
 from leasehold.core.model.limits import SECONDS_MAX
@@ -22,6 +23,21 @@ def names(given_names: str | Iterable[str]) -> tuple[str, ...]:
     """One name, or several."""
     several = (given_names,) if isinstance(given_names, str) else given_names
     return tuple(plain_text(name) for name in several)
+
+
+def queue_names(queues: str | Iterable[str] | None) -> str | tuple[str, ...] | None:
+    """The names of the queues to serve; a text that looks like a list of them is refused.
+
+    A queue may have a comma in its name: in a list it is taken for what it is.
+
+    >>> queue_names("mail,default")
+    Traceback (most recent call last):
+    ValueError: queues must be a list of names: did you mean ["mail", "default"]?
+    """
+    if isinstance(queues, str) and "," in queues:
+        several = ", ".join(f'"{name}"' for each in queues.split(",") if (name := each.strip()))
+        raise ValueError(f"queues must be a list of names: did you mean [{several}]?")
+    return checked.texts_or_none("queues", queues)
 
 
 OUTPUT_FOLDER: Final = "leasehold-output"

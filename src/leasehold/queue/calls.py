@@ -41,7 +41,13 @@ from leasehold.core.model.schedule import Schedule
 from leasehold.core.model.search import Count, HeavyField, JobFilter, Page
 from leasehold.core.model.status import Status
 from leasehold.core.model.timing import Timing
-from leasehold.core.rules.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, QueueMetrics
+from leasehold.core.rules.metrics import (
+    WINDOW_SECONDS,
+    DayPoint,
+    DurationName,
+    MinutePoint,
+    QueueMetrics,
+)
 from leasehold.core.rules.timeline import ResolutionName, Timeline
 from leasehold.errors import LeaseholdError, LeaseLostError
 from leasehold.queue.codecs import Codecs
@@ -136,9 +142,9 @@ class QueueCalls:
         """Make a function a task: `@queue.task` or `@queue.task(priority="high", ...)`.
 
         `retry` is a policy, a list of delays, seconds, or a function of (attempt, error) that the
-        worker asks. `permanent` and `retryable` are exception classes that join the default lists,
-        and overrule them. `breaker` holds the task back while it keeps failing. `aliases` are names
-        that the task had before: jobs that wait under one of them still find it.
+        worker calls. `permanent` and `retryable` are exception classes that extend the default
+        lists, and override them. `breaker` holds the task back while it keeps failing. `aliases`
+        are earlier names of the task: jobs that wait under one of them still find it.
         """
         call: Any = self._tasks.task
         answer: Any = call(
@@ -155,9 +161,9 @@ class QueueCalls:
         return answer
 
     def load_tasks(self, module: str) -> list[str]:
-        """Import a module and take in the tasks that stand in it; answers with their names.
+        """Import a module and register the tasks in it; returns their names.
 
-        That is how a worker finds tasks that have names of their own. Raises
+        This is how a worker finds tasks with custom names. Raises
         TaskNotImportableError, with the reason, if the module cannot be imported.
         """
         return self._tasks.load_tasks(checked.text("module", module))
@@ -253,7 +259,7 @@ class QueueCalls:
         **kwargs: Any,
     ) -> JobHandle[Any]: ...
     def submit(self, func: Any, /, *args: Any, **kwargs: Any) -> Any:
-        """Have `func(*args, **kwargs)` run in the background, as soon as its options allow.
+        """Run `func(*args, **kwargs)` in the background, as soon as its options allow.
 
         `func` is a function, a task, or a task's name. The names of the options are reserved here;
         a function with a parameter of such a name is submitted through its task, whose own submit
@@ -309,9 +315,9 @@ class QueueCalls:
     ) -> list[Any]:
         """Submit many jobs in one write: all or nothing.
 
-        With `partial`, the good ones are submitted, and each bad one is answered by its error. With
-        `block`, it waits until there is room for all of them, and with `connection` they are a part
-        of the transaction that is open there, as in `submit`.
+        With `partial`, the valid ones are submitted, and the answer for each other one is its
+        error. With `block`, it waits until there is room for all of them, and with `connection`
+        they are a part of the transaction that is open there, as in `submit`.
         """
         call: Any = self._submitting.submit_many
         answer: list[Any] = call(
@@ -332,7 +338,7 @@ class QueueCalls:
         connection: OwnConnection | None = None,
         **options: Unpack[JobOptions],
     ) -> JobHandle[Any]:
-        """Have a command run: a list of arguments, or a string for the shell.
+        """Run a command in the background: a list of arguments, or a string for the shell.
 
         Values from outside belong in a list or in `env`, never in a shell string. Only a worker
         with `allow_commands=True` runs it. `options` are those of `submit`.
@@ -349,8 +355,7 @@ class QueueCalls:
     def check_job(self, job: NewJob) -> None:
         """Raise the errors that a submit of this job alone would raise; nothing is stored.
 
-        What depends on the store, such as an id that is taken or a queue that is full, only a
-        submit can tell.
+        Refusals that depend on the store (an id that is taken, a full queue) only show at submit.
         """
         self._submitting.check_job(job)
 
@@ -406,12 +411,12 @@ class QueueCalls:
         kwargs: Mapping[str, Any] | None = None,
         **options: Unpack[ScheduleOptions],
     ) -> Schedule:
-        """Have a task run at every tick of `timing`: `Cron(...)` or `Every(...)`.
+        """Run a task at every tick of `timing`: `Cron(...)` or `Every(...)`.
 
-        The name stands for the schedule: to say the same again, at every start of a program, is
-        harmless, and to say something else changes it. Ticks are fired by the workers on this
-        store, each tick once. `misfire` says what becomes of ticks while there was no worker,
-        `overlap="skip"` passes over a tick while the job before has not ended. With
+        The name identifies the schedule: declaring it again, at every start of a program, is
+        harmless, and declaring it differently changes it. Ticks are fired by the workers on this
+        store, each tick once. `misfire` decides about ticks that were missed while no worker ran;
+        `overlap="skip"` skips a tick while the job of the one before has not ended. With
         `declared_in=__name__` the schedule belongs to the code of that module, as those of `every`
         and `cron` do: once the module declares it no more, it is shown as orphaned. The other
         options are those of `submit`, for each tick's job.
@@ -504,7 +509,7 @@ class QueueCalls:
         )
 
     def prune_schedules(self) -> list[Schedule]:
-        """Remove the schedules that were declared in code and are not any more; answers with them.
+        """Remove the schedules that code declared and no longer declares; returns them.
 
         Call it when everything is declared. It removes those that are shown as orphaned, and those
         of modules that this process has loaded or that are gone from a package it has loaded.
@@ -523,7 +528,7 @@ class QueueCalls:
         """Submit all jobs of a workflow in one write, all or nothing.
 
         Their ids are the workflow's id and their name, `id:name`, unless they bring their own. With
-        `block` it waits until there is room for the jobs that depend on nobody, and with
+        `block` it waits until there is room for the jobs without dependencies, and with
         `connection` they are a part of the transaction that is open there, as in `submit`.
         """
         return self._workflows.submit_workflow(
@@ -539,26 +544,26 @@ class QueueCalls:
         )
 
     def graph(self, *jobs: JobRef) -> Graph:
-        """These jobs and all that are linked with them by dependencies, with their statuses.
+        """These jobs and all jobs linked with them by dependencies, with their statuses.
 
         Raises JobNotFoundError for an unknown id.
         """
         return self._workflows.graph(*jobs)
 
     def cancel_graph(self, *jobs: JobRef, reason: str = "", linked: bool = True) -> int:
-        """Stop these jobs and all that are linked with them, unless they have ended.
+        """Cancel these jobs and all jobs linked with them, unless they have ended.
 
-        Answers how many there were. With `linked=False` only the jobs themselves.
+        Returns how many there were. With `linked=False` only the jobs themselves.
         """
         return self._workflows.cancel_graph(
             *jobs, reason=checked.text("reason", reason), linked=checked.flag("linked", linked)
         )
 
     def replay_graph(self, *jobs: JobRef, reset_attempts: bool = False) -> int:
-        """Replay what failed, and everything that was cancelled or dead because of it.
+        """Replay a failed job, and all jobs that are cancelled or dead because of it.
 
-        Any job that was brought down will do: the one with which the trouble began is found. The
-        others wait for it again. Answers how many jobs were replayed; raises
+        Any of these jobs will do: the one where the failure began is found. The others wait for it
+        again. Returns how many jobs were replayed; raises
         InvalidTransitionError if none of these jobs is dead or cancelled.
         """
         return self._workflows.replay_graph(
@@ -574,9 +579,9 @@ class QueueCalls:
     def wait(
         self, jobs: JobRef | Iterable[JobRef], timeout: Seconds | None = None
     ) -> Job | list[Job]:
-        """Block until a job, or all of several, have ended, well or badly.
+        """Block until a job, or all of several, have ended, completed or not.
 
-        Answers with their last snapshots, in order. Raises ResultTimeoutError (a TimeoutError)
+        Returns their last snapshots, in order. Raises ResultTimeoutError (a TimeoutError)
         when not all have ended after `timeout` seconds, and JobNotFoundError for an unknown id.
         """
         return self._results.wait(jobs, timeout)
@@ -587,7 +592,7 @@ class QueueCalls:
         Raises JobFailedError if the job is dead, JobCancelledError if it was cancelled,
         ResultTimeoutError (a TimeoutError) when it has not ended after `timeout` seconds,
         ResultExpiredError when the result's time to live is over, and JobNotFoundError for an
-        unknown id. A large result that cannot be had from the blob store raises a BlobError.
+        unknown id. A large result that cannot be read from the blob store raises a BlobError.
         """
         return self._results.get_result(job, timeout)
 
@@ -620,7 +625,7 @@ class QueueCalls:
         return await self._results.await_ends(checked.several("jobs", jobs), timeout)
 
     def join(self, timeout: Seconds | None = None) -> None:
-        """Block until no job of this TaskQueue's queues waits or runs any more.
+        """Block until no job in the queues of this TaskQueue waits or runs.
 
         Delayed jobs, retries and jobs that others submit meanwhile are waited for, too. Raises
         ResultTimeoutError, which says why one of them has not ended, after `timeout`. A task cannot
@@ -658,7 +663,9 @@ class QueueCalls:
         without: Collection[HeavyField] = (),
         **fields: Unpack[FilterFields],
     ) -> Iterator[Job]:
-        """All jobs that fit, the last submitted first; fetched page by page as you go.
+        """All matching jobs, the last submitted first; fetched page by page as you iterate.
+
+        It is an iterator: `itertools.islice(queue.search(...), 10)` takes the first ten.
 
         A list of many jobs is lighter `without` their "payload", "result" and "metadata".
 
@@ -685,9 +692,9 @@ class QueueCalls:
         total: bool = False,
         **fields: Unpack[FilterFields],
     ) -> Page:
-        """One page of a search, and the cursor with which to ask for the next.
+        """One page of a search, and the cursor of the next.
 
-        With `total` it says how many jobs fit on all pages together, as `count` does.
+        With `total` it also counts the matching jobs on all pages, as `count` does.
         """
         return self._looking.search_page(
             checked.instance_or_none("where", where, JobFilter),
@@ -699,7 +706,7 @@ class QueueCalls:
         )
 
     def count(self, where: JobFilter | None = None, /, **fields: Unpack[FilterFields]) -> Count:
-        """How many jobs fit: exactly up to 10,000, beyond that "at least 10,000".
+        """How many jobs match: exactly up to 10,000, beyond that "at least 10,000".
 
         A filter by nothing but queues and statuses is answered from counters, exactly at any
         number.
@@ -796,8 +803,7 @@ class QueueCalls:
     def changes(self, cursor: str | None = None, *, limit: int = 1000) -> Changes:
         """The changes after a cursor, in order; without one, only the cursor to begin with.
 
-        Where `gap` is true, something may have changed that is not known any more: look at
-        everything again, then continue.
+        Where `gap` is true, changes may have been missed: read everything again, then continue.
 
         >>> from leasehold import TaskQueue
         >>> queue = TaskQueue("memory://", num_workers=0)
@@ -814,14 +820,14 @@ class QueueCalls:
         """The files with a command's stdout and stderr, of its latest attempt or an earlier one.
 
         They are on the machine whose worker ran it. None for another kind of job, and for an
-        attempt that there was not.
+        attempt that was not made.
         """
         return self._looking.output_paths(job, checked.whole_or_none("attempt", attempt))
 
     def cancel(self, job: JobRef, reason: str = "") -> Job:
-        """Stop a job: at once if it waits, as soon as its code lets go if it runs.
+        """Cancel a job: at once if it waits; if it runs, as soon as its code stops.
 
-        Raises InvalidTransitionError if it has ended already.
+        Raises InvalidTransitionError if it has already ended.
         """
         return self._orders.cancel(job, checked.text("reason", reason))
 
@@ -834,9 +840,9 @@ class QueueCalls:
         everything: bool = False,
         **fields: Unpack[FilterFields],
     ) -> int:
-        """Stop every waiting or running job that fits; answers how many.
+        """Cancel every waiting or running job that matches; returns how many.
 
-        Without a filter it raises InvalidJobError, unless you say `everything=True`.
+        Without a filter it raises InvalidJobError, unless you pass `everything=True`.
         """
         return self._orders.cancel_many(
             checked.instance_or_none("where", where, JobFilter),
@@ -858,7 +864,7 @@ class QueueCalls:
     retry = replay
 
     def discard(self, job: JobRef) -> Job:
-        """Delete a job that has ended, with all its records; answers with its last snapshot."""
+        """Delete a job that has ended, with all its records; returns its last snapshot."""
         return self._orders.discard(job)
 
     def cancel_each(self, jobs: Iterable[JobRef], reason: str = "") -> list[Answer]:
@@ -963,7 +969,7 @@ class QueueCalls:
 
         `async with` does the same. Raises LeaseLostError when it begins if the lease is over. Later
         `is_lost` of what the block gets says so, and `on_lost` is called from another thread: stop
-        then, and leave the job to whoever has it. It ends with the block, or when the lease is
+        then, and leave the job to its new holder. It ends with the block, or when the lease is
         settled inside. Leases that one consumer keeps in several threads share one heartbeat.
         """
         return self._consuming.keep_alive(
@@ -1062,11 +1068,11 @@ class QueueCalls:
         return self._queues.list_queues()
 
     def pause_queue(self, name: str) -> QueueInfo:
-        """Let nothing of a queue be leased. It accepts jobs, and what runs goes on."""
+        """Stop leasing jobs of a queue. It still accepts jobs, and running jobs continue."""
         return self._queues.pause_queue(checked.text("name", name))
 
     def resume_queue(self, name: str) -> QueueInfo:
-        """Let a paused queue be leased, and a draining one accept jobs, again."""
+        """Let a paused queue be leased again, or a draining one accept jobs again."""
         return self._queues.resume_queue(checked.text("name", name))
 
     def drain_queue(self, name: str) -> QueueInfo:
@@ -1078,8 +1084,8 @@ class QueueCalls:
     ) -> int:
         """Delete the waiting jobs of a queue, or the matching ones; returns their number.
 
-        What runs, and what has ended, stays. Jobs that depend on a deleted one are told as if it
-        had been cancelled: by their `on_dependency_failure` they are cancelled, fail, or go on.
+        Running and ended jobs stay. For jobs that depend on a deleted one, it counts as cancelled:
+        by their `on_dependency_failure` they are cancelled, fail, or continue.
         """
         return self._queues.purge_queue(
             checked.text("name", name),
@@ -1088,19 +1094,19 @@ class QueueCalls:
         )
 
     def delete_queue(self, name: str, *, force: bool = False) -> int:
-        """Forget a queue's rules and state. Raises QueueNotEmptyError while jobs wait or run in it.
+        """Delete a queue, with its rules and state. Raises QueueNotEmptyError if it has jobs.
 
-        With `force`, those that wait become dead letters, with the reason, and those that run may
-        finish. Answers how many became dead letters.
+        With `force`, waiting jobs become dead letters, with the reason, and running jobs may
+        finish. Returns how many became dead letters.
         """
         return self._queues.delete_queue(
             checked.text("name", name), force=checked.flag("force", force)
         )
 
     def why(self, job: JobRef) -> Reason:
-        """Why a job is not running: the first thing that stands in its way.
+        """Why a job is not running: the first reason that applies.
 
-        It looks at several things one after the other: what it says was true a moment ago.
+        It reads several things one after another, so the answer is as of a moment ago.
         """
         return self._queues.why(job)
 
@@ -1114,9 +1120,17 @@ class QueueCalls:
         """
         return self._metrics.metrics(checked.text_or_none("queue", queue), window_seconds)
 
-    def metrics_by_queue(self, window_seconds: Seconds = WINDOW_SECONDS) -> list[QueueMetrics]:
-        """The same for every queue, by name: one call, however many there are."""
-        return self._metrics.metrics_by_queue(window_seconds)
+    def metrics_by_queue(
+        self,
+        window_seconds: Seconds = WINDOW_SECONDS,
+        *,
+        durations: Sequence[DurationName] | None = None,
+    ) -> list[QueueMetrics]:
+        """The same for every queue, by name: one call, however many there are.
+
+        With `durations`, only those are told (`["wait"]`): with hundreds of queues that is faster.
+        """
+        return self._metrics.metrics_by_queue(window_seconds, durations=durations)
 
     def series(self, queue: str | None = None, minutes: int = 60) -> list[MinutePoint]:
         """The figures of each of the latest minutes, oldest first; the last is not over yet."""
@@ -1143,7 +1157,7 @@ class QueueCalls:
 
         `since` is a moment, or how long before now. A value is None where it is not known: before
         `known_since`, and for a percentile of a minute in which nothing was measured. Raises
-        InvalidWindowError for a name that is no metric and for more than 2,880 points.
+        InvalidWindowError for an unknown metric and for more than 2,880 points.
         """
         return self._metrics.timeline(
             checked.texts("metrics", metrics),
@@ -1158,8 +1172,8 @@ class QueueCalls:
     ) -> list[Failure]:
         """The failures, the most frequent first: how often, since when, and in which jobs.
 
-        Errors that differ only in numbers, ids and addresses are the same failure. What failed
-        outlives the jobs; the 1,000 most telling failures of a store are kept.
+        Errors that differ only in numbers, ids and addresses are the same failure. Failures outlive
+        their jobs; the 1,000 most significant failures of a store are kept.
         """
         return self._metrics.failures(
             checked.text_or_none("queue", queue),
@@ -1179,8 +1193,8 @@ class QueueCalls:
 
         For a pending job it goes by its position, so it counts: it is for people who ask, not for
         loops. One that is due later starts when it is due, at the earliest. None for a job that
-        does not wait or is blocked, while its queue is paused, and if nothing was leased from the
-        queue lately.
+        does not wait or is blocked, while its queue is paused, and if no job of the queue was
+        leased recently.
         """
         return self._metrics.estimated_start(job)
 
@@ -1197,7 +1211,7 @@ class QueueCalls:
         Workers do it once a day by themselves, and so does this: it answers None when the last
         clean-up is not a day old, or there is not enough to clean. `force` does it now.
         `emergency` takes every completed and cancelled job, at any age, and does not pause
-        for others; dead letters stay, unless `dead` says that they may go too.
+        for others; dead letters stay, unless you pass `dead=True`.
 
         `on_progress` is called after each write with the record of the clean-up as it stands.
         """
@@ -1217,10 +1231,9 @@ class QueueCalls:
         return self._upkeep.now()
 
     def sweep(self) -> SweepReport:
-        """Take back every job whose lease expired or whose holder is proved dead, once, now.
+        """Take back every job whose lease has expired or whose holder is proved dead, now.
 
-        Workers do it by themselves all the time; this is for when there are none, or for a person
-        who does not want to wait.
+        Workers do this all the time; call it if there are none, or if you do not want to wait.
 
         >>> from leasehold import TaskQueue
         >>> queue = TaskQueue("memory://", num_workers=0)
@@ -1230,19 +1243,20 @@ class QueueCalls:
         return self._upkeep.sweep()
 
     def stop_worker(self, worker: str) -> WorkerInfo:
-        """Ask a worker to stop, on whatever machine it is: it leases no more, finishes what it runs
-        within its grace and hands back the rest.
+        """Ask a worker on any machine to stop.
 
-        It hears of it when it speaks to the store: at once if it waits for jobs, with its next
+        It leases no more jobs, finishes those it runs within its grace, and hands back the rest.
+
+        It learns of this when it contacts the store: at once if it waits for jobs, at its next
         heartbeat if all its slots are taken. Raises WorkerNotFoundError if no such worker is
         registered, UnsupportedError for a consumer, which leases in a loop of its own.
         """
         return self._upkeep.stop_worker(checked.text("worker", worker))
 
     def mark_deploy(self, version: str, text: str = "") -> Pin:
-        """Say that a version was deployed now: the dashboard marks it, and what fails since then.
+        """Record that a version was deployed now: the dashboard marks it, and failures since then.
 
-        The same again changes nothing: every process that comes with the version may say it.
+        Repeating it changes nothing: every process of the version may call this.
 
         >>> from leasehold import TaskQueue
         >>> queue = TaskQueue("memory://", num_workers=0)
@@ -1260,13 +1274,13 @@ class QueueCalls:
         return self._upkeep.deploys()
 
     def forget_deploy(self, version: str) -> bool:
-        """Take a deploy mark away; False if there is none of that version."""
+        """Delete a deploy mark; False if there is none of that version."""
         return self._upkeep.forget_deploy(checked.text("version", version))
 
     def stuck(
         self, silent_seconds: Seconds | None = 120.0, running_seconds: Seconds | None = None
     ) -> list[StuckJob]:
-        """Running jobs without a heartbeat for that long, or that run for so long though it beats.
+        """Running jobs without a heartbeat for that long, or that have run for that long.
 
         The longest silent come first. None leaves one of the two out.
         """
@@ -1308,15 +1322,18 @@ class QueueCalls:
         return self._upkeep.check()
 
     def repair_clock(self) -> ClockRepair:
-        """Set the store's clock back to the wall clock, after that was once far ahead.
+        """Set the store's clock back to the wall clock, after the latter was once far ahead.
 
         Refused while workers live or jobs run; see docs/leases.md, "Clocks".
         """
         return self._upkeep.repair_clock()
 
-    def backup(self, path: str | os.PathLike[str]) -> None:
-        """Write a consistent copy of the store while it is in use."""
-        self._upkeep.backup(checked.path("path", path))
+    def backup(self, path: str | os.PathLike[str], *, replace: bool = False) -> None:
+        """Write a consistent copy of the store while it is in use.
+
+        An existing file is replaced only with `replace`, in one step, when the copy is complete.
+        """
+        self._upkeep.backup(checked.path("path", path), replace=checked.flag("replace", replace))
 
     def describe(self) -> Mapping[str, Any]:
         """A description of the store: kind, place, durability, versions."""

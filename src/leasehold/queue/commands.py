@@ -7,10 +7,10 @@ from typing import Unpack
 
 import msgspec
 
+from leasehold.core.model.job import COMMAND_TASK
 from leasehold.errors import InvalidJobError
 from leasehold.queue.options import JobOptions, NewJob
 from leasehold.worker.executors.commandline import CommandLine
-from leasehold.worker.task import COMMAND_TASK
 
 
 def command_job(

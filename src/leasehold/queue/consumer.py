@@ -207,7 +207,7 @@ class Consuming:
 
         `async with` does the same. Raises LeaseLostError when it begins if the lease is over. Later
         `is_lost` of what the block gets says so, and `on_lost` is called from another thread: stop
-        then, and leave the job to whoever has it. It ends with the block, or when the lease is
+        then, and leave the job to its new holder. It ends with the block, or when the lease is
         settled inside. Leases that one consumer keeps in several threads share one heartbeat.
         """
         self._check_open()

@@ -8,8 +8,10 @@ from typing import Any
 
 from leasehold.codec import Passes, encode_document
 from leasehold.core.model.job import DEFAULT_QUEUE, Draft
+from leasehold.core.model.text import shown
 from leasehold.env import Env
 from leasehold.errors import InvalidJobError
+from leasehold.queue.elsewhere import FOREIGN_OPTIONS
 from leasehold.queue.options import (
     TASK_OPTION_NAMES,
     JobOptions,
@@ -103,6 +105,10 @@ def _with_hint(
 ) -> InvalidJobError:
     """The error, with the right place for what was meant as options but given as arguments."""
     parameters = inspect.signature(func).parameters
+    foreign = [name for name in kwargs if name in FOREIGN_OPTIONS and name not in parameters]
+    if foreign:
+        here, value = FOREIGN_OPTIONS[foreign[0]], kwargs[foreign[0]]
+        return type(error)(f"{error}; here it is the option {here}={shown(value)}")
     misplaced = [name for name in kwargs if name in TASK_OPTION_NAMES and name not in parameters]
     if not misplaced:
         return error

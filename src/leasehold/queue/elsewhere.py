@@ -27,6 +27,8 @@ _OF_QUEUES: Final = {
     "fetch_job": "get(job_id)",
     "close": "shutdown()",
 }
+FOREIGN_OPTIONS: Final = {"countdown": "delay", "eta": "run_at"}
+"""Options of a submit, and what they are called here."""
 
 
 def no_attribute_of_task(task: object, name: str) -> NoReturn:

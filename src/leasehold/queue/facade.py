@@ -33,6 +33,7 @@ from leasehold.queue.arguments import (
     given_durations,
     names,
     open_blobs,
+    queue_names,
 )
 from leasehold.queue.autostart import Autostart
 from leasehold.queue.codecs import Codecs
@@ -152,7 +153,7 @@ class TaskQueue(QueueLife):
         on_progress: Callable[[Lease, dict[str, Any]], None] | None = None,
     ) -> None:
         checked.at_least(0, "num_workers", num_workers)
-        checked.texts_or_none("queues", queues)
+        queue_names(queues)
         if queues is not None and not queues:
             raise ValueError("queues must name at least one queue")
         hooks = {
@@ -331,7 +332,7 @@ class TaskQueue(QueueLife):
         """
         self._check_open()
         self._ensure_workers()
-        connection = local_part(self.store, "a connection of your own").connect()
+        connection = local_part(self.store, "connect()").connect()
         if kind is None or isinstance(connection, kind):
             return connection
         connection.close()

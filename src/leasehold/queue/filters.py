@@ -65,7 +65,8 @@ def filter_of(where: JobFilter | None, fields: FilterFields) -> JobFilter:
             known[name] = plain(value)
         else:
             raise InvalidJobError(
-                f"there is no filter {name!r}; there are {listed(FilterFields.__annotations__)}"
+                f"there is no filter {name!r}; the filters are "
+                f"{listed(FilterFields.__annotations__)}{_ELSEWHERE.get(name, '')}"
             )
     return JobFilter(**known)
 
@@ -98,6 +99,9 @@ def _status(value: Status | str) -> Status:
         raise InvalidJobError(str(error)) from None
 
 
+_ELSEWHERE: Final = {
+    "limit": "; a search is an iterator: itertools.islice(queue.search(...), n) takes the first n",
+}
 _TRANSLATIONS: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
     "ids": ("ids", id_of),
     "queue": ("queues", _queue),

@@ -46,7 +46,7 @@ def findings_of(
 
     `stale_pids` are the pids of pid files on this machine whose process is gone. `infos` and
     `workers` save a reader who has them from reading them twice, `measure` a reader who has the
-    metrics of ALERT_SECONDS.
+    metrics of `lately_of`.
     """
     try:
         facts = gather(queue, stale_pids, queue.workers() if workers is None else workers)
@@ -55,7 +55,7 @@ def findings_of(
         alive = at_work(facts.workers, facts.lost_workers, facts.now)
         infos = queue.list_queues() if infos is None else infos
         serving = who_serves(alive, (info.name for info in infos))
-        lately = queue.metrics_by_queue(ALERT_SECONDS) if measure is None else measure()
+        lately = lately_of(queue) if measure is None else measure()
         measured = {each.queue: each for each in lately}
         stretches = stretches_of(queue, [each for each in lately if serving.get(each.queue or "")])
         for info in infos:
@@ -63,10 +63,22 @@ def findings_of(
             if info.name in measured:
                 figures = figures_of(info, len(serving[info.name]), measured[info.name])
                 grown = stretches.get(info.name, figures.stretches)
-                findings += alerts(msgspec.structs.replace(figures, stretches=grown))
+                unserved = bool(figures.pending) and not figures.workers
+                findings += alerts(
+                    msgspec.structs.replace(
+                        figures,
+                        stretches=grown,
+                        next_task=next_task(queue, info.name) if unserved else None,
+                    )
+                )
     except StoreError as error:
         return [unreadable(error)]
     return findings
+
+
+def lately_of(queue: TaskQueue) -> list[QueueMetrics]:
+    """The metrics that the alert rules judge."""
+    return queue.metrics_by_queue(ALERT_SECONDS, durations=("wait",))
 
 
 def unreadable(error: StoreError) -> Finding:
@@ -76,15 +88,15 @@ def unreadable(error: StoreError) -> Finding:
         level=Level.CRITICAL,
         found=str(error),
         meaning="the store cannot be opened or read: nothing can be submitted or run",
-        advice=_ADVICE.get(type(error), "see what it says, and try again"),
+        advice=_ADVICE.get(type(error), "resolve the problem that it names, and try again"),
     )
 
 
 _ADVICE: Final[dict[type[StoreError], str]] = {
-    StoreCorruptError: "stop all workers and put the latest backup in its place",
-    StoreFullError: "free some space on that disk: nothing is lost, and the store goes on",
-    StoreBusyError: "look at the process it names; looking at the store needs no turn",
-    StoreVersionError: "name the store's file, or upgrade Leasehold",
+    StoreCorruptError: "stop all workers and restore the latest backup",
+    StoreFullError: "free some space on that disk: nothing is lost, and the store then works again",
+    StoreBusyError: "look at the process that it names; reads still work",
+    StoreVersionError: "check the path of the store, or upgrade Leasehold",
 }
 """What to do about a store that does not answer, by what it says."""
 
@@ -115,6 +127,11 @@ def gather(queue: TaskQueue, stale_pids: Sequence[int], workers: Sequence[Worker
     )
 
 
+def next_task(queue: TaskQueue, name: str) -> str | None:
+    """The task of the job that is next in a queue; None if no job can be."""
+    return next((job.task for job in queue.peek(name)), None)
+
+
 def figures_of(info: QueueInfo, workers: int, lately: QueueMetrics) -> QueueFigures:
     """The figures of one queue that the alert rules judge: as it stands, and of the time before.
 
@@ -141,7 +158,8 @@ def figures_of(info: QueueInfo, workers: int, lately: QueueMetrics) -> QueueFigu
 
 def _unrunnable(queue: TaskQueue) -> dict[str, str]:
     """Tasks of jobs that were handed back because no worker could run them, with the reason."""
-    from leasehold.worker.unrunnable import UNRUNNABLE, is_handed_back
+    from leasehold.core.model.reason import UNRUNNABLE
+    from leasehold.worker.unrunnable import is_handed_back
 
     delayed = queue.search_page(
         status="scheduled", limit=LOOKED_AT, without=("payload", "result")

@@ -38,7 +38,7 @@ class Joining:
         self._queues_served = queues_served
 
     def join(self, timeout: Seconds | None = None) -> None:
-        """Block until no job of this TaskQueue's queues waits or runs any more.
+        """Block until no job in the queues of this TaskQueue waits or runs.
 
         Delayed jobs, retries and jobs that others submit meanwhile are waited for, too. Raises
         ResultTimeoutError, which says why one of them has not ended, after `timeout`. A task cannot
@@ -48,7 +48,7 @@ class Joining:
         refuse_join(own_lease(), self._store, self._queues_served())
         self._lifecycle.ensure_workers()
         while job_ids := self._unfinished():
-            self._results().wait_for(job_ids, self._left(seconds, end))
+            self._results().wait_for(job_ids, self._left(seconds, end), seconds)
 
     async def ajoin(self, timeout: Seconds | None = None) -> None:
         """`join`, to be awaited: no thread waits."""
@@ -57,7 +57,7 @@ class Joining:
         await bridge.call(refuse_join, own_lease(), self._store, self._queues_served())
         await bridge.call(self._lifecycle.ensure_workers)
         while job_ids := await bridge.call(self._unfinished):
-            await self._results().await_for(job_ids, self._left(seconds, end))
+            await self._results().await_for(job_ids, self._left(seconds, end), seconds)
 
     def _until(self, timeout: Seconds | None) -> tuple[float | None, float]:
         if timeout is None:

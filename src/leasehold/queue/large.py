@@ -42,6 +42,10 @@ def submit_large(
     try:
         for draft in drafts:
             kept.append(_kept(blobs, draft))  # noqa: PERF401 - one by one: any may fail.
+    except LeaseholdError:
+        blobs.forget_payloads([kept[index] for index in _put_away(drafts, kept)])
+        raise
+    try:
         answers = submit(kept)
     except LeaseholdError as error:
         _forget_refused(blobs, drafts, kept, [error] * len(kept))
@@ -56,13 +60,18 @@ def _forget_refused(
     kept: Sequence[Draft],
     answers: Sequence[Submitted | LeaseholdError],
 ) -> None:
-    """Delete what was put away in vain: by this call, not what a draft came with."""
-    put_away = [
-        (draft, answer)
-        for given, draft, answer in zip(drafts, kept, answers, strict=False)
-        if draft is not given and draft.codec == BLOB_CODEC
+    """Delete what was put away in vain."""
+    put_away = _put_away(drafts, kept)
+    blobs.forget_refused([kept[each] for each in put_away], [answers[each] for each in put_away])
+
+
+def _put_away(drafts: Sequence[Draft], kept: Sequence[Draft]) -> list[int]:
+    """Which payloads were put away by this call: not those that a draft came with."""
+    return [
+        index
+        for index, draft in enumerate(kept)
+        if draft is not drafts[index] and draft.codec == BLOB_CODEC
     ]
-    blobs.forget_refused([draft for draft, _ in put_away], [answer for _, answer in put_away])
 
 
 def _kept(blobs: Blobs, draft: Draft) -> Draft:

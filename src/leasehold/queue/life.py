@@ -26,6 +26,7 @@ from leasehold.queue.arguments import (
     given,
     given_durations,
     names,
+    queue_names,
 )
 from leasehold.queue.autostart import Autostart
 from leasehold.queue.calls import QueueCalls
@@ -145,7 +146,7 @@ class QueueLife(QueueCalls, ABC):
         slots = checked.whole_or_none("slots", slots)
         if slots is not None and slots < 1:
             raise ValueError(f"slots must be 1 or more, not {slots}")
-        queues = checked.texts_or_none("queues", queues)
+        queues = queue_names(queues)
         checked.function_or_none("on_ready", on_ready)
         limits = given(
             max_jobs=checked.whole_or_none("max_jobs", max_jobs),

@@ -15,7 +15,7 @@ from leasehold.core.contract.store import Store
 from leasehold.core.model import checked
 from leasehold.core.model.changes import Changes
 from leasehold.core.model.history import Attempt, HistoryEvent
-from leasehold.core.model.job import Job
+from leasehold.core.model.job import COMMAND_TASK, Job
 from leasehold.core.model.joblog import JobLog
 from leasehold.core.model.pages import AuditPage, HistoryPage, LogPage
 from leasehold.core.model.records import AuditRecord, WorkerInfo
@@ -27,7 +27,6 @@ from leasehold.queue.large import inline
 from leasehold.queue.missing import check_queue, not_found
 from leasehold.queue.options import JobRef, id_of
 from leasehold.worker.executors.output import output_paths
-from leasehold.worker.task import COMMAND_TASK
 
 
 class Looking:
@@ -74,7 +73,9 @@ class Looking:
         without: Collection[HeavyField] = (),
         **fields: Unpack[FilterFields],
     ) -> Iterator[Job]:
-        """All jobs that fit, the last submitted first; fetched page by page as you go.
+        """All matching jobs, the last submitted first; fetched page by page as you iterate.
+
+        It is an iterator: `itertools.islice(queue.search(...), 10)` takes the first ten.
 
         A list of many jobs is lighter `without` their "payload", "result" and "metadata".
 
@@ -97,9 +98,9 @@ class Looking:
         total: bool = False,
         **fields: Unpack[FilterFields],
     ) -> Page:
-        """One page of a search, and the cursor with which to ask for the next.
+        """One page of a search, and the cursor of the next.
 
-        With `total` it says how many jobs fit on all pages together, as `count` does.
+        With `total` it also counts the matching jobs on all pages, as `count` does.
         """
         wanted = filter_of(where, fields)
         page = looking(self.store).search(wanted, limit=limit, cursor=cursor, without=without)
@@ -110,7 +111,7 @@ class Looking:
         )
 
     def count(self, where: JobFilter | None = None, /, **fields: Unpack[FilterFields]) -> Count:
-        """How many jobs fit: exactly up to 10,000, beyond that "at least 10,000".
+        """How many jobs match: exactly up to 10,000, beyond that "at least 10,000".
 
         A filter by nothing but queues and statuses is answered from counters, exactly at any
         number.
@@ -201,8 +202,7 @@ class Looking:
     def changes(self, cursor: str | None = None, *, limit: int = 1000) -> Changes:
         """The changes after a cursor, in order; without one, only the cursor to begin with.
 
-        Where `gap` is true, something may have changed that is not known any more: look at
-        everything again, then continue.
+        Where `gap` is true, changes may have been missed: read everything again, then continue.
 
         >>> from leasehold import TaskQueue
         >>> queue = TaskQueue("memory://", num_workers=0)
@@ -217,7 +217,7 @@ class Looking:
         """The files with a command's stdout and stderr, of its latest attempt or an earlier one.
 
         They are on the machine whose worker ran it. None for another kind of job, and for an
-        attempt that there was not.
+        attempt that was not made.
         """
         snapshot = job if isinstance(job, Job) else self.get(job)
         if snapshot.task != COMMAND_TASK:

@@ -18,6 +18,7 @@ from leasehold.core.rules.metrics import (
     RATE_MINUTES,
     WINDOW_SECONDS,
     DayPoint,
+    DurationName,
     MinutePoint,
     QueueMetrics,
     estimated_start,
@@ -58,10 +59,18 @@ class Metrics:
         seconds = given_seconds("window_seconds", window_seconds)
         return looking(self.store).metrics(queue, window_seconds=seconds)
 
-    def metrics_by_queue(self, window_seconds: Seconds = WINDOW_SECONDS) -> list[QueueMetrics]:
-        """The same for every queue, by name: one call, however many there are."""
+    def metrics_by_queue(
+        self,
+        window_seconds: Seconds = WINDOW_SECONDS,
+        *,
+        durations: Sequence[DurationName] | None = None,
+    ) -> list[QueueMetrics]:
+        """The same for every queue, by name: one call, however many there are.
+
+        With `durations`, only those are told (`["wait"]`): with hundreds of queues that is faster.
+        """
         seconds = given_seconds("window_seconds", window_seconds)
-        return looking(self.store).metrics_by_queue(window_seconds=seconds)
+        return looking(self.store).metrics_by_queue(window_seconds=seconds, durations=durations)
 
     def series(self, queue: str | None = None, minutes: int = 60) -> list[MinutePoint]:
         """The figures of each of the latest minutes, oldest first; the last is not over yet."""
@@ -86,7 +95,7 @@ class Metrics:
 
         `since` is a moment, or how long before now. A value is None where it is not known: before
         `known_since`, and for a percentile of a minute in which nothing was measured. Raises
-        InvalidWindowError for a name that is no metric and for more than 2,880 points.
+        InvalidWindowError for an unknown metric and for more than 2,880 points.
         """
         names = (metrics,) if isinstance(metrics, str) else metrics
         checked.text("resolution", resolution)
@@ -102,8 +111,8 @@ class Metrics:
     ) -> list[Failure]:
         """The failures, the most frequent first: how often, since when, and in which jobs.
 
-        Errors that differ only in numbers, ids and addresses are the same failure. What failed
-        outlives the jobs; the 1,000 most telling failures of a store are kept.
+        Errors that differ only in numbers, ids and addresses are the same failure. Failures outlive
+        their jobs; the 1,000 most significant failures of a store are kept.
         """
         return looking(self.store).failures(queue, task=task, limit=limit)
 
@@ -119,8 +128,8 @@ class Metrics:
 
         For a pending job it goes by its position, so it counts: it is for people who ask, not for
         loops. One that is due later starts when it is due, at the earliest. None for a job that
-        does not wait or is blocked, while its queue is paused, and if nothing was leased from the
-        queue lately.
+        does not wait or is blocked, while its queue is paused, and if no job of the queue was
+        leased recently.
         """
         snapshot = self._jobs.get(job)
         if snapshot.status in (Status.SCHEDULED, Status.FAILED):

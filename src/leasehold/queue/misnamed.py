@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence
 from types import ModuleType
 from typing import Final
 
+from leasehold.core.model.job import COMMAND_TASK
 from leasehold.core.model.phrases import did_you_mean
 from leasehold.errors import UnknownTaskError
 from leasehold.worker.modules import attribute, is_being_imported, module_here
 from leasehold.worker.safelog import safe_logger
 from leasehold.worker.source_names import SourceNames, source_names
-from leasehold.worker.task import COMMAND_TASK
 
 logger = safe_logger("leasehold")
 
@@ -52,7 +52,7 @@ class NameCheck:
         if near and name not in self._warned:
             self._warned.add(name)
             logger.warning(
-                "no task %r is known here%s The job waits for a worker that has it", name, near
+                "no task %r is known here%s The job waits for a worker that knows it", name, near
             )
 
     def _source(self, module: str) -> SourceNames | None:

@@ -29,7 +29,7 @@ def not_found(store: Store, job_id: str) -> JobNotFoundError:
     if old is None:
         return no_job(job_id)
     return JobNotFoundError(
-        f"job {job_id} is not in the store any more: it was {old.status.value} at "
+        f"job {job_id} is no longer in the store: it was {old.status.value} at "
         f"{old.completed_at.isoformat()} and archived at {old.archived_at.isoformat()}; "
         "queue.archive.get() has its summary"
     )

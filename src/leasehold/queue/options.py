@@ -14,6 +14,7 @@ from leasehold.core.model.phrases import did_you_mean, listed
 from leasehold.core.model.retry import Constant, Delays, Exponential, Linear, RetryPolicy
 from leasehold.core.model.text import is_text, plain, plain_text, shown
 from leasehold.errors import InvalidJobError, JobNotFoundError
+from leasehold.queue.elsewhere import FOREIGN_OPTIONS
 
 if TYPE_CHECKING:
     from leasehold.queue.room import Block
@@ -112,9 +113,9 @@ def id_of(job: JobRef) -> str:
     """
     job_id = job if isinstance(job, str) else getattr(job, "id", job)
     if not isinstance(job_id, str):
-        raise JobNotFoundError(f"no job is {job!r}: give an id, a handle or a job")
+        raise JobNotFoundError(f"expected a job, its handle or its id, not {job!r}")
     if not is_text(job_id):
-        raise JobNotFoundError(f"no job has the id {job_id!r}: ids are UTF-8 text")
+        raise JobNotFoundError(f"there is no job {job_id!r}: ids are UTF-8 text")
     return plain_text(job_id)
 
 
@@ -134,7 +135,8 @@ def draft_safe(options: Mapping[str, Any]) -> JobOptions:
     unknown = options.keys() - OPTION_NAMES
     if unknown:
         name = min(unknown)
-        near = did_you_mean(name, OPTION_NAMES)
+        here = FOREIGN_OPTIONS.get(name)
+        near = f": did you mean {here!r}?" if here else did_you_mean(name, OPTION_NAMES)
         raise InvalidJobError(
             f"unknown option {name!r}{near}"
             f"{' The options are' if near else '; there are'} {listed(sorted(TASK_OPTION_NAMES))}"

@@ -31,7 +31,7 @@ class Orders:
     >>> for answer in queue.cancel_each([job, "nobody"]):
     ...     print(answer if isinstance(answer, Exception) else answer.status)
     cancelled
-    no job has the id 'nobody': it never existed, or was deleted
+    there is no job 'nobody': it never existed, or was deleted
     """
 
     def __init__(self, store: Store, actor: str, blobs: Blobs | None) -> None:
@@ -40,9 +40,9 @@ class Orders:
         self.blobs = blobs
 
     def cancel(self, job: JobRef, reason: str = "") -> Job:
-        """Stop a job: at once if it waits, as soon as its code lets go if it runs.
+        """Cancel a job: at once if it waits; if it runs, as soon as its code stops.
 
-        Raises InvalidTransitionError if it has ended already.
+        Raises InvalidTransitionError if it has already ended.
         """
         job_id = id_of(job)
         return only(self._cancel([job_id], reason), job_id)
@@ -56,9 +56,9 @@ class Orders:
         everything: bool = False,
         **fields: Unpack[FilterFields],
     ) -> int:
-        """Stop every waiting or running job that fits; answers how many.
+        """Cancel every waiting or running job that matches; returns how many.
 
-        Without a filter it raises InvalidJobError, unless you say `everything=True`.
+        Without a filter it raises InvalidJobError, unless you pass `everything=True`.
         """
         wanted = filter_of(where, fields)
         if wanted == JobFilter() and not everything:
@@ -82,7 +82,7 @@ class Orders:
     """The word that other queues use."""
 
     def discard(self, job: JobRef) -> Job:
-        """Delete a job that has ended, with all its records; answers with its last snapshot."""
+        """Delete a job that has ended, with all its records; returns its last snapshot."""
         job_id = id_of(job)
         answers = self.store.discard([job_id], actor=self._actor)
         if self.blobs is not None:

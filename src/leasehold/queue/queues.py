@@ -22,6 +22,7 @@ from leasehold.errors import (
     InvalidJobError,
     InvalidQueueError,
     QueueExistsError,
+    QueueNotFoundError,
 )
 from leasehold.queue.filters import FilterFields, filter_of
 from leasehold.queue.looking import Looking
@@ -72,7 +73,7 @@ class Queues:
     >>> queue.pause_queue("mail").state
     <QueueState.PAUSED: 'paused'>
     >>> print(queue.why(job))
-    Queue 'mail' is paused: nothing of it is leased until somebody resumes it.
+    Queue 'mail' is paused: none of its jobs is leased until it is resumed.
     """
 
     def __init__(self, store: Store, actor: str, looking: Looking) -> None:
@@ -122,7 +123,10 @@ class Queues:
 
         Running workers, of all processes, follow at once.
         """
-        return self.store.update_queue(name, plain_rules(changes), actor=self._actor)
+        try:
+            return self.store.update_queue(name, plain_rules(changes), actor=self._actor)
+        except QueueNotFoundError:
+            raise no_queue(name, self.store.queues()) from None
 
     def queue_config(self, name: str) -> QueueConfig:
         """A queue's rules; raises QueueNotFoundError for an unknown queue."""
@@ -147,11 +151,11 @@ class Queues:
     # -- state -------------------------------------------------------------------------------
 
     def pause_queue(self, name: str) -> QueueInfo:
-        """Let nothing of a queue be leased. It accepts jobs, and what runs goes on."""
+        """Stop leasing jobs of a queue. It still accepts jobs, and running jobs continue."""
         return self.store.set_queue_state(name, QueueState.PAUSED, actor=self._actor)
 
     def resume_queue(self, name: str) -> QueueInfo:
-        """Let a paused queue be leased, and a draining one accept jobs, again."""
+        """Let a paused queue be leased again, or a draining one accept jobs again."""
         return self.store.set_queue_state(name, QueueState.ACTIVE, actor=self._actor)
 
     def drain_queue(self, name: str) -> QueueInfo:
@@ -165,8 +169,8 @@ class Queues:
     ) -> int:
         """Delete the waiting jobs of a queue, or the matching ones; returns their number.
 
-        What runs, and what has ended, stays. Jobs that depend on a deleted one are told as if it
-        had been cancelled: by their `on_dependency_failure` they are cancelled, fail, or go on.
+        Running and ended jobs stay. For jobs that depend on a deleted one, it counts as cancelled:
+        by their `on_dependency_failure` they are cancelled, fail, or continue.
         """
         check_queue_name(name)
         wanted = filter_of(where, fields)
@@ -179,17 +183,17 @@ class Queues:
         return purged
 
     def delete_queue(self, name: str, *, force: bool = False) -> int:
-        """Forget a queue's rules and state. Raises QueueNotEmptyError while jobs wait or run in it.
+        """Delete a queue, with its rules and state. Raises QueueNotEmptyError if it has jobs.
 
-        With `force`, those that wait become dead letters, with the reason, and those that run may
-        finish. Answers how many became dead letters.
+        With `force`, waiting jobs become dead letters, with the reason, and running jobs may
+        finish. Returns how many became dead letters.
         """
         return self.store.delete_queue(name, force=force, actor=self._actor)
 
     def why(self, job: JobRef) -> Reason:
-        """Why a job is not running: the first thing that stands in its way.
+        """Why a job is not running: the first reason that applies.
 
-        It looks at several things one after the other: what it says was true a moment ago.
+        It reads several things one after another, so the answer is as of a moment ago.
         """
         snapshot = self._looking.get(job)
         key = snapshot.limit_key

@@ -60,9 +60,9 @@ class Results:
     def wait(
         self, jobs: JobRef | Iterable[JobRef], timeout: Seconds | None = None
     ) -> Job | list[Job]:
-        """Block until a job, or all of several, have ended, well or badly.
+        """Block until a job, or all of several, have ended, completed or not.
 
-        Answers with their last snapshots, in order. Raises ResultTimeoutError (a TimeoutError)
+        Returns their last snapshots, in order. Raises ResultTimeoutError (a TimeoutError)
         when not all have ended after `timeout` seconds, and JobNotFoundError for an unknown id.
         """
         if isinstance(jobs, str) or not isinstance(jobs, Iterable):
@@ -75,7 +75,7 @@ class Results:
         Raises JobFailedError if the job is dead, JobCancelledError if it was cancelled,
         ResultTimeoutError (a TimeoutError) when it has not ended after `timeout` seconds,
         ResultExpiredError when the result's time to live is over, and JobNotFoundError for an
-        unknown id. A large result that cannot be had from the blob store raises a BlobError.
+        unknown id. A large result that cannot be read from the blob store raises a BlobError.
         """
         return self.result_of(self.wait(job, timeout))
 
@@ -118,13 +118,17 @@ class Results:
 
     # -- inside ------------------------------------------------------------------------------
 
-    def wait_for(self, job_ids: list[str], timeout: Seconds | None) -> list[Job]:
-        """Block until all of these have ended."""
+    def wait_for(
+        self, job_ids: list[str], timeout: Seconds | None, whole: float | None = None
+    ) -> list[Job]:
+        """Block until all of these have ended. `whole` is the timeout of which this is the rest."""
         timeout = None if timeout is None else given_seconds("timeout", timeout)
         self._ensure_workers()
-        return self._all_ended(job_ids, self._waiters.wait(job_ids, timeout), timeout)
+        return self._all_ended(job_ids, self._waiters.wait(job_ids, timeout), whole or timeout)
 
-    async def await_for(self, job_ids: list[str], timeout: Seconds | None) -> list[Job]:
+    async def await_for(
+        self, job_ids: list[str], timeout: Seconds | None, whole: float | None = None
+    ) -> list[Job]:
         """`wait_for`, to be awaited: no thread waits."""
         import_whole("leasehold.queue.awaiting")
         from leasehold.queue.awaiting import wait_for_end
@@ -132,7 +136,7 @@ class Results:
         timeout = None if timeout is None else given_seconds("timeout", timeout)
         self._ensure_workers()
         ended = await wait_for_end(self._waiters, job_ids, timeout)
-        return await self._bridge().call(self._all_ended, job_ids, ended, timeout)
+        return await self._bridge().call(self._all_ended, job_ids, ended, whole or timeout)
 
     def _all_ended(
         self, job_ids: list[str], ended: Mapping[str, Ended], timeout: float | None

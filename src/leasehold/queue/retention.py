@@ -42,7 +42,7 @@ class Retention:
         Workers do it once a day by themselves, and so does this: it answers None when the last
         clean-up is not a day old, or there is not enough to clean. `force` does it now.
         `emergency` takes every completed and cancelled job, at any age, and does not pause
-        for others; dead letters stay, unless `dead` says that they may go too.
+        for others; dead letters stay, unless you pass `dead=True`.
 
         `on_progress` is called after each write with the record of the clean-up as it stands.
         """

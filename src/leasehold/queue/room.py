@@ -41,8 +41,8 @@ def check_may_wait(connection: OwnConnection | None) -> None:
     """Refuse to wait inside a transaction: while it is open, no other write could make room."""
     if connection is not None:
         raise TransactionError(
-            "block waits for room, and while the transaction is open nobody else can write, so "
-            "nobody can make any: leave out block, and roll back on QueueFullError"
+            "block waits for room, but while the transaction is open no other process can write, "
+            "so none can make room: leave out block, and roll back on QueueFullError"
         )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from leasehold.core.model import checked
 from leasehold.core.model.schedule import Schedule, not_found
 from leasehold.env import Env
+from leasehold.errors import ScheduleNotFoundError
 from leasehold.queue.handle import JobHandle
 
 if TYPE_CHECKING:
@@ -47,37 +48,44 @@ class Schedules:
         """A snapshot; raises ScheduleNotFoundError for an unknown name, as all of these do."""
         schedule = self._queue.store.get_schedule(checked.text("name", name))
         if schedule is None:
-            raise not_found(name)
+            raise self._not_found(name)
         return schedule
 
     def pause(self, name: str) -> Schedule:
         """Pause it until `resume`: ticks that pass meanwhile are skipped."""
-        return self._queue.store.pause_schedule(
-            checked.text("name", name), paused=True, actor=self._actor
-        )
+        return self._set_paused(name, paused=True)
 
     def resume(self, name: str) -> Schedule:
         """Let it go on, with its next tick."""
-        return self._queue.store.pause_schedule(
-            checked.text("name", name), paused=False, actor=self._actor
-        )
+        return self._set_paused(name, paused=False)
 
     def run(self, name: str, *, job_id: str | None = None) -> JobHandle[Any]:
         """Submit its job now, out of turn, also while it is paused. Its ticks stay as they are.
 
         Under one `job_id` it is submitted once, however often it is asked for.
         """
-        job = self._queue.store.run_schedule(
-            checked.text("name", name),
-            job_id=checked.text_or_none("job_id", job_id) or self._env.new_id(),
-            actor=self._actor,
-        )
+        name = checked.text("name", name)
+        job_id = checked.text_or_none("job_id", job_id) or self._env.new_id()
+        try:
+            job = self._queue.store.run_schedule(name, job_id=job_id, actor=self._actor)
+        except ScheduleNotFoundError:
+            raise self._not_found(name) from None
         return JobHandle(self._queue, job.id, self._queue.codec_for(job.task))
 
     def remove(self, name: str) -> Schedule:
         """Forget it; the jobs it has submitted stay. Answers with its last snapshot."""
-        return self._queue.store.remove_schedule(checked.text("name", name), actor=self._actor)
+        name = checked.text("name", name)
+        try:
+            return self._queue.store.remove_schedule(name, actor=self._actor)
+        except ScheduleNotFoundError:
+            raise self._not_found(name) from None
 
     def _set_paused(self, name: str, *, paused: bool) -> Schedule:
         name = checked.text("name", name)
-        return self._queue.store.pause_schedule(name, paused=paused, actor=self._actor)
+        try:
+            return self._queue.store.pause_schedule(name, paused=paused, actor=self._actor)
+        except ScheduleNotFoundError:
+            raise self._not_found(name) from None
+
+    def _not_found(self, name: str) -> ScheduleNotFoundError:
+        return not_found(name, [each.name for each in self.list()])

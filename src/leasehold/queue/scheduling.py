@@ -86,12 +86,12 @@ class Scheduling:
         kwargs: Mapping[str, Any] | None = None,
         **options: Unpack[ScheduleOptions],
     ) -> Schedule:
-        """Have a task run at every tick of `timing`: `Cron(...)` or `Every(...)`.
+        """Run a task at every tick of `timing`: `Cron(...)` or `Every(...)`.
 
-        The name stands for the schedule: to say the same again, at every start of a program, is
-        harmless, and to say something else changes it. Ticks are fired by the workers on this
-        store, each tick once. `misfire` says what becomes of ticks while there was no worker,
-        `overlap="skip"` passes over a tick while the job before has not ended. With
+        The name identifies the schedule: declaring it again, at every start of a program, is
+        harmless, and declaring it differently changes it. Ticks are fired by the workers on this
+        store, each tick once. `misfire` decides about ticks that were missed while no worker ran;
+        `overlap="skip"` skips a tick while the job of the one before has not ended. With
         `declared_in=__name__` the schedule belongs to the code of that module, as those of `every`
         and `cron` do: once the module declares it no more, it is shown as orphaned. The other
         options are those of `submit`, for each tick's job.
@@ -156,7 +156,7 @@ class Scheduling:
         return self._decorator(name, Cron(expression, zone), args, kwargs, options)
 
     def prune_schedules(self) -> list[Schedule]:
-        """Remove the schedules that were declared in code and are not any more; answers with them.
+        """Remove the schedules that code declared and no longer declares; returns them.
 
         Call it when everything is declared. It removes those that are shown as orphaned, and those
         of modules that this process has loaded or that are gone from a package it has loaded.
@@ -191,7 +191,7 @@ class Scheduling:
             orphaned = msgspec.structs.replace(draft, orphaned=True)
             self.store.set_schedule(orphaned, actor=self._actor)
             logger.warning(
-                "schedule %r is orphaned: %s does not declare it any more, but it still ticks. "
+                "schedule %r is orphaned: %s no longer declares it, but it still ticks. "
                 "queue.prune_schedules() or `queuectl schedule prune` removes it",
                 schedule.name,
                 draft.declared_in,

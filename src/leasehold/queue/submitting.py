@@ -151,7 +151,7 @@ class Submitting:
         **kwargs: Any,
     ) -> JobHandle[Any]: ...
     def submit(self, func: Any, /, *args: Any, **kwargs: Any) -> Any:
-        """Have `func(*args, **kwargs)` run in the background, as soon as its options allow.
+        """Run `func(*args, **kwargs)` in the background, as soon as its options allow.
 
         `func` is a function, a task, or a task's name. The names of the options are reserved here;
         a function with a parameter of such a name is submitted through its task, whose own submit
@@ -217,9 +217,9 @@ class Submitting:
     ) -> list[Any]:
         """Submit many jobs in one write: all or nothing.
 
-        With `partial`, the good ones are submitted, and each bad one is answered by its error. With
-        `block`, it waits until there is room for all of them, and with `connection` they are a part
-        of the transaction that is open there, as in `submit`.
+        With `partial`, the valid ones are submitted, and the answer for each other one is its
+        error. With `block`, it waits until there is room for all of them, and with `connection`
+        they are a part of the transaction that is open there, as in `submit`.
         """
         if partial and block:
             raise InvalidJobError(
@@ -257,7 +257,7 @@ class Submitting:
         connection: OwnConnection | None = None,
         **options: Unpack[JobOptions],
     ) -> JobHandle[Any]:
-        """Have a command run: a list of arguments, or a string for the shell.
+        """Run a command in the background: a list of arguments, or a string for the shell.
 
         Values from outside belong in a list or in `env`, never in a shell string. Only a worker
         with `allow_commands=True` runs it. `options` are those of `submit`.
@@ -269,8 +269,7 @@ class Submitting:
     def check_job(self, job: NewJob) -> None:
         """Raise the errors that a submit of this job alone would raise; nothing is stored.
 
-        What depends on the store, such as an id that is taken or a queue that is full, only a
-        submit can tell.
+        Refusals that depend on the store (an id that is taken, a full queue) only show at submit.
         """
         _, draft = self._drafting.draft_of(job)
         if self._storing.blobs is not None and has_large([draft]):

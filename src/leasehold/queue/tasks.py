@@ -122,9 +122,9 @@ class Tasks:
         """Make a function a task: `@queue.task` or `@queue.task(priority="high", ...)`.
 
         `retry` is a policy, a list of delays, seconds, or a function of (attempt, error) that the
-        worker asks. `permanent` and `retryable` are exception classes that join the default lists,
-        and overrule them. `breaker` holds the task back while it keeps failing. `aliases` are names
-        that the task had before: jobs that wait under one of them still find it.
+        worker calls. `permanent` and `retryable` are exception classes that extend the default
+        lists, and override them. `breaker` holds the task back while it keeps failing. `aliases`
+        are earlier names of the task: jobs that wait under one of them still find it.
         """
         if executor is not None and executor not in get_args(ExecutorKind):
             kinds = listed(get_args(ExecutorKind), "or")
@@ -156,9 +156,9 @@ class Tasks:
         return Decorator(make) if func is None else make(func)
 
     def load_tasks(self, module: str) -> list[str]:
-        """Import a module and take in the tasks that stand in it; answers with their names.
+        """Import a module and register the tasks in it; returns their names.
 
-        That is how a worker finds tasks that have names of their own. Raises
+        This is how a worker finds tasks with custom names. Raises
         TaskNotImportableError, with the reason, if the module cannot be imported.
         """
         try:
@@ -190,7 +190,10 @@ class Tasks:
         if isinstance(func, str):
             return self._task_by_name(plain_text(task_name or func))
         if not callable(func):
-            raise InvalidJobError(f"a function, a task or a task's name was expected, not {func!r}")
+            raise InvalidJobError(
+                f"a function, a task or a task's name was expected, not {func!r} (did you call the "
+                "function?)"
+            )
         function = func.definition.func if isinstance(func, BaseTask) else func
         if task_name is None:
             known = self._by_function.get(function)

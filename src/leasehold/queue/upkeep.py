@@ -33,23 +33,23 @@ class Upkeep:
         return self.store.now()
 
     def sweep(self) -> SweepReport:
-        """Take back every job whose lease expired or whose holder is proved dead, once, now.
+        """Take back every job whose lease has expired or whose holder is proved dead, now.
 
-        Workers do it by themselves all the time; this is for when there are none, or for a person
-        who does not want to wait.
+        Workers do this all the time; call it if there are none, or if you do not want to wait.
 
         >>> from leasehold import TaskQueue
         >>> queue = TaskQueue("memory://", num_workers=0)
         >>> queue.sweep().recovered
         0
         """
-        return self.store.recover()
+        return self.store.recover(actor=self._actor)
 
     def stop_worker(self, worker: str) -> WorkerInfo:
-        """Ask a worker to stop, on whatever machine it is: it leases no more, finishes what it runs
-        within its grace and hands back the rest.
+        """Ask a worker on any machine to stop.
 
-        It hears of it when it speaks to the store: at once if it waits for jobs, with its next
+        It leases no more jobs, finishes those it runs within its grace, and hands back the rest.
+
+        It learns of this when it contacts the store: at once if it waits for jobs, at its next
         heartbeat if all its slots are taken. Raises WorkerNotFoundError if no such worker is
         registered, UnsupportedError for a consumer, which leases in a loop of its own.
         """
@@ -58,16 +58,16 @@ class Upkeep:
             raise WorkerNotFoundError(f"no worker {worker!r} is registered: it may have stopped")
         if known.is_consumer:
             raise UnsupportedError(
-                f"{worker!r} leases in a loop of its own and hears no stop: end its program"
+                f"{worker!r} is a consumer, which cannot be told to stop: end its program"
             )
         # Another worker of the same id may come later, and is not meant.
         self.store.pin("stop", worker, known.started_at.isoformat(), actor=self._actor)
         return known
 
     def mark_deploy(self, version: str, text: str = "") -> Pin:
-        """Say that a version was deployed now: the dashboard marks it, and what fails since then.
+        """Record that a version was deployed now: the dashboard marks it, and failures since then.
 
-        The same again changes nothing: every process that comes with the version may say it.
+        Repeating it changes nothing: every process of the version may call this.
 
         >>> from leasehold import TaskQueue
         >>> queue = TaskQueue("memory://", num_workers=0)
@@ -83,13 +83,13 @@ class Upkeep:
         return self.store.pins("deploy")
 
     def forget_deploy(self, version: str) -> bool:
-        """Take a deploy mark away; False if there is none of that version."""
+        """Delete a deploy mark; False if there is none of that version."""
         return self.store.unpin("deploy", version, actor=self._actor) is not None
 
     def stuck(
         self, silent_seconds: Seconds | None = 120.0, running_seconds: Seconds | None = None
     ) -> list[StuckJob]:
-        """Running jobs without a heartbeat for that long, or that run for so long though it beats.
+        """Running jobs without a heartbeat for that long, or that have run for that long.
 
         The longest silent come first. None leaves one of the two out.
         """
@@ -135,19 +135,23 @@ class Upkeep:
         return self.store.check()
 
     def repair_clock(self) -> ClockRepair:
-        """Set the store's clock back to the wall clock, after that was once far ahead.
+        """Set the store's clock back to the wall clock, after the latter was once far ahead.
 
         Refused while workers live or jobs run; see docs/leases.md, "Clocks".
         """
         return local_part(self.store, "repairing the clock").repair_clock(actor=self._actor)
 
-    def backup(self, path: str | os.PathLike[str]) -> None:
-        """Write a consistent copy of the store while it is in use."""
+    def backup(self, path: str | os.PathLike[str], *, replace: bool = False) -> None:
+        """Write a consistent copy of the store while it is in use.
+
+        An existing file is replaced only with `replace`, in one step, when the copy is complete.
+        """
         instead = (
             "run it where the store lives, or let the service write one there, by POST "
             "/api/v1/backups with the token of an admin, if it was started with --backup-dir"
         )
-        local_part(self.store, "a backup", instead).backup(os.fspath(path))
+        local = local_part(self.store, "a backup", instead)
+        local.backup(os.fspath(path), actor=self._actor, replace=replace)
 
     def describe(self) -> Mapping[str, Any]:
         """A description of the store: kind, place, durability, versions."""

@@ -209,7 +209,7 @@ class Waiters:
                 continue
             except LeaseholdError as error:
                 logger.warning(
-                    "cannot look whether %s ended: %s", counted(len(chunk), "job"), error
+                    "cannot check whether %s has ended: %s", counted(len(chunk), "job"), error
                 )
                 return
             for job_id in chunk:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from leasehold.blobs.blobs import Blobs
 from leasehold.core.contract.store import Store
 from leasehold.core.model.job import DEFAULT_QUEUE
-from leasehold.core.model.phrases import listed
+from leasehold.core.model.phrases import first_of, listed
 from leasehold.core.model.records import serves
 from leasehold.env import Env
 from leasehold.interrupts import import_whole
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from leasehold.worker.worker import Worker
 
 logger = safe_logger("leasehold.worker")
+
+TASKS_SHOWN_MAX: Final = 5
+"""Names of tasks, or of queues, in one warning."""
 
 
 class WorkerMaker:
@@ -94,13 +97,17 @@ class WorkerMaker:
             )
         served = self.queues_served(queues)
         wanted = self._tasks.queues.keys() if tasks is None else names(tasks)
-        for name in wanted:
-            queue = self._tasks.queues.get(name)
-            if queue is not None and not serves(served, queue):
-                logger.warning(
-                    "task %s is of queue %r, which this worker does not serve (%s): name it in "
-                    "the worker's queues",
-                    name,
-                    queue,
-                    listed(served),
-                )
+        homes = {name: self._tasks.queues[name] for name in wanted if name in self._tasks.queues}
+        left = {name: queue for name, queue in homes.items() if not serves(served, queue)}
+        if left:
+            unserved = list(dict.fromkeys(map(repr, left.values())))
+            logger.warning(
+                "%s %s to %s %s, which this worker does not serve (%s): name %s in the worker's "
+                "queues",
+                f"{'task' if len(left) == 1 else 'tasks'} {first_of(list(left), TASKS_SHOWN_MAX)}",
+                "belongs" if len(left) == 1 else "belong",
+                "queue" if len(unserved) == 1 else "queues",
+                first_of(unserved, TASKS_SHOWN_MAX),
+                listed(served),
+                "it" if len(unserved) == 1 else "them",
+            )

@@ -77,9 +77,14 @@ class Workflow:
         name = checked.text("name", name)
         checked.flag("pass_result", pass_result)
         if name in self.nodes:
-            raise InvalidJobError(f"the workflow has a job named {name!r} already")
+            raise InvalidJobError(f"the workflow already has a job named {name!r}")
         if isinstance(job, BaseTask):
             job = NewJob(job)
+        if callable(getattr(job, "result", None)):
+            # A handle, of a queue or of an awaitable one.
+            raise InvalidJobError(
+                "group(), chain() and add() take task.job(...), not a job that is already submitted"
+            )
         if not name or not isinstance(job, NewJob):
             raise InvalidJobError(
                 f"add a task, a task.job(...) or a NewJob(...) under a name, not {job!r}"
@@ -129,7 +134,7 @@ class Workflow:
             for needed in node.after:
                 if needed not in self.nodes:
                     raise InvalidJobError(
-                        f"{name!r} comes after {needed!r}, and the workflow has no job named so"
+                        f"{name!r} comes after {needed!r}, and the workflow has no job of that name"
                     )
 
 

@@ -53,7 +53,7 @@ class Workflows:
         """Submit all jobs of a workflow in one write, all or nothing.
 
         Their ids are the workflow's id and their name, `id:name`, unless they bring their own. With
-        `block` it waits until there is room for the jobs that depend on nobody, and with
+        `block` it waits until there is room for the jobs without dependencies, and with
         `connection` they are a part of the transaction that is open there, as in `submit`.
         """
         workflow_id, names, tasks, drafts = self._drafts_of(workflow)
@@ -123,7 +123,7 @@ class Workflows:
         return task, msgspec.structs.replace(draft, id=job_id, parent_id=workflow_id)
 
     def graph(self, *jobs: JobRef) -> Graph:
-        """These jobs and all that are linked with them by dependencies, with their statuses.
+        """These jobs and all jobs linked with them by dependencies, with their statuses.
 
         Raises JobNotFoundError for an unknown id.
         """
@@ -135,9 +135,9 @@ class Workflows:
         return graph
 
     def cancel_graph(self, *jobs: JobRef, reason: str = "", linked: bool = True) -> int:
-        """Stop these jobs and all that are linked with them, unless they have ended.
+        """Cancel these jobs and all jobs linked with them, unless they have ended.
 
-        Answers how many there were. With `linked=False` only the jobs themselves.
+        Returns how many there were. With `linked=False` only the jobs themselves.
         """
         graph = self.graph(*jobs)
         chosen = graph.nodes.keys() if linked else {id_of(job) for job in jobs}
@@ -154,10 +154,10 @@ class Workflows:
         return change_many(cancel, job_ids, strict=False)
 
     def replay_graph(self, *jobs: JobRef, reset_attempts: bool = False) -> int:
-        """Replay what failed, and everything that was cancelled or dead because of it.
+        """Replay a failed job, and all jobs that are cancelled or dead because of it.
 
-        Any job that was brought down will do: the one with which the trouble began is found. The
-        others wait for it again. Answers how many jobs were replayed; raises
+        Any of these jobs will do: the one where the failure began is found. The others wait for it
+        again. Returns how many jobs were replayed; raises
         InvalidTransitionError if none of these jobs is dead or cancelled.
         """
         graph = self.graph(*jobs)

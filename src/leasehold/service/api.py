@@ -96,8 +96,8 @@ class Api(
             if self.insecure:
                 return ANYBODY
             raise UnauthenticatedError(
-                "this needs a token: send it as `Authorization: Bearer lh_...`; `leasehold token "
-                "create` makes one"
+                "a token is required: set LEASEHOLD_TOKEN, or send `Authorization: Bearer lh_...`; "
+                "`queuectl token create` makes one"
             )
         return self.caller_of(digest_of(secret))
 

@@ -60,8 +60,8 @@ class Backups(ApiPart):
         target = self.backup_folder / request.name
         if target.exists():
             raise BackupExistsError(
-                f"there is a backup {request.name!r} already, and none is ever replaced: choose "
+                f"there already is a backup {request.name!r}, and none is ever replaced: choose "
                 "another name"
             )
-        local_part(self.store, "a backup").backup(str(target))
+        local_part(self.store, "a backup").backup(str(target), actor=caller.actor)
         return Backup(name=request.name, size_bytes=target.stat().st_size)

@@ -76,7 +76,7 @@ class ApiPart:
 def checked_id(job_id: str) -> str:
     """The id, or JobNotFoundError if no job can have it."""
     if not is_text(job_id):
-        raise JobNotFoundError(f"no job has the id {job_id!r}: ids are UTF-8 text")
+        raise JobNotFoundError(f"there is no job {job_id!r}: ids are UTF-8 text")
     return job_id
 
 

@@ -44,7 +44,7 @@ class BlobCalls:
     ) -> BlobPut | BlobFetched:
         """Carry out one of BLOB_VERBS."""
         if self._blobs is None:
-            raise BlobUnavailableError("this service was told to keep no blobs")
+            raise BlobUnavailableError("this service was started without blobs")
         if verb == "get_blob":
             return self._get(self._blobs, caller, asked["document"])
         self._check_put(caller, asked, secrets)
@@ -74,7 +74,7 @@ class BlobCalls:
         key = parse_key(reference.key)
         if key is None or not blobs.is_own(key):
             # Several stores may share a place: a reader of one sees no blobs of the others.
-            raise InvalidRequestError(f"blob {reference.key} is none of this store's")
+            raise InvalidRequestError(f"blob {reference.key} does not belong to this store")
         self._check_sees(caller, key, reference.key)
         if (url := blobs.sign_get(reference)) is not None:
             return BlobFetched(url=url)

@@ -9,14 +9,13 @@ from typing import Final
 import msgspec
 
 from leasehold.core.model.graph import GraphNode
-from leasehold.core.model.job import Job
+from leasehold.core.model.job import COMMAND_TASK, Job
 from leasehold.core.model.own_names import own_prefix
-from leasehold.core.model.phrases import listed
+from leasehold.core.model.phrases import first_of, listed
 from leasehold.core.model.refusals import no_job
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.tokens import ROLES, Role, Token
 from leasehold.errors import ForbiddenError
-from leasehold.worker.task import COMMAND_TASK
 
 
 class Caller(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,24 +72,25 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
             for queue in queues:
                 if queue not in self.queues:
                     raise ForbiddenError(
-                        f"token {self.name!r} is not good for queue {queue!r}, only for "
+                        f"token {self.name!r} is not valid for queue {queue!r}, only for "
                         f"{listed(sorted(self.queues))}"
                     )
 
     def check_unscoped(self) -> None:
-        """Refuse a token that is good for some queues only: the request is about all of them."""
+        """Refuse a token that is limited to some queues: the request is about all of them."""
         if self.queues is not None:
             raise ForbiddenError(
-                f"this concerns the whole store, and token {self.name!r} is good for some queues "
-                "only"
+                f"token {self.name!r} is limited to "
+                f"{'queue' if len(self.queues) == 1 else 'queues'} {first_of(sorted(self.queues))};"
+                " this needs a token for all queues"
             )
 
     def check_hands_on(self, *, commands: bool) -> None:
         """Refuse to make a token that may do more than its maker, or outlives their right to."""
         if self.digest is None:
             raise ForbiddenError(
-                "a token is made on the command line (`queuectl token create`), or by who shows "
-                "the token of an admin"
+                "a token is created on the command line (`queuectl token create`), or with the "
+                "token of an admin"
             )
         if commands and not self.commands:
             raise ForbiddenError(
@@ -113,7 +113,7 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
         prefix = own_prefix(queue)
         if self.queues is not None and not name.startswith(prefix):
             raise ForbiddenError(
-                f"token {self.name!r} is good for some queues only: {what} that it chooses for "
+                f"token {self.name!r} is limited to some queues: {what} that it chooses for "
                 f"queue {queue!r} begins with {prefix!r}"
             )
 

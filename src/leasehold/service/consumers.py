@@ -308,7 +308,7 @@ class Consumers(ApiPart):
         if codec != "json":
             raise PayloadError(
                 f"the payload of job {lease.job_id} is a signed pickle, which does not cross a "
-                "network: lease it where its queue's key is"
+                "network: lease it on a machine that has the key of its queue"
             )
         given = {
             name: getattr(lease, name)

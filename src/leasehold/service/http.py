@@ -85,16 +85,18 @@ def _operation_routes(api: Api) -> list[Route]:
         by_path.setdefault(operation.path, {})[operation.method] = operation
     # A path without names in it goes before one with: /jobs/batch is no job.
     ordered = sorted(by_path, key=lambda path: "{" in path)
-    return [
+    routes = [
         Route(ROOT + path, partial(_serve, api, by_path[path]), methods=list(by_path[path]))
         for path in ordered
     ]
+    for route in routes:
+        assert route.methods is not None
+        route.methods.discard("HEAD")  # Starlette adds it to GET.
+    return routes
 
 
 async def _serve(api: Api, by_method: dict[str, ApiOperation], request: Request) -> Response:
-    operation = by_method.get(request.method)
-    if operation is None:  # HEAD, which Starlette adds to GET
-        raise HTTPException(405)
+    operation = by_method[request.method]
     secret = bearer_of(request)
     caller: Caller | None = None
     if not is_small(request):

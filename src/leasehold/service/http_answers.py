@@ -41,8 +41,12 @@ def refusal(error: Exception) -> Response:
     code = title.get(error.status_code, "refused")
     detail = error.detail
     if error.status_code == 404:
-        detail = "nothing is served here: /api/v1/openapi.json says what is, under /api/v1"
-    return plain_problem(error.status_code, code, detail, dict(error.headers or {}))
+        detail = "there is no such path: /api/v1/openapi.json lists the operations, under /api/v1"
+    headers = dict(error.headers or {})
+    if error.status_code == 405 and "Allow" in headers:
+        headers["Allow"] = ", ".join(sorted(headers["Allow"].split(", ")))
+        detail = f"this path does not allow the method, only {headers['Allow']}"
+    return plain_problem(error.status_code, code, detail, headers)
 
 
 def failure(error: Exception) -> Response:

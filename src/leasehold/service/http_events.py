@@ -1,7 +1,7 @@
 """Server-sent events: the changes of the store, for clients that keep a connection open.
 
 Each event carries the changes since the one before, and as its id the cursor after them: who comes
-back with `Last-Event-ID` misses nothing, or is told by `gap` to look at everything anew.
+back with `Last-Event-ID` misses nothing, or is told by `gap` to read everything again.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ class Guard:
         hosts = [value for name, value in scope["headers"] if name == b"host"]
         host = _name_of(hosts[0].decode("latin-1")) if len(hosts) == 1 else None
         if host is None or not self._is_ours(host):
-            return "unknown_host", "this service does not go by that Host: see --allow-host"
+            return "unknown_host", "this service does not answer to that Host: see --allow-host"
         origins = [value for name, value in scope["headers"] if name == b"origin"]
         for origin in origins:
             if _place_of(origin.decode("latin-1")) != hosts[0].decode("latin-1").lower():

@@ -54,7 +54,7 @@ async def read_body(request: Request, bytes_max: int = BODY_BYTES_MAX) -> bytes:
                     raise _too_large(bytes_max)
     except TimeoutError:
         raise RequestTimeoutError(
-            f"the body did not come within {BODY_SECONDS_MAX:g} seconds"
+            f"the body did not arrive within {BODY_SECONDS_MAX:g} seconds"
         ) from None
     except ClientDisconnect:
         raise InvalidRequestError("the body ended before it was complete") from None
@@ -93,7 +93,7 @@ def request_of(
     for fields in (path, more):
         for name, text in fields.items():
             if given.setdefault(name, text) != text or (name in path and fields is more):
-                raise InvalidRequestError(f"{name} is said twice, and not the same")
+                raise InvalidRequestError(f"{name} is given twice, with different values")
     # Every value of a query is text.
     is_strict = operation.method not in ("GET", "DELETE")
     try:
@@ -112,7 +112,7 @@ def _from_query(operation: ApiOperation, query: QueryParams) -> dict[str, Any]:
         if name in lists:
             given[name] = values
         elif len(values) > 1:
-            raise InvalidRequestError(f"{name} is said twice")
+            raise InvalidRequestError(f"{name} is given twice")
         else:
             given[name] = values[0]
     return given

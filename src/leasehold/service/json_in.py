@@ -20,7 +20,7 @@ def decode_json(body: bytes) -> Any:
     {'a': [1, 2.5]}
     >>> decode_json(b'{"a": 1, "a": 2}')
     Traceback (most recent call last):
-    leasehold.errors.InvalidRequestError: the body is no JSON: the key 'a' comes twice
+    leasehold.errors.InvalidRequestError: the body is not JSON: the key 'a' occurs twice
     """
     _check_depth(body)
     try:
@@ -36,7 +36,7 @@ def decode_json(body: bytes) -> Any:
     except RecursionError:
         raise InvalidRequestError(_TOO_DEEP) from None
     except (ValueError, OverflowError) as error:
-        raise InvalidRequestError(f"the body is no JSON: {error}") from None
+        raise InvalidRequestError(f"the body is not JSON: {error}") from None
     return value
 
 
@@ -50,7 +50,7 @@ def check_json(data: bytes, around: int = 0) -> None:
     try:
         msgspec.json.decode(data)
     except msgspec.DecodeError as error:
-        raise InvalidRequestError(f"it is no JSON: {error}") from None
+        raise InvalidRequestError(f"it is not JSON: {error}") from None
 
 
 _TOO_DEEP: Final = f"the body is nested deeper than {DEPTH_MAX} levels"
@@ -66,12 +66,12 @@ def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) < len(pairs):
         twin = Counter(key for key, _ in pairs).most_common(1)[0][0]
-        raise ValueError(f"the key {twin!r} comes twice")
+        raise ValueError(f"the key {twin!r} occurs twice")
     return made
 
 
 def _no_constant(text: str) -> Any:
-    raise ValueError(f"{text} is no number of JSON")
+    raise ValueError(f"{text} is not a number in JSON")
 
 
 def _finite(text: str) -> float:

@@ -38,18 +38,18 @@ class ProblemDocument(msgspec.Struct, kw_only=True, rename={"kind": "type"}):
 
 _PROBLEMS: Final = {
     "400": "The request is malformed.",
-    "401": "There is no token, or it is not good.",
+    "401": "The token is missing or invalid.",
     "403": "The token does not allow it.",
     "404": "There is no such job, queue, schedule or token.",
-    "405": "The path does not know this method.",
-    "408": "The body did not come in time.",
-    "409": "What is there does not allow it; a late settlement is `lease_lost`.",
+    "405": "The path does not support this method.",
+    "408": "The body did not arrive in time.",
+    "409": "The current state does not allow it; a late settlement is `lease_lost`.",
     "410": "The result's time to live is over.",
     "413": "The request, or a payload in it, is too large.",
-    "415": "The body is not said to be JSON.",
-    "422": "What is asked makes no sense.",
-    "429": "The queue is full, or jobs come too fast: Retry-After says when to come again.",
-    "503": "The store is away: Retry-After says when to come again.",
+    "415": "The content type is not JSON.",
+    "422": "The request is invalid.",
+    "429": "The queue is full, or jobs arrive too fast: Retry-After says when to try again.",
+    "503": "The store is unavailable: Retry-After says when to try again.",
 }
 
 

@@ -263,7 +263,7 @@ class Operators(ApiPart):
     def sweep(self, caller: Caller, request: Nothing) -> SweepReport:
         """Recover jobs whose lease has expired or whose worker is known to be dead."""
         caller.check_unscoped()
-        return self.store.recover()
+        return self.store.recover(actor=caller.actor)
 
     @operation("POST", "/prune", "operator")
     def prune(self, caller: Caller, request: Prune) -> PruneReport:

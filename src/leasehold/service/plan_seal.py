@@ -35,7 +35,7 @@ class PlanSeals:
         """Raise InvalidRequestError unless exactly this was announced here."""
         if not hmac.compare_digest(seal.encode(errors="replace"), self.of(announced).encode()):
             raise InvalidRequestError(
-                "this plan is not one that was made here: have it made again, and agree to that"
+                "this plan was not made here: make it again, and confirm the new one"
             )
 
     def sealed(self, plan: Plan) -> Plan:

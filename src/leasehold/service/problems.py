@@ -83,10 +83,8 @@ def headers_of(error: CodedError, status: int) -> dict[str, str]:
     seconds = getattr(error, "retry_after_seconds", None)
     if seconds is None and status == 503:
         seconds = 1.0
-    if seconds is None:
-        return {}
-    headers = {"Retry-After": str(max(1, math.ceil(seconds)))}
-    if isinstance(error, errors.RateLimitedError):
+    headers = {} if seconds is None else {"Retry-After": str(max(1, math.ceil(seconds)))}
+    if isinstance(error, errors.QueueFullError):
         headers.update(
             {
                 f"X-RateLimit-{name.title()}": str(value)
@@ -97,8 +95,8 @@ def headers_of(error: CodedError, status: int) -> dict[str, str]:
     return headers
 
 
-def _limits(error: errors.RateLimitedError) -> dict[str, int | None]:
-    """The store's account of the empty bucket; the time is in seconds since 1970."""
+def _limits(error: errors.QueueFullError) -> dict[str, int | None]:
+    """The store's account of the empty bucket, or of the full queue; times since 1970."""
     return {
         "limit": error.limit,
         "remaining": error.remaining,

@@ -58,8 +58,8 @@ def _refused_parent(
     if parent_id.startswith(tuple(prefixes)) or caller.may_see(find(parent_id)):
         return None
     return ForbiddenError(
-        f"job {draft.id} cannot have the parent {parent_id!r}: token {caller.name!r} is good for "
-        "some queues only, so a parent is a job of those, or a name that begins with "
+        f"job {draft.id} cannot have the parent {parent_id!r}: token {caller.name!r} is limited "
+        f"to some queues, so a parent is a job of those, or a name that begins with "
         f"{' or '.join(map(repr, prefixes))}"
     )
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
 import uvicorn
@@ -48,6 +50,11 @@ class Server(uvicorn.Server):
         self._api = api
         self._on_started = on_started
         self._grpc_server = grpc_server
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Stop; uvicorn would raise the signal once more at the end, before the store is closed."""
+        self.force_exit = self.should_exit and sig == signal.SIGINT
+        self.should_exit = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)

@@ -16,7 +16,7 @@ FAILURES_MAX: Final = 5
 """So many failures in a row, and requests are refused without asking the store."""
 PROBE_SECONDS: Final = 1.0
 """Then one request is let through so long after the last, to see whether it works again."""
-REFUSAL: Final = "the store is away: try again in a second"
+REFUSAL: Final = "the store is unavailable: try again in a second"
 """What the others are told; the log says once why, and when the store is back."""
 
 
@@ -31,13 +31,13 @@ class StoreBreaker:
     ...     breaker.failed()
     >>> breaker.check()
     Traceback (most recent call last):
-    leasehold.errors.StoreUnavailableError: the store is away: try again in a second
+    leasehold.errors.StoreUnavailableError: the store is unavailable: try again in a second
     >>> clock.advance(PROBE_SECONDS)
     >>> breaker.check()
     >>> clock.advance(PROBE_SECONDS)
     >>> breaker.check()  # the probe is still under way
     Traceback (most recent call last):
-    leasehold.errors.StoreUnavailableError: the store is away: try again in a second
+    leasehold.errors.StoreUnavailableError: the store is unavailable: try again in a second
     >>> breaker.worked()
     >>> breaker.is_open
     False
@@ -72,7 +72,7 @@ class StoreBreaker:
             with self._lock:
                 was_open, self._failures = self.is_open, 0
             if was_open:
-                logger.warning("the store answers again: requests are carried out")
+                logger.warning("the store answers again: requests are accepted")
 
     def failed(self) -> None:
         """The store could not do its work."""
@@ -82,7 +82,8 @@ class StoreBreaker:
             opens = self._failures == FAILURES_MAX
         if opens:
             logger.warning(
-                "the store is away: requests are refused, but for one a second, until it answers"
+                "the store is unavailable: all requests but one a second are refused until it "
+                "answers"
             )
 
     def note(self, error: BaseException | None) -> None:

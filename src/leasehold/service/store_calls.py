@@ -165,7 +165,7 @@ def arguments_of(verb: Verb, caller: Caller, body: bytes) -> dict[str, Any]:
         raise nonsense(verb.name)(str(error)) from None
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         # A ValueError is text that is no UTF-8, or an extension that is no number.
-        raise InvalidRequestError(f"this is no call of a store: {error}") from None
+        raise InvalidRequestError(f"this is not a call of a store: {error}") from None
 
 
 def _visible(caller: Caller, verb: str, answer: Any) -> Any:

@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+import msgspec
+
 from leasehold.core.model.lease import SweepReport
+from leasehold.core.model.records import WorkerInfo, serves
 from leasehold.core.model.retention import CleanUp, PruneReport
 from leasehold.core.model.schedule import Fired
 
@@ -43,6 +46,22 @@ def _if_own(queues: frozenset[str], found: Any) -> Any:
     return found if found is not None and found.queue in queues else None
 
 
+def _served(queues: frozenset[str], workers: list[WorkerInfo]) -> list[WorkerInfo]:
+    """The workers of these queues, to tell why a job waits; not where they run, nor their jobs."""
+    return [
+        msgspec.structs.replace(
+            each,
+            host=None,
+            pid=None,
+            tasks=(),
+            jobs=(),
+            queues=tuple(name for name in sorted(queues) if serves(each.queues, name)),
+        )
+        for each in workers
+        if any(serves(each.queues, name) for name in queues)
+    ]
+
+
 VISIBLE_PART: Final[dict[str, Callable[[frozenset[str], Any], Any]]] = {
     "queues": lambda queues, names: [each for each in names if each in queues],
     "list_queues": lambda queues, infos: [each for each in infos if each.name in queues],
@@ -51,6 +70,7 @@ VISIBLE_PART: Final[dict[str, Callable[[frozenset[str], Any], Any]]] = {
     "get": _if_own,
     "archived": _if_own,
     "get_schedule": _if_own,
+    "workers": _served,
     "describe": lambda queues, about: {
         **{name: about[name] for name in _DESCRIBED if name in about},
         "queues": sorted(queues),

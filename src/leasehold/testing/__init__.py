@@ -1,4 +1,4 @@
-"""For your tests: run jobs inline, drain a queue, look at submitted jobs, turn the clock.
+"""For your tests: run jobs inline, drain a queue, look at submitted jobs, advance the clock.
 
 >>> from leasehold.testing import assert_submitted, drain, memory_queue
 >>> queue = memory_queue()
@@ -13,7 +13,8 @@
 'Hello Ada'
 """
 
-from leasehold.env import Env, ManualClock
+from leasehold.env import Env
+from leasehold.testing.clock import ManualClock
 from leasehold.testing.kit import (
     Drained,
     InlineQueue,

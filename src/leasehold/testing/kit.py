@@ -45,12 +45,13 @@ from leasehold.queue.filters import FilterFields
 from leasehold.queue.large import inline
 from leasehold.queue.lifecycle import Lifecycle
 from leasehold.queue.results import Results
-from leasehold.queue.task import TaskLike, name_of
+from leasehold.queue.task import BaseTask, TaskLike, name_of
 from leasehold.worker.attempt import attempt
 from leasehold.worker.backing import PlainBacking
 from leasehold.worker.context import JobContext
 from leasehold.worker.dependencies import fetch_results
 from leasehold.worker.leases import LeaseManager
+from leasehold.worker.modules import attribute, module_here
 
 JOBS_MAX: Final = 10_000
 
@@ -74,7 +75,7 @@ class Drained(msgspec.Struct, frozen=True, kw_only=True):
 
     completed: int = 0
     failed: int = 0
-    """Failed and will be retried: turn the clock and drain again."""
+    """Failed and will be retried: advance the clock and drain again."""
     dead: int = 0
     cancelled: int = 0
     snoozed: int = 0
@@ -186,6 +187,7 @@ class _StillResults(Results):
         self,
         job_ids: list[str],
         timeout: Seconds | None,  # noqa: ARG002 - nothing is worth waiting for here.
+        whole: float | None = None,  # noqa: ARG002
     ) -> list[Job]:
         self._ensure_workers()
         jobs = [self._looking.get(job_id) for job_id in job_ids]
@@ -195,7 +197,7 @@ class _StillResults(Results):
                 raise ResultTimeoutError(
                     f"job {job.id} is {job.status.value}{'' if is_due else f' until {job.run_at}'},"
                     " and nothing runs by itself here: "
-                    f"{'' if is_due else 'turn the clock, then '}drain(queue)"
+                    f"{'' if is_due else 'advance the clock, then '}drain(queue)"
                 )
         return jobs
 
@@ -203,8 +205,9 @@ class _StillResults(Results):
         self,
         job_ids: list[str],
         timeout: Seconds | None,  # noqa: ASYNC109 - as in the queue it stands for.
+        whole: float | None = None,
     ) -> list[Job]:
-        return await self._bridge().call(self.wait_for, job_ids, timeout)
+        return await self._bridge().call(self.wait_for, job_ids, timeout, whole)
 
 
 def submitted(
@@ -247,11 +250,16 @@ def assert_submitted(
     jobs = submitted(queue, task, args=args, kwargs=kwargs, **fields)
     if (count is None and jobs) or len(jobs) == count:
         return jobs
-    wanted = "at least one" if count is None else str(count)
-    raise AssertionError(
-        f"{wanted} such job of {name_of(task)} should have been submitted, not {len(jobs)}. "
-        + _overview(_blocking(queue), task)
+    matching = "" if args is None and kwargs is None and not fields else "matching "
+    wanted = {None: "a", 0: "no"}.get(count, str(count))
+    expected = (
+        f"expected {wanted} {matching}job{'s' if count and count > 1 else ''} of {name_of(task)}, "
+        f"found {len(jobs) or 'none'}"
     )
+    queue = _blocking(queue)
+    if count == 0:
+        raise AssertionError(f"{expected}:{_lines(queue, jobs)}")
+    raise AssertionError(f"{expected}. {_overview(queue, task)}")
 
 
 def refute_submitted(
@@ -290,9 +298,9 @@ def _run(queue: TaskQueue, leases: LeaseManager, lease: Lease) -> tuple[Outcome,
     """Run it; answers also the store's reply if it was completed in its own transaction."""
     try:
         task = queue.registry.find(lease.task)
-    except UnknownTaskError:
+    except UnknownTaskError as error:
         leases.release(lease, reason="its code is not here")
-        raise
+        raise UnknownTaskError(_not_here(lease.task, error)) from error.__cause__
     fetch = partial(fetch_results, queue.store, large=queue.blobs)
     context = JobContext(
         lease,
@@ -306,14 +314,33 @@ def _run(queue: TaskQueue, leases: LeaseManager, lease: Lease) -> tuple[Outcome,
     return outcome, context.settled
 
 
+def _not_here(name: str, error: UnknownTaskError) -> str:
+    """Advice about workers would be of no use in a test, where this queue runs its own jobs."""
+    module_name, _, path = name.partition(":")
+    module = module_here(module_name)
+    if module is not None and path and isinstance(attribute(module, path, None), BaseTask):
+        return (
+            f"task {name!r} belongs to another queue object, and this one does not have its code: "
+            "use the task's own queue in the test, or make the task with this one "
+            "(docs/testing.md)"
+        )
+    return f"{error}. A task belongs to the queue object that made it: see docs/testing.md"
+
+
 def _beside_a_loop(run: Callable[[], Outcome]) -> Outcome:
     """Run it here; if an event loop runs here, elsewhere: no other loop can run in this thread."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
+    if not _is_on_a_loop():
         return run()
     with ThreadPoolExecutor(1, thread_name_prefix="leasehold-drain") as thread:
         return thread.submit(copy_context().run, run).result()
+
+
+def _is_on_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _call_of(queue: TaskQueue, job: Job) -> Any:
@@ -339,9 +366,12 @@ def _overview(queue: TaskQueue, task: TaskLike) -> str:
     jobs = submitted(queue, task)
     if not jobs:
         others = sorted({job.task for job in queue.search()})
-        return f"No job of that task was; of others: {', '.join(others) or 'none'}."
-    lines = [
+        return f"Jobs of other tasks: {', '.join(others) or 'none'}."
+    return f"All jobs of that task, {len(jobs)}:{_lines(queue, jobs)}"
+
+
+def _lines(queue: TaskQueue, jobs: list[Job]) -> str:
+    return "".join(
         f"\n  {queue.payload_of(job)} priority={job.priority} {job.metadata or ''}"
         for job in jobs[:10]
-    ]
-    return f"All {len(jobs)} of that task:" + "".join(lines)
+    )

@@ -8,21 +8,23 @@ comes back from here.
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable
 from contextvars import copy_context
 from types import CoroutineType
 from typing import Any, Final
 
 from leasehold.codec import passes_results
+from leasehold.codec.values import PLAIN_TYPES, check_size
 from leasehold.core.model.blob import BLOB_CODEC
 from leasehold.core.model.durations import read_seconds
 from leasehold.core.model.lease import Lease
 from leasehold.core.model.limits import PAYLOAD_BYTES_MAX
 from leasehold.core.model.outcome import Cancel, Complete, Fail, JobError, Outcome, Retry, Snooze
 from leasehold.core.model.retry import DELAY_SECONDS_MAX, is_retryable
-from leasehold.errors import JobCancelledError, RetryableError
+from leasehold.errors import JobCancelledError, PayloadError, RetryableError
 from leasehold.observe.tracing import begin_run
-from leasehold.worker.context import JobContext, enter_context
+from leasehold.worker.context import Attempted, AttemptedWith, JobContext, current_attempt
 from leasehold.worker.copies import copies_end_here, here, leave_copy
 from leasehold.worker.describe import (
     clean_text,
@@ -43,10 +45,12 @@ BROKE_OFF: Final = Fail(
     JobError(
         "AttemptBrokeOff",
         "the attempt ended in a way that could not even be described: its task, or the value or "
-        "the error that came out of it, disturbs whoever looks at it",
+        "the error that came out of it, raises when it is looked at",
     )
 )
 """The outcome of an attempt when everything else has failed."""
+NOTHING: Final = Complete(b"null")
+"""The outcome of a task that returns None, and has attached nothing."""
 
 _WISHES: Final = (Retry, Snooze, Cancel)
 _CANCELLATIONS: Final = (JobCancelledError, asyncio.CancelledError)
@@ -57,35 +61,51 @@ def attempt(lease: Lease, task: TaskDefinition, context: JobContext) -> Outcome:
 
     Context variables that the task sets end with it.
     """
+    return attempt_of(lease, task, AttemptedWith(context))
+
+
+def attempt_of(lease: Lease, task: TaskDefinition, attempted: Attempted) -> Outcome:
+    """The same for an attempt whose context is made only if somebody asks for it."""
     try:
-        return copy_context().run(_attempt, lease, task, context)
+        return copy_context().run(_attempt, lease, task, attempted)
     except BaseException:  # noqa: BLE001 - whatever it is, the attempt is spent and its slot goes on.
-        return broke_off(context)
+        attempted.concluded = True
+        made = attempted.context_made
+        return BROKE_OFF if made is None else broke_off(made)
 
 
-def _attempt(lease: Lease, task: TaskDefinition, context: JobContext) -> Outcome:
-    enter_context(context)
+def _attempt(lease: Lease, task: TaskDefinition, attempted: Attempted) -> Outcome:
+    current_attempt.set(attempted)
+    pid = attempted.pid
     end_span = begin_run(lease)
     try:
-        called = lease if lease.codec != BLOB_CODEC else with_payload(lease, context)
-        passed = context.passed_results() if passes_results(called.payload) else None
+        called = lease if lease.codec != BLOB_CODEC else with_payload(lease, attempted.context)
+        passed = attempted.context.passed_results() if passes_results(called.payload) else None
         args, kwargs = task.codec.decode_call(called.payload, called.codec, passed)
         value = task.func(*args, **kwargs)
         if type(value) is CoroutineType:
             value = asyncio.run(_whole(value))
     except BaseException as error:  # noqa: BLE001 - whatever the code raises is its job's failure.
-        if here() != context.pid:
+        if here() != pid:
             leave_copy(error)
-        outcome = outcome_of_error(error, lease, task, context)
-    else:
-        if here() != context.pid:
+        outcome = outcome_of_error(error, lease, task, attempted.context)
+        if here() != pid:  # Describing an error runs its own code.
             leave_copy()
-        outcome = outcome_of_value(value, lease, task, context)
-        if is_large(outcome):
-            outcome = with_result_kept(outcome, lease, task, context)
-    if here() != context.pid:  # Encoding a value, or describing an error, runs its own code.
-        leave_copy()
-    outcome = conclude(outcome, context)
+    else:
+        if here() != pid:
+            leave_copy()
+        if value is None and attempted.context_made is None and task.codec.name == "json":
+            outcome = NOTHING  # Most jobs return nothing.
+        else:
+            outcome = outcome_of_value(value, lease, task, attempted)
+            if is_large(outcome):
+                outcome = with_result_kept(outcome, lease, task, attempted.context)
+            if here() != pid:  # Encoding a value runs its own code.
+                leave_copy()
+    attempted.concluded = True
+    made = attempted.context_made
+    if made is not None:
+        outcome = conclude(outcome, made)
     if end_span is not None:
         end_span(outcome)
     return outcome
@@ -123,7 +143,7 @@ def broke_off(context: JobContext) -> Outcome:
 
 
 def outcome_of_value(
-    value: Any, lease: Lease, task: TaskDefinition, context: JobContext
+    value: Any, lease: Lease, task: TaskDefinition, attempted: Attempted
 ) -> Outcome:
     """The outcome of a returned value. One that cannot be encoded fails for good; never raises.
 
@@ -133,17 +153,22 @@ def outcome_of_value(
     kind = type(value)
     codec = task.codec
     try:
-        if issubclass(kind, _WISHES):
+        if kind not in PLAIN_TYPES and issubclass(kind, _WISHES):
             return _wish(value)
-        bytes_max = PAYLOAD_BYTES_MAX if context.large is None else context.large.bytes_max
-        data = codec.encode_result(value, bytes_max)
-        if value is not None:
+        data = codec.encode_result(value, sys.maxsize)
+        if len(data) > PAYLOAD_BYTES_MAX:
+            large = attempted.context.large
+            check_size(data, "the result", PAYLOAD_BYTES_MAX if large is None else large.bytes_max)
+        if kind not in PLAIN_TYPES:
             _tell_of_change(value, data, task)
-        return Complete(data, context.note, codec.name)
+        made = attempted.context_made
+        return Complete(data, None if made is None else made.note, codec.name)
     except BaseException as error:  # noqa: BLE001 - a value's own methods may raise anything here.
+        # Those of the codec name the type already, where it matters.
+        of_type = "" if isinstance(error, PayloadError) else f" of type {type_name(value)}"
         message = (
-            f"job {lease.job_id} ran, but what task {task.name!r} returned, "
-            f"of type {type_name(value)}, cannot be stored as its result: {message_of(error)}"
+            f"job {lease.job_id} ran, but task {task.name!r} returned a value{of_type} that "
+            f"cannot be stored: {message_of(error)}"
         )
         return Fail(JobError("PayloadError", clean_text(message)), retryable=False)
 
@@ -153,8 +178,9 @@ def _tell_of_change(value: Any, data: bytes, task: TaskDefinition) -> None:
     why = guarded(lambda: task.codec.first_change_of_result(value, data), None)
     if why is not None:
         logger.warning(
-            "task %r returns what its result does not bring back: %s. Write it as the return hint "
-            "(`-> ...`), or return plain data; the job is completed all the same.",
+            "task %r returns a value that its stored result does not restore: %s. Name its type "
+            "in the return hint "
+            "(`-> ...`), or return plain data; the job is completed nevertheless.",
             task.name,
             why,
         )

@@ -44,6 +44,10 @@ def say_hello(
         logger.info("it also runs commands")
 
 
+_REASONS: Final = {"unrunnable": "the remaining jobs need other workers"}
+"""Those whose name does not say enough."""
+
+
 def say_goodbye(worker: str, reason: StopReason, did: WorkerStatistics) -> None:
     """Say why this worker stopped, and how much it did."""
     told = {
@@ -55,7 +59,7 @@ def say_goodbye(worker: str, reason: StopReason, did: WorkerStatistics) -> None:
     logger.info(
         "worker %s has stopped%s: %s",
         worker,
-        "" if reason == "stopped" else f" ({reason})",
+        "" if reason == "stopped" else f" ({_REASONS.get(reason, reason)})",
         ", ".join(f"{count:,} {what}" for what, count in told.items() if count) or "no job was run",
     )
 

@@ -92,13 +92,14 @@ class JobContext:
         fetch: FetchResults | None = None,
         large: LargeData | None = None,
         backing: Backing | None = None,
+        pid: int | None = None,
     ) -> None:
         self._lease = lease
         self._sink = sink
         self._env = env
         self._fetch = fetch
         self._backing = backing
-        self.pid = here()
+        self.pid = here() if pid is None else pid
         """The process in which the attempt runs: one forked from it may not speak for it."""
         self._transaction: TaskTransaction | None = None
         self._concluded = False
@@ -180,8 +181,8 @@ class JobContext:
         """The same, not decoded; an executor passes it on to a child process."""
         if self._fetch is None:
             raise UnsupportedError(
-                f"job {self.job_id}: whoever runs this attempt gave it no way to read the results "
-                "of its dependencies; read them with queue.dependency_results"
+                f"job {self.job_id}: this worker gave the attempt no way to read the results of "
+                f"its dependencies; read them with queue.dependency_results"
             )
         return self._fetch(self.job_id)
 
@@ -198,13 +199,13 @@ class JobContext:
         """
         if self._backing is None:
             raise UnsupportedError(
-                f"job {self.job_id}: whoever runs this attempt gave it no transactions; a worker "
-                "on a SQLite file does"
+                f"job {self.job_id}: this worker offers no transactions; a worker on a SQLite "
+                f"file does"
             )
         self._refuse_in_copy()
         if self.own_transaction is not None:
             raise TransactionError(
-                f"job {self.job_id} has its transaction open already: one is all that it needs, as "
+                f"job {self.job_id} already has its transaction open: one is all that it needs, as "
                 "it lasts until the task returns; for a part that can be undone alone, use "
                 "`with connection.transaction():` inside it"
             )
@@ -355,16 +356,49 @@ class JobContext:
         self.note = encode_document(note, "a note")
 
 
+class Attempted(Protocol):
+    """An attempt whose context is made when somebody asks for it: the code of most jobs never does.
+
+    The code's own threads may ask for it at any time, even after the attempt has ended.
+    """
+
+    context_made: JobContext | None
+    """The context, if somebody has asked for it."""
+    concluded: bool
+    """Whether the code has ended: a context that is made later opens no transaction."""
+
+    @property
+    def pid(self) -> int:
+        """The process in which it runs."""
+
+    @property
+    def context(self) -> JobContext:
+        """Its context, which is made now if need be."""
+
+
+class AttemptedWith:
+    """An attempt whose context was made before it began."""
+
+    __slots__ = ("concluded", "context", "context_made", "pid")
+
+    def __init__(self, context: JobContext) -> None:
+        self.context = context
+        self.context_made: JobContext | None = context
+        self.concluded = False
+        self.pid = context.pid
+
+
 def open_connection() -> Connection | None:
     """The connection of the running task's own transaction; None if it has none open."""
-    context = _current.get(None)
+    attempted = current_attempt.get(None)
+    context = None if attempted is None else attempted.context_made
     transaction = None if context is None else context.own_transaction
     return None if transaction is None else transaction.connection
 
 
 def current_job() -> JobContext:
     """The context of the job this code runs for; raises RuntimeError outside a job."""
-    context = _current.get(None)
+    context = running_job()
     if context is None:
         raise RuntimeError(
             "current_job() was called outside a job: only a task that a worker runs has a context"
@@ -374,14 +408,11 @@ def current_job() -> JobContext:
 
 def running_job() -> JobContext | None:
     """The context of the job this code runs for; None outside a job."""
-    return _current.get(None)
+    attempted = current_attempt.get(None)
+    return None if attempted is None else attempted.context
 
 
-def enter_context(context: JobContext) -> None:
-    """Make `current_job()` answer with this from now on, in this contextvars context."""
-    _current.set(context)
-
-
-_current: Final[ContextVar[JobContext]] = ContextVar("leasehold_current_job")
+current_attempt: Final[ContextVar[Attempted]] = ContextVar("leasehold_current_job")
+"""Set at the beginning of an attempt, in a contextvars context of its own."""
 # A condition is made only for a task that waits; one lock for all of them is never contended.
 _making_condition: Final = threading.Lock()

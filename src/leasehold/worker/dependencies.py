@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from leasehold.codec import CallCodec
-from leasehold.core.contract.store import Store
 from leasehold.core.model.blob import BLOB_CODEC
 from leasehold.core.model.refusals import no_job
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import Status
 from leasehold.errors import ResultExpiredError
 from leasehold.worker.large import LargeData, fetch
+
+if TYPE_CHECKING:
+    from leasehold.core.contract.store import Store
 
 READ_AT_ONCE: Final = 500
 
@@ -74,7 +76,7 @@ def _check_did_not_complete(store: Store, job_id: str, needed: str) -> None:
     if archived is None or archived.status is Status.COMPLETED:
         raise ResultExpiredError(
             f"job {job_id} depends on job {needed}, whose result cannot be read: that job was "
-            "pruned or discarded, or is in a queue that this token is not good for. Submit both "
+            "pruned or discarded, or is in a queue that this token is not valid for. Submit both "
             "again, and keep results for as long as a dependent may wait (docs/retention.md)"
         )
 

@@ -6,8 +6,9 @@ import os
 import socket
 from datetime import datetime
 
+from leasehold.core.model.job import COMMAND_TASK
 from leasehold.core.model.records import WorkerInfo
-from leasehold.worker.task import COMMAND_TASK, TaskRegistry
+from leasehold.worker.task import TaskRegistry
 from leasehold.worker.worker_rules import WorkerRules
 
 

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from itertools import groupby
+from operator import attrgetter
+from typing import Final
 
+from leasehold.core.model.job import COMMAND_TASK
 from leasehold.core.model.lease import Lease
 from leasehold.env import Env
 from leasehold.errors import UnknownTaskError
@@ -22,14 +26,16 @@ from leasehold.worker.large import LargeData
 from leasehold.worker.leases import LeaseManager
 from leasehold.worker.left_to_others import LeftToOthers
 from leasehold.worker.reports import Reports
-from leasehold.worker.run import Run
+from leasehold.worker.run import Host, Run
 from leasehold.worker.safelog import safe_logger
 from leasehold.worker.settling import Settling
-from leasehold.worker.task import COMMAND_TASK, TaskDefinition, TaskRegistry
+from leasehold.worker.task import TaskDefinition, TaskRegistry
 from leasehold.worker.unrunnable import Unrunnable
 from leasehold.worker.worker_rules import WorkerRules
 
 logger = safe_logger("leasehold.worker")
+
+_TASK_OF: Final = attrgetter("task")
 
 
 class HandingOver:
@@ -51,16 +57,17 @@ class HandingOver:
     ) -> None:
         self._rules = rules
         self._registry = registry
-        self._holds = heartbeat.holds
-        self._inbox = inbox
         self._in_hand = in_hand
         self._hooks = hooks
         self._env = env
-        self._reports = reports
         self._settling = settling
-        self._large = large
-        self._fetch = partial(fetch_results, leases.store, large=large)
-        self._backing = WorkerBacking(leases.store, heartbeat, reports, in_hand)
+        fetch = partial(fetch_results, leases.store, large=large)
+        backing = WorkerBacking(leases.store, heartbeat, reports, in_hand)
+        self._host = Host(
+            inbox.on_change,
+            heartbeat.holds,
+            lambda lease, pid: JobContext(lease, reports, env, fetch, large, backing, pid),
+        )
         self.unrunnable = Unrunnable()
         self.others = LeftToOthers(leases.store, leases.worker, registry.may_import, env.clock)
         self._passed_over: tuple[tuple[str, str], ...] = ()
@@ -70,45 +77,56 @@ class HandingOver:
     def begin(self, team: Team, pid: int) -> None:
         """From now on these run the jobs, in this process."""
         self._team = team
-        self._pid = pid
+        self._host.pid = self._pid = pid
 
     def hand_over(self, leases: list[Lease]) -> int:
         """Start a run for each lease; answers how many began, and hands back the others."""
         begun = 0
         last: Run | None = None
-        # Values that are the same for all jobs are looked up once: this loop is hot.
-        on_start, on_change, holds = self._hooks.on_start, self._inbox.on_change, self._holds
-        reports, env, fetch = self._reports, self._env, self._fetch
-        large, backing = self._large, self._backing
-        add, starter = self._in_hand.add, self._team.starter
-        name = ""
-        task: TaskDefinition | None = None
-        start: Callable[[Run], None] | None = None
-        for lease in leases:
-            try:
-                if task is None or start is None or lease.task != name:
-                    name, task, start = lease.task, None, None
-                    task = self._find_task(lease)
-                    if here() != self._pid:
-                        leave_copy()  # Importing it has forked.
-                    start = starter(task)
-                    self.unrunnable.can_be_run(lease)
-                context = JobContext(lease, reports, env, fetch, large, backing)
-                run = Run(lease, task, context, on_change, holds)
-                add(run)
-                if on_start is not None:
-                    call_hook(on_start, lease)
-                start(run)
-            except BaseException as error:  # noqa: BLE001 - importing a task runs anybody's code.
-                if here() != self._pid:
-                    leave_copy(error)
-                self._hand_back_unrunnable(lease, error)
+        for _, group in groupby(leases, _TASK_OF):
+            alike = list(group)
+            found = self._find(alike)
+            if found is None:
                 continue
-            begun += 1
-            last = run
+            task, start = found
+            # Each step is taken for all of them: a step for each job would be felt.
+            host = self._host
+            runs = [Run(lease, task, host) for lease in alike]
+            self._in_hand.add_all(runs, task)
+            on_start = self._hooks.on_start
+            for run in runs:
+                try:
+                    if on_start is not None:
+                        call_hook(on_start, run.lease)
+                    start(run)
+                except BaseException as error:  # noqa: BLE001 - no executor may harm the loop.
+                    if here() != self._pid:
+                        leave_copy(error)
+                    self._in_hand.forget(run)
+                    self._in_hand.give_up(run)
+                    self._hand_back_unrunnable(run.lease, error)
+                    continue
+                begun += 1
+                last = run
         if last is not None:
             self._in_hand.batch_handed_over(last, self._env.clock.monotonic())
         return begun
+
+    def _find(self, leases: list[Lease]) -> tuple[TaskDefinition, Callable[[Run], None]] | None:
+        """The code for leases of one task, and the way to start it; else they are handed back."""
+        try:
+            task = self._find_task(leases[0])
+            if here() != self._pid:
+                leave_copy()  # Importing it has forked.
+            start = self._team.starter(task)
+            self.unrunnable.can_be_run(leases[0])
+        except BaseException as error:  # noqa: BLE001 - importing a task runs anybody's code.
+            if here() != self._pid:
+                leave_copy(error)
+            for lease in leases:
+                self._hand_back_unrunnable(lease, error)
+            return None
+        return task, start
 
     def passed_over(self) -> tuple[tuple[str, str], ...]:
         """The queues and tasks whose jobs are not to be leased now."""
@@ -132,10 +150,6 @@ class HandingOver:
         return COMMAND
 
     def _hand_back_unrunnable(self, lease: Lease, error: BaseException) -> None:
-        run = self._in_hand.find(lease)
-        if run is not None:
-            self._in_hand.forget(run)
-            self._in_hand.give_up(run)
         reason = message_of(error)
         to_others = self.others.release(lease, reason)
         if to_others is not None:

@@ -11,6 +11,8 @@ import threading
 from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
+import msgspec
+
 from leasehold.core.contract.store import Store
 from leasehold.core.model import checked
 from leasehold.core.model.lease import Lease, Renewal
@@ -36,15 +38,12 @@ def local_deadline(sent_at: float, lease_seconds: float) -> float:
     return sent_at + lease_seconds - min(lease_seconds * MARGIN_SHARE, MARGIN_SECONDS_MAX)
 
 
-class _Held:
-    __slots__ = ("deadline", "lease", "renewed_at", "suspended")
-
-    def __init__(self, lease: Lease, sent_at: float, deadline: float) -> None:
-        self.lease = lease
-        self.suspended = False
-        """Whether it is safe without renewals, under its task's own transaction."""
-        self.renewed_at = sent_at
-        self.deadline = deadline
+class _Held(msgspec.Struct, eq=False, gc=False):
+    lease: Lease
+    renewed_at: float
+    deadline: float
+    suspended: bool = False
+    """Whether it is safe without renewals, under its task's own transaction."""
 
     def renewed(self, sent_at: float, granted_seconds: float) -> None:
         self.renewed_at = sent_at
@@ -120,12 +119,13 @@ class Heartbeat(OwnThread):
         shortest = self._interval_seconds
         seconds, deadline = 0.0, sent_at
         with self._condition:
+            held = self._held
             for lease in leases:
                 if lease.lease_seconds != seconds:  # Those of one exchange are mostly alike.
                     seconds = lease.lease_seconds
                     deadline = local_deadline(sent_at, seconds)
                     shortest = min(shortest, seconds / 3)
-                self._held[lease.job_id, lease.version] = _Held(lease, sent_at, deadline)
+                held[lease.job_id, lease.version] = _Held(lease, sent_at, deadline)
             early, self._early = self._early, None
             for job_ids in early or ():
                 self._hurry_held(job_ids)
@@ -140,8 +140,9 @@ class Heartbeat(OwnThread):
     def discard_all(self, leases: Iterable[Lease]) -> None:
         # A renewal that reached the store after the settlement would look like a stale holder's.
         with self._renewing, self._condition:
+            forget = self._held.pop
             for lease in leases:
-                self._held.pop((lease.job_id, lease.version), None)
+                forget((lease.job_id, lease.version), None)
 
     def suspend(self, lease: Lease) -> bool:
         """Neither renew nor abandon a lease until `resume`; False if it is not held any more.

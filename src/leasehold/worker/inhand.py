@@ -15,6 +15,7 @@ from leasehold.worker.executors.team import KILLING
 from leasehold.worker.measured import MeasuredLeases
 from leasehold.worker.prefetch import JOBS_MAX, WORK_SECONDS, Prefetch
 from leasehold.worker.run import Run
+from leasehold.worker.task import TaskDefinition
 
 START_SECONDS_MAX: Final = 0.1
 """A run that waits longer than this for a thread is handed back, so that others may take it."""
@@ -37,13 +38,13 @@ class InHand:
         self._batches: deque[tuple[float, Run]] = deque()
         self._handed_over_at = float("-inf")
 
-    def add(self, run: Run) -> None:
-        self.held.add(run)
-        self.occupying.add(run)
-        if run.lease.timeout_seconds is not None:
-            self._timed.add(run)
-        if run.task.executor != "thread":
-            self._elsewhere += 1
+    def add_all(self, runs: list[Run], task: TaskDefinition) -> None:
+        """Take up runs of one task, before they begin."""
+        self.held.update(runs)
+        self.occupying.update(runs)
+        self._timed.update([run for run in runs if run.lease.timeout_seconds is not None])
+        if task.executor != "thread":
+            self._elsewhere += len(runs)
 
     def batch_handed_over(self, last: Run, now: float) -> None:
         """Remember since when these runs wait for a thread; the last of them starts last."""
@@ -93,31 +94,36 @@ class InHand:
         """Free the slots of ended runs, and answer with the settlements that are now due."""
         decided: list[tuple[Lease, Outcome]] = []
         run_seconds, slowest_seconds, runs = 0.0, 0.0, 0
-        occupying, held = self.occupying, self.held
-        while changes:
+        occupying, held, timed, measured = self.occupying, self.held, self._timed, self._measured
+        while changes:  # Hot: once or twice for every job.
             run = changes.popleft()
-            if run.ended and run in occupying:
-                occupying.discard(run)
-                if self._measured is not None and run.started is not None:
-                    self._measured.measured(run.lease.task, now - run.started)
-                if run.task.executor != "thread":
+            task, ended, started = run.task, run.ended, run.started
+            if ended and run in occupying:
+                occupying.remove(run)
+                if measured is not None and started is not None:
+                    measured.measured(run.lease.task, now - started)
+                if task.executor != "thread":
                     self._elsewhere -= 1
-                elif run.started is not None and run.finished is not None:
-                    seconds = run.finished - run.started
+                elif started is not None and run.finished is not None:
+                    seconds = run.finished - started
                     run_seconds += seconds
                     if seconds > slowest_seconds:
                         slowest_seconds = seconds
                     runs += 1
-            if run in held and not (
+            if run in held and (
                 # A run that can be killed is settled when it is dead, so that the next attempt
                 # never runs beside it.
-                wait_for_end and not run.ended and run.task.executor in KILLING
+                ended or not wait_for_end or task.executor not in KILLING
             ):
-                self.forget(run)
-                if run.context.settled is None:
-                    decided.append((run.lease, run.verdict))
+                held.remove(run)
+                if timed:
+                    timed.discard(run)
+                settled = run.settled
+                if settled is not None:
+                    self.settled_themselves.append((run.lease, settled))
                 else:
-                    self.settled_themselves.append((run.lease, run.context.settled))
+                    assert run.outcome is not None, "it is not decided yet"
+                    decided.append((run.lease, task.judge(run.outcome)))
         if runs:
             self._prefetch.measured(run_seconds, runs, slowest_seconds)
         return decided

@@ -297,7 +297,7 @@ class Loop:
             replace_stuck(self._team, self._in_hand)
             self._inbox.wake()
         elif reason is not None:
-            logger.info("worker %s asks to be started anew: %s", self._leases.worker, reason)
+            logger.info("worker %s asks to be replaced: %s", self._leases.worker, reason)
             self._stopping.ask(reason)
             self._inbox.wake()
 

@@ -59,7 +59,7 @@ def own_attribute(module: ModuleType, path: str) -> Any:
     target: Any = module
     for part in path.split("."):
         if target is not module and not isinstance(target, type):
-            raise AttributeError(f"{path!r} leads through something that is no class")
+            raise AttributeError(f"{path!r} leads through something that is not a class")
         target = getattr(target, part)
     return target
 

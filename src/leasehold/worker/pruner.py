@@ -116,7 +116,7 @@ class Pruner(OwnThread):
         """Say once, while it goes on, that it takes long."""
         is_slow = self._clock.monotonic() - began > SLOW_SECONDS
         if is_slow:
-            logger.warning("%s; and it goes on", self._record(run))
+            logger.warning("%s; continuing", self._record(run))
         return is_slow
 
     def statistics(self) -> PrunerStatistics:
@@ -144,7 +144,7 @@ class Pruner(OwnThread):
         try:
             record = self.prune_once()
         except Exception as error:  # noqa: BLE001 - it is logged, and tried again.
-            logger.failed("a clean-up failed; the next one will do the rest", error)
+            logger.failed("a clean-up failed; the next one continues it", error)
             before = self._statistics
             self._statistics = msgspec.structs.replace(
                 before, total_errors=before.total_errors + 1, last_error=describe_error(error)

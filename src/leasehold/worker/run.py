@@ -5,15 +5,37 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from leasehold.core.model.lease import Lease
+from leasehold.core.model.lease import Lease, Settled
 from leasehold.core.model.outcome import Outcome, Release
-from leasehold.worker.copies import leave_copy
+from leasehold.forking import at_fork
+from leasehold.worker.copies import here, leave_copy
 
 if TYPE_CHECKING:
     from leasehold.worker.context import JobContext
     from leasehold.worker.task import TaskDefinition
+
+
+class Host:
+    """The worker as its runs see it: one for all of them."""
+
+    __slots__ = ("deciding", "holds_lease", "new_context", "on_change", "pid")
+
+    def __init__(
+        self,
+        on_change: Callable[[Run], None],
+        holds_lease: Callable[[Lease], bool],
+        new_context: Callable[[Lease, int], JobContext],
+    ) -> None:
+        self.on_change = on_change
+        """Called when a run's outcome is decided and when its code has ended."""
+        self.holds_lease = holds_lease
+        self.new_context = new_context
+        """Makes the context of a run in the process of this number."""
+        self.deciding = threading.Lock()
+        """Held for the moment in which an outcome is decided. A lock for each run costs more."""
+        self.pid = here()
 
 
 class Run:
@@ -25,11 +47,10 @@ class Run:
     """
 
     __slots__ = (
-        "_holds_lease",
-        "_lock",
-        "_on_change",
+        "_host",
         "claimed",
-        "context",
+        "concluded",
+        "context_made",
         "ended",
         "finished",
         "lease",
@@ -38,17 +59,10 @@ class Run:
         "task",
     )
 
-    def __init__(
-        self,
-        lease: Lease,
-        task: TaskDefinition,
-        context: JobContext,
-        on_change: Callable[[Run], None],
-        holds_lease: Callable[[Lease], bool] | None = None,
-    ) -> None:
+    def __init__(self, lease: Lease, task: TaskDefinition, host: Host) -> None:
         self.lease = lease
         self.task = task
-        self.context = context
+        self._host = host
         self.started: float | None = None
         """Monotonic time at which the executor began to run the code; None while it waits."""
         self.finished: float | None = None
@@ -57,15 +71,37 @@ class Run:
         self.ended = False
         self.claimed = False
         """Whether the code is completing its job by itself: then its outcome is decided."""
-        self._on_change = on_change
-        self._holds_lease = holds_lease
-        self._lock = threading.Lock()
+        self.context_made: JobContext | None = None
+        """Its context, if anybody has asked for it."""
+        self.concluded = False
+        """Whether the code has ended, and opens no transaction any more."""
 
     @property
-    def verdict(self) -> Outcome:
-        """The outcome as the store is to hear it."""
-        assert self.outcome is not None, "it is not decided yet"
-        return self.task.judge(self.outcome)
+    def pid(self) -> int:
+        """The process in which it runs."""
+        return self._host.pid
+
+    @property
+    def context(self) -> JobContext:
+        """Its context, made when somebody first asks for it. Any thread may ask."""
+        made = self.context_made
+        if made is None:
+            with _process.making_context:
+                made = self.context_made
+                if made is None:
+                    made = self._host.new_context(self.lease, self._host.pid)
+                    self.context_made = made
+                    # It is kept before this is looked at, and whoever concludes an attempt looks
+                    # for its context afterwards: one of the two always sees the other.
+                    if self.concluded:
+                        made.close_transactions()
+        return made
+
+    @property
+    def settled(self) -> Settled | None:
+        """The store's answer, once the code has completed its job by itself."""
+        made = self.context_made
+        return None if made is None else made.settled
 
     def refusal(self) -> Outcome | None:
         """Asked by the executor right before the code begins: the outcome, if it must not begin.
@@ -73,35 +109,47 @@ class Run:
         It may have waited for long, or the whole process may have stood still: a job whose lease
         has run out meanwhile may run, or be done, elsewhere.
         """
-        if (
-            self.outcome is None
-            and self._holds_lease is not None
-            and not self._holds_lease(self.lease)
-        ):
+        if self.outcome is None and not self._host.holds_lease(self.lease):
             self.decide(Release(reason="its lease ran out before it began"))
         return self.outcome
 
     def decide(self, outcome: Outcome) -> bool:
         """Set the outcome unless there is one; False if it came too late."""
-        with self._lock:
+        with self._host.deciding:
             if self.outcome is not None or self.claimed:
                 return False
             self.outcome = outcome
-        self._on_change(self)
+        self._host.on_change(self)
         return True
 
     def claim(self) -> bool:
         """Said for the code that is about to complete its job by itself; False if too late."""
-        with self._lock:
+        with self._host.deciding:
             self.claimed = self.outcome is None
             return self.claimed
 
     def finish(self, outcome: Outcome) -> None:
         """Said by the executor, exactly once: the code has ended, with this outcome."""
-        if os.getpid() != self.context.pid:
+        host = self._host
+        if os.getpid() != host.pid:
             leave_copy()  # The last gate: a forked copy reports nothing and goes no further.
-        with self._lock:
+        with host.deciding:
             if self.outcome is None:
                 self.outcome = outcome
             self.ended = True
-        self._on_change(self)
+        host.on_change(self)
+
+
+class _Process:
+    """One lock for all contexts of the process: few jobs ask for theirs, and it takes no time."""
+
+    def __init__(self) -> None:
+        self.making_context = threading.Lock()
+
+    def begin_in_fork(self) -> None:
+        """Said in a forked child: a thread that held the lock is not there."""
+        self.making_context = threading.Lock()
+
+
+_process: Final = _Process()
+at_fork(after_in_child=_process.begin_in_fork)

@@ -92,11 +92,11 @@ class Settling:
     ) -> None:
         """The store answered the outcomes of `waiting`; those added since still wait."""
         del self._waiting[: len(sent)]
-        on_success = self._hooks.on_success
+        on_success, completed = self._hooks.on_success, Event.COMPLETED
         for (lease, outcome), answer in zip(sent, answers, strict=True):
             if isinstance(answer, LeaseLostError):
                 self.lose(lease, answer)
-            elif type(outcome) is Complete and answer.event is Event.COMPLETED:
+            elif answer.event is completed and type(outcome) is Complete:
                 self.completed += 1
                 if on_success is not None:
                     call_hook(on_success, lease, answer)

@@ -87,7 +87,7 @@ class RecoverySweep(OwnThread):
         try:
             report = self._store.recover()
         except Exception as error:  # noqa: BLE001 - it is logged, and tried again.
-            logger.failed("a recovery sweep failed; the next one will look again", error)
+            logger.failed("a recovery sweep failed; the next one tries again", error)
             report = SweepReport(
                 errors=1,
                 scan_ms=(self._clock.monotonic() - started) * 1000,
@@ -180,7 +180,9 @@ class RecoverySweep(OwnThread):
         try:
             return bool(self._store.dead_workers())
         except Exception as error:  # noqa: BLE001 - it is logged, and tried again.
-            logger.failed("no dead worker can be found; leases still expire in time", error)
+            logger.failed(
+                "dead workers cannot be detected; their leases still expire in time", error
+            )
             return False
 
     def _count(self, report: SweepReport) -> None:

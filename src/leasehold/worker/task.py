@@ -22,9 +22,6 @@ from leasehold.worker.modules import attribute, module_here, own_attribute
 
 ExecutorKind = Literal["thread", "async", "process", "command"]
 
-COMMAND_TASK = "command"
-"""The built-in task that runs a shell command."""
-
 
 @dataclass(frozen=True, slots=True)
 class TaskDefinition:
@@ -57,6 +54,10 @@ def task_name(func: Callable[..., Any]) -> str:
     >>> task_name(json.dumps)
     'json:dumps'
     """
+    if isinstance(func, str):
+        raise TaskNotImportableError(
+            f"{func!r} is not a function: write @queue.task(name={func!r})"
+        )
     name = getattr(func, "__qualname__", "")
     module = getattr(func, "__module__", None)
     if "<lambda>" in name:
@@ -125,7 +126,7 @@ class TaskRegistry:
             known = self._tasks.get(name)
             if known is not None and not _same_code(known.func, definition.func):
                 raise InvalidJobError(
-                    f"a task named {name!r} is registered already: give one another name"
+                    f"a task named {name!r} is already registered: give one of them another name"
                 )
         self._tasks[definition.name] = self._placed(definition)
         for alias in definition.aliases:

@@ -87,7 +87,7 @@ class TaskTransaction:
         self.roll_back()
         raise TransactionError(
             f"job {self._lease.job_id}: its attempt was over before its transaction was open: open "
-            "it in the task itself, or let the task wait for whoever does"
+            "it in the task itself, or let the task wait for the code that does"
         )
 
     def is_settled_open(self) -> bool:

@@ -54,7 +54,7 @@ class StoreTrouble:
         self._failures += 1
         self.retry_at = self._clock.monotonic() + delay_seconds
         logger.warning(
-            "worker %s: its store is in trouble, and it tries again in %.1f s%s: %s",
+            "worker %s: its store has a problem; it tries again in %.1f s%s: %s",
             self._worker,
             delay_seconds,
             f", with {counted(waiting, 'outcome')} to settle" if waiting else "",
@@ -64,7 +64,5 @@ class StoreTrouble:
 
     def refused(self, error: LeaseholdError) -> None:
         """A token that was revoked, or has expired, does not become good again."""
-        logger.error(
-            "worker %s stops: its service does not let it work any more: %s", self._worker, error
-        )
+        logger.error("worker %s stops: its service no longer lets it work: %s", self._worker, error)
         self._stopping.give_up(StopReason.REFUSED)

@@ -73,7 +73,7 @@ class Tuning:
         try:
             stored = self._store.settings()
         except StoreError as error:
-            logger.warning("the settings could not be read; the last ones count: %s", error)
+            logger.warning("the settings could not be read; the last known ones apply: %s", error)
             return
         with self._lock:
             if stored.generation <= self._generation:
@@ -84,13 +84,13 @@ class Tuning:
             before, self._values = self._values, self._effective()
             changed = frozenset(name for name in before if before[name] != self._values[name])
             if changed and self._on_change is not None:
-                logger.info("settings that count anew: %s", ", ".join(sorted(changed)))
+                logger.info("settings changed: %s", ", ".join(sorted(changed)))
                 self._on_change(changed)
 
     def _note_stop(self, stop: str | None) -> None:
         is_new, self._stop_seen = stop not in (None, self._stop_seen), stop
         if is_new and self.heeds_stops and self._on_stop is not None:
-            logger.info("worker %s was asked to stop, by the store", self._worker)
+            logger.info("worker %s was asked to stop, through the store", self._worker)
             self._on_stop()
 
     def _effective(self) -> dict[str, SettingValue]:

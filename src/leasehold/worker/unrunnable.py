@@ -12,12 +12,11 @@ from typing import Final
 from leasehold.core.model.job import Job
 from leasehold.core.model.lease import Lease
 from leasehold.core.model.outcome import Release
+from leasehold.core.model.reason import UNRUNNABLE
 
 DELAY_SECONDS_FIRST: Final = 1.0
 DELAY_SECONDS_MAX: Final = 300.0
 JOBS_MAX: Final = 10_000
-UNRUNNABLE: Final = "no worker could run it: "
-"""How the reason of such a job begins, by which it can be told from others that wait."""
 
 
 def is_handed_back(job: Job) -> bool:

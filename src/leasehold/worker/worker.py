@@ -90,7 +90,7 @@ class Worker:
         if slots < 1:
             raise ValueError(f"a worker needs at least one slot, not {slots}")
         if allow_commands and output_dir is None:
-            raise ValueError("a worker that runs commands needs an output_dir to keep their output")
+            raise ValueError("a worker that runs commands needs an output_dir for their output")
         self.id = worker_id or f"{socket.gethostname()}-{os.getpid()}-{env.new_id()[-8:]}"
         self._store = store
         self._registry = registry
@@ -299,7 +299,7 @@ class Worker:
                 if isinstance(error, (*STORE_IS_GONE, StoreVersionError)):
                     raise
                 logger.warning(
-                    "worker %s cannot begin, and tries again in %.1f s: %s",
+                    "worker %s cannot start, and tries again in %.1f s: %s",
                     self.id,
                     delay_seconds,
                     error,
@@ -320,7 +320,7 @@ class Worker:
 
     def _start(self, *, replace_stuck: bool) -> None:
         if self._thread is not None:
-            raise RuntimeError(f"worker {self.id} was started already: make a new one")
+            raise RuntimeError(f"worker {self.id} was already started: make a new one")
         self._pid = os.getpid()
         self._tuning.look()
         entry = entry_of(self.id, self._rules, self._registry, self._env.now())

@@ -1,14 +1,17 @@
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
-from contextvars import ContextVar
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar, copy_context
 
 import pytest
 
 from leasehold.core.model.outcome import Complete, Release
 from leasehold.worker.context import current_job
 from leasehold.worker.executors.threads import ThreadExecutor
+from leasehold.worker.run import _process
 from support.runs import WatchedRun, call_run
 
 SECONDS = 20.0
@@ -113,3 +116,42 @@ def test_what_a_task_sets_in_a_context_variable_ends_with_it(executor: ThreadExe
         watched = call_run(task)
         executor.start(watched.run)
         assert watched.outcome() == Complete(b'"clean"', None, "json")
+
+
+def test_a_context_is_made_only_for_code_that_asks_for_it(executor: ThreadExecutor) -> None:
+    quiet, asking = call_run(lambda: 7), call_run(lambda: current_job().attempt, job_id="job-2")
+    for watched in (quiet, asking):
+        executor.start(watched.run)
+        watched.outcome()
+    assert quiet.run.context_made is None
+    assert asking.run.context_made is asking.context
+
+
+def test_threads_that_ask_at_once_get_the_same_context(executor: ThreadExecutor) -> None:
+    def task() -> int:
+        asking = copy_context()
+        with ThreadPoolExecutor(4) as threads:
+            found = [threads.submit(asking.copy().run, current_job) for _ in range(8)]
+            return len({id(each.result()) for each in found})
+
+    watched = call_run(task)
+    executor.start(watched.run)
+    assert watched.result() == 1
+
+
+def test_a_context_first_asked_for_in_a_fork_is_still_the_parents(
+    executor: ThreadExecutor,
+) -> None:
+    def task() -> int:
+        reader, writer = os.pipe()
+        if os.fork() == 0:
+            os.write(writer, str(current_job().pid).encode())
+            return 0
+        os.close(writer)
+        with os.fdopen(reader) as told:
+            return int(told.read())
+
+    watched = call_run(task)
+    with _process.making_context:  # As if another thread made one at the moment of the fork.
+        executor.start(watched.run)
+        assert watched.result() == os.getpid()

@@ -230,7 +230,7 @@ def failures(stage: ShowcaseStage) -> str:
         except JobFailedError as error:
             stage.queue.dead_letters.discard(job)
             expect("was refused" in str(error), str(error))
-            return "whoever waits for the result is told why there is none"
+            return "the caller that waits for the result is told why there is none"
     raise StepFailedError("a job that failed has a result")
 
 
@@ -242,7 +242,7 @@ STEPS: Final = (
     ),
     ShowcaseStep("delay", "A job can wait until it is due.", delay),
     ShowcaseStep("retries", "A job that fails is tried again, after ever longer pauses.", retries),
-    ShowcaseStep("failures", "A failure reaches whoever waits.", failures),
+    ShowcaseStep("failures", "A failure reaches the caller that waits.", failures),
     ShowcaseStep(
         "dead letters", "What failed for good waits for a person, who may replay it.", dead_letters
     ),
@@ -250,7 +250,7 @@ STEPS: Final = (
     ShowcaseStep("workflow", "Jobs can wait for other jobs, and read their results.", workflow),
     ShowcaseStep("schedule", "A recurring job: every tick once, however many workers.", schedule),
     ShowcaseStep(
-        "queue rules", "Queues can be paused, and limited in depth and at once.", queue_rules
+        "queue rules", "Queues can be paused, and limited in depth and concurrency.", queue_rules
     ),
     ShowcaseStep("cancel", "Jobs can be stopped, waiting or running.", cancel),
     ShowcaseStep("progress", "A task can say how far it is, and keep a log.", progress),

@@ -63,7 +63,7 @@ def store_of(queues: dict[str, TaskQueue]) -> str | None:
     if url is not None and url.startswith("memory:"):
         raise UnsupportedError(
             f"the queue {place} is in memory, where no other process can reach it: give it a file, "
-            "or run its worker in its own process, by run_worker()"
+            "or run its worker in its own process, with run_worker()"
         )
     return url
 
@@ -78,8 +78,9 @@ def check_same_store(queues: dict[str, TaskQueue], store_url: str) -> None:
             continue
         if store_name(queue.url) != store_name(store_url):
             raise UnsupportedError(
-                f"the queue {place} is in the store {store_name(queue.url)}, and this worker is to "
-                f"serve {store_name(store_url)}: leave out --store, import another module, or let "
+                f"the queue {place} is in the store {store_name(queue.url)}, but this worker "
+                f"would serve {store_name(store_url)}: leave out --store, import another module, "
+                f"or let "
                 "it take its store from the variable LEASEHOLD_STORE (docs/service.md)"
             )
 
@@ -92,11 +93,25 @@ def _values(module: str) -> dict[str, object]:
             raise TaskNotImportableError(f"the module {module!r} cannot be imported") from error
         name = module.removesuffix(".py").replace("/", ".")
         hint = f"; write --import {name}" if module.endswith(".py") else ""
+        here = [path.removesuffix(".py") for path in os.listdir() if path.endswith(".py")]
+        hint = hint or did_you_mean(module, here)
         raise TaskNotImportableError(
             f"there is no module {module!r} in {os.getcwd()} or among the installed ones{hint}"
         ) from None
-    except (Exception, SystemExit) as error:  # Importing a module runs anybody's code.
-        raise TaskNotImportableError(f"the module {module!r} cannot be imported") from error
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - an import runs anybody's code.
+        raise TaskNotImportableError(f"the module {module!r} cannot be imported") from _own(error)
+
+
+def _own(error: BaseException) -> BaseException:
+    """The error of an import without the frames of the import machinery before it."""
+    frames = error.__traceback__
+    while frames is not None and _imports(frames.tb_frame.f_code.co_filename):
+        frames = frames.tb_next
+    return error.with_traceback(frames)
+
+
+def _imports(file: str) -> bool:
+    return file in (__file__, importlib.__file__) or file.startswith("<frozen importlib")
 
 
 def _queue_behind(value: object) -> TaskQueue | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 import msgspec
@@ -52,6 +53,12 @@ def begin(plan: CrewPlan, log_path: str | None) -> Began:
         process.returncode = 0
         return Began(process.pid, path)
     code = process.wait()
-    with open(path, "rb") as said:
-        said.seek(before)
-        raise DidNotBeginError(code, said.read().decode("utf-8", "replace").strip())
+    with open(path, "rb") as log_file:
+        log_file.seek(before)
+        said = log_file.read().decode("utf-8", "replace").strip()
+    if not before and log_path is None:
+        # All that it holds is shown now; and a file that is not a store keeps nothing beside it.
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+            os.rmdir(folder)
+    raise DidNotBeginError(code, said)

@@ -75,6 +75,8 @@ class Crew:
         """Processes that are to go as soon as others have taken their place."""
         self._dismissed: set[int] = set()
         """Processes that were told to go, and are not replaced when they have."""
+        self._is_renewing = False
+        """Whether processes are being replaced, and nothing has gone wrong so far."""
         self._watch = Watch(os.getcwd()) if plan.reload else None
         self._held: HeldPidFile | None = None
         self._ready = 0
@@ -109,6 +111,10 @@ class Crew:
                         self._heed_signals()
             finally:
                 self._held.close()
+                if not self._ready:
+                    # A file that is not a store keeps no empty folder beside it.
+                    with contextlib.suppress(OSError):
+                        os.rmdir(folder)
         return Exit.PARTIAL if self._left_jobs and self._code == Exit.OK else self._code
 
     @property
@@ -183,7 +189,8 @@ class Crew:
             self._left_jobs = True
         if member.process.pid in self._dismissed:
             self._dismissed.remove(member.process.pid)
-            if not self._dismissed and not self._outgoing and not self._is_stopping:
+            is_last = not self._dismissed and not self._outgoing
+            if self._is_renewing and is_last and not self._is_stopping:
                 self._told_of_renewal(done=True)
             return
         if code in (Exit.OK, Exit.PARTIAL) or self._is_stopping:
@@ -218,11 +225,12 @@ class Crew:
             return  # What changes meanwhile is seen afterwards.
         changed = watch.changed()
         if changed is not None:
-            logger.info("%s has changed: the workers start anew", changed)
+            logger.info("%s has changed: restarting the workers", changed)
             self._renew()
 
     def _renew(self) -> None:
         """Start as many processes as there should be, each in the place of another one."""
+        self._is_renewing = True
         for pid, member in self._members.items():
             if pid not in self._dismissed:
                 if member.is_ready:
@@ -237,7 +245,7 @@ class Crew:
 
     def _give_up_renewal(self, now: float) -> None:
         """A new process did not begin, and has said why: what works goes on as it is."""
-        logger.error("no new worker could start: those that are there go on with the old code")
+        logger.error("the new workers could not start: the old ones keep running the old code")
         self._outgoing.clear()
         for pid, member in self._members.items():
             if not member.is_ready and pid not in self._dismissed:
@@ -249,9 +257,10 @@ class Crew:
     def _told_of_renewal(self, *, done: bool) -> None:
         """Write down that a process has ended, for the command that asked for it."""
         assert self._held is not None
+        self._is_renewing = False
         record = self._held.record
         if done:
-            logger.info("all workers have started anew")
+            logger.info("all workers have been restarted")
             changed = msgspec.structs.replace(record, renewals=record.renewals + 1)
         else:
             failed = record.failed_renewals + 1

@@ -1,6 +1,6 @@
 """`--metrics-port`: a port on which Prometheus reads the store's figures, beside the workers.
 
-For workers without a service: `leasehold serve` has the same at /metrics, with tokens. Anybody who
+For workers without a service: `queuectl serve` has the same at /metrics, with tokens. Anybody who
 can reach the port can read it, so it is on this machine's own address unless told otherwise.
 """
 
@@ -82,7 +82,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         # A page can make a browser on this machine ask here under a name of its own.
         if self.server.is_local and _name_of(self.headers.get("Host", "")) not in LOOPBACK:
-            self.send_error(403, "this port goes by localhost only")
+            self.send_error(403, "this port answers to the name localhost only")
             return
         if self.path.partition("?")[0] not in PATHS:
             self.send_error(404, "see /metrics")

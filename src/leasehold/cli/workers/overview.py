@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import socket
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from leasehold.cli.workers.pidfile import PidFile
-from leasehold.core.model.records import WorkerInfo, is_at_work
+from leasehold.core.model.records import WorkerInfo, is_at_work, workers_at_work
 from leasehold.documents.records import document_of
 from leasehold.env import SYSTEM
 from leasehold.queue.facade import TaskQueue
@@ -23,6 +24,18 @@ def overview(queue: TaskQueue, files: Sequence[PidFile]) -> list[dict[str, Any]]
     by_worker = {file.record.worker_id: file for file in files if file.record.role == "worker"}
     workers = sorted(queue.workers(), key=lambda worker: worker.started_at)
     return [_document(worker, by_worker.get(worker.id)) for worker in workers]
+
+
+def not_of_crews(queue: TaskQueue, read_files: Callable[[], Iterable[PidFile]]) -> list[str]:
+    """The ids of live workers of this machine that a program started itself, by `run_worker`."""
+    workers = [
+        each
+        for each in workers_at_work(queue.workers(), queue.lost_workers(), queue.now())
+        if each.host == socket.gethostname() and not is_gone(each)
+    ]
+    # Read afterwards: a worker of a crew writes its file just after it has registered.
+    of_crews = {file.record.worker_id for file in read_files()}
+    return [each.id for each in workers if each.id not in of_crews]
 
 
 def remove_stale(files: Iterable[PidFile], queue: TaskQueue) -> int:

@@ -104,7 +104,7 @@ def make_folder(store_url: str) -> str:
             os.mkdir(path, 0o700)
     except OSError as error:
         raise StoreUnavailableError(
-            f"there is no place for the pid files of workers: {error.strerror} ({path})"
+            f"the pid files of workers cannot be written: {error.strerror} ({path})"
         ) from error
     return path
 

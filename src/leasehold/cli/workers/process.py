@@ -6,6 +6,7 @@ a crew that was killed leaves no process behind.
 
 from __future__ import annotations
 
+import inspect
 import os
 import signal
 import socket
@@ -28,7 +29,7 @@ from leasehold.cli.workers.plan import (
 )
 from leasehold.core.model.phrases import listed
 from leasehold.env import SYSTEM
-from leasehold.errors import LeaseholdError, StoreBusyError
+from leasehold.errors import LeaseholdError, StoreBusyError, StoreError
 from leasehold.queue.autostart import only_on_demand
 from leasehold.queue.facade import TaskQueue
 from leasehold.worker.joblines import logger
@@ -53,7 +54,9 @@ def main() -> None:
     try:
         code = _work(plan, link)
     except LeaseholdError as error:
-        logger.error("%s", error, exc_info=error.__cause__)
+        # Of a module that cannot be imported, the traceback says more than the message.
+        cause = None if isinstance(error, StoreError) else error.__cause__
+        logger.error("%s", error, exc_info=cause)
         code = exit_for(error)
     sys.exit(code)
 
@@ -100,7 +103,7 @@ def open_queue(plan: CrewPlan) -> TaskQueue:
         try:
             return _queue(plan)
         except StoreBusyError as error:
-            logger.warning("the worker cannot begin yet, and tries again: %s", error)
+            logger.warning("the worker cannot start yet, and tries again: %s", error)
 
 
 def _queue(plan: CrewPlan) -> TaskQueue:
@@ -120,10 +123,28 @@ def _queue(plan: CrewPlan) -> TaskQueue:
         logger.warning(
             "%s: no TaskQueue and no task; this worker serves %s, and runs only plain functions "
             "that jobs name",
-            listed(modules),
+            listed(map(_with_file, modules)),
             store_name(plan.store_url),
         )
+    elif modules and not list(queue.registry) and not any(map(_has_functions, modules)):
+        logger.warning(
+            "no task is registered with this worker: %s has a TaskQueue but no task, so import the "
+            "modules with the tasks too (--import MODULE)",
+            listed(map(_with_file, modules)),
+        )
     return queue
+
+
+def _with_file(module: str) -> str:
+    """A module and where it is: one of the standard library may hide one of the same name here."""
+    file = getattr(sys.modules[module], "__file__", None)
+    return module if file is None else f"{module} ({file})"
+
+
+def _has_functions(module: str) -> bool:
+    """Whether it defines functions, which jobs can name without any decorator."""
+    values = vars(sys.modules[module]).values()
+    return any(inspect.isfunction(each) and each.__module__ == module for each in values)
 
 
 def _is_memory(url: str) -> bool:
@@ -144,7 +165,7 @@ def _record(plan: CrewPlan, worker_id: str) -> PidRecord:
 def _stop_with_crew(link: socket.socket) -> None:
     # It never sends anything: the only event is the end of the connection, and of the crew.
     link.recv(1)
-    logger.warning("whoever started this worker is gone: it stops")
+    logger.warning("the process that started this worker is gone: stopping")
     os.kill(os.getpid(), signal.SIGTERM)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 import msgspec
@@ -13,6 +13,8 @@ from leasehold.cli.workers.pidfile import PidFile
 from leasehold.env import SYSTEM
 
 LOOK_SECONDS: Final = 0.05
+SILENT_SECONDS: Final = 1.0
+"""How long somebody waits without a word."""
 
 
 class Stopped(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,14 +35,19 @@ def stop(
     *,
     timeout_seconds: float,
     force: bool,
+    on_wait: Callable[[], None],
 ) -> list[Stopped]:
     """Ask these processes to stop and wait until they are gone; with `force`, kill the rest.
 
-    `everything` is where the workers of a crew are found, when it must be killed.
+    `everything` is where the workers of a crew are found, when it must be killed; `on_wait` is
+    called if they are not gone at once.
     """
     for target in targets:
         target.send_signal(signal.SIGTERM)
-    left = _wait_until_gone(targets, timeout_seconds)
+    left = _wait_until_gone(targets, min(timeout_seconds, SILENT_SECONDS))
+    if left and timeout_seconds > SILENT_SECONDS:
+        on_wait()
+        left = _wait_until_gone(left, timeout_seconds - SILENT_SECONDS)
     killed: list[PidFile] = []
     if left and force:
         # The crew first: it would start others in place of its workers.

@@ -23,7 +23,7 @@ class ClockStore(Protocol):
     """The operations of a store on its clock."""
 
     def repair_clock(self, *, actor: str) -> ClockRepair:
-        """Set the store's clock back to the wall clock, after that was once far ahead.
+        """Set the store's clock back to the wall clock, after the latter was once far ahead.
 
         - CLK-4  Everything that had happened by a later time has happened now; everything that was
                  put off from such a time is still as far off: delays, retries, pauses of circuit

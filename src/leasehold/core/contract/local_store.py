@@ -22,21 +22,25 @@ class LocalVerbs(TransactionStore, ClockStore, Protocol):
     about a clock that was wrong in `core.contract.clock_store`.
     """
 
-    def backup(self, path: str) -> None:
-        """Write a consistent copy while the store is in use."""
+    def backup(self, path: str, *, actor: str, replace: bool = False) -> None:
+        """Write a consistent copy while the store is in use.
+
+        The copy has its name only when it is complete. A file that is there already stays and is
+        refused with BackupExistsError, or is replaced in one step with `replace`. A backup is
+        audited, after it was written, wherever the store still takes writes.
+        """
 
 
 class LocalStore(Store, LocalVerbs, Protocol):
     """A store on this machine."""
 
 
-def local_part(store: Store, wanted: str, instead: str = "ask where the store lives") -> LocalStore:
+def local_part(store: Store, wanted: str, instead: str = "") -> LocalStore:
     """A store as one on this machine; raises UnsupportedError where it is none.
 
     `wanted` says in a few words what for, such as "backup", and `instead` what to do elsewhere.
     """
     if isinstance(store, LocalVerbs):
         return cast("LocalStore", store)
-    raise UnsupportedError(
-        f"{wanted} needs a store on this machine, and {store!r} is not: {instead}"
-    )
+    rest = f": {instead}" if instead else ""
+    raise UnsupportedError(f"{wanted} works only where the database is; this store is remote{rest}")

@@ -11,7 +11,7 @@ from leasehold.core.model.records import WorkerInfo, WorkerLife
 class RecoveryStore(Protocol):
     """The part of the store that knows who works, and who does no more."""
 
-    def recover(self) -> SweepReport:
+    def recover(self, *, actor: str | None = None) -> SweepReport:
         """Take back every running job whose lease expired or whose holder is proved dead.
 
         - REC-1  Each becomes `pending`, or `dead` when its allowance is used up, or `cancelled`
@@ -26,6 +26,8 @@ class RecoveryStore(Protocol):
         - REC-5  No attempt is added or taken back.
         - REC-8  Jobs whose lease ended first are taken back first; among leases that ended
                  together, the first submitted.
+        - REC-9  If it is somebody's order, `actor`, it leaves an audit record with how many jobs
+                 were taken back, also if none was.
         """
 
     def recover_one(

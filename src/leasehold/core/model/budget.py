@@ -49,8 +49,8 @@ INHERITED_AT_ONCE: Final = 500
 sweep goes on."""
 SCHEDULES_AT_ONCE: Final = 100
 """Schedules that are fired; the next look goes on."""
-SCHEDULED_JOBS_AT_ONCE: Final = 2000
-"""Jobs submitted by schedules, beyond which no further schedule is fired in this write."""
+SCHEDULED_JOBS_AT_ONCE: Final = 500
+"""Jobs submitted by schedules; the next look goes on, also with the ticks of one schedule."""
 PURGE_AT_ONCE: Final = 1000
 """Jobs that one purge deletes; the caller goes on."""
 FORGOTTEN_AT_ONCE: Final = 1000

@@ -36,7 +36,7 @@ class Changes(msgspec.Struct, frozen=True):
     changes: list[Change]
     cursor: str
     gap: bool = False
-    """Something may have changed that is not known any more: look at everything anew, then go on
+    """Something may have changed that is not known any more: read everything again, then go on
     from this cursor.
     """
 

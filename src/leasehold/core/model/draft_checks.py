@@ -38,7 +38,9 @@ def _is_plain(value: str) -> bool:
 def check_moment(what: str, value: datetime) -> None:
     """Moments know their time zone, and every calendar knows them."""
     if value.utcoffset() is None:
-        raise InvalidJobError(f"{what} must know its time zone, for instance UTC: {value}")
+        raise InvalidJobError(
+            f"{what} needs a time zone, such as datetime.now(UTC); {value} has none"
+        )
     if not _FIRST_MOMENT <= value <= _LAST_MOMENT:
         raise InvalidJobError(f"{what} must be from 1970 to 9999 (UTC): {value}")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from datetime import timedelta
+from itertools import pairwise
 from typing import Any, Final
 
 from leasehold.core.model.numbers import plain_number
@@ -13,6 +14,7 @@ Seconds = float | timedelta | str
 """A duration may be seconds, a timedelta, or text with units: "5m", "2h30m", "7d"."""
 
 _UNITS: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_SHOWN: Final = (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1), ("s", 1))
 _DURATION: Final = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|[smhdw]))+|\d+(?:\.\d+)?", re.IGNORECASE)
 _ENDLESS: Final = 1e18
 """Seconds: longer than anything lasts."""
@@ -43,6 +45,26 @@ def plain_seconds(value: object) -> int | float | None:
         return float(text)
     seconds = sum(float(number) * _UNITS[unit.lower()] for number, unit in parts)
     return int(seconds) if seconds < _ENDLESS and seconds == int(seconds) else seconds
+
+
+def duration_text(seconds: float) -> str:
+    """A duration for people, as exactly as they want to know, in the form that options accept.
+
+    >>> [duration_text(seconds) for seconds in (0.042, 1.25, 59.7, 90, 27_565, 200_000)]
+    ['42ms', '1.2s', '1m', '1m30s', '7h39m', '2d8h']
+    """
+    if seconds < 0.9995:
+        return f"{max(0.0, seconds) * 1000:.0f}ms"
+    if seconds < 9.95:
+        return f"{seconds:.1f}".removesuffix(".0") + "s"
+    left = round(seconds)
+    parts: list[str] = []
+    for (unit, size), (_, smaller) in pairwise(_SHOWN):
+        if left >= size and not parts:
+            left = round(seconds / smaller) * smaller  # Two units are enough.
+        count, left = divmod(left, size)
+        parts += [f"{count}{unit}"] if count else []
+    return "".join(parts[:2])
 
 
 def seconds_or_none(name: str, value: Seconds | None) -> float | None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from leasehold.core.model.codes import POLICY_OF, STATUS_OF
 from leasehold.core.model.job import DependencyPolicy
 from leasehold.core.model.status import Status
+
+_DOWN: Final = (Status.DEAD, Status.CANCELLED)
 
 
 class GraphNode(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,29 +56,24 @@ class Graph(msgspec.Struct, frozen=True):
     def brought_down_by(self, job_ids: Iterable[str]) -> list[str]:
         """These jobs and all jobs that ended because of them, dependencies first.
 
-        Only dead and cancelled jobs are among them.
+        Only dead and cancelled jobs are among them. A job that was replayed alone is not, but those
+        that it left cancelled are.
         """
-        down = {
-            job_id
-            for job_id in job_ids
-            if self.nodes[job_id].status in (Status.DEAD, Status.CANCELLED)
-        }
+        causes = set(job_ids)
         for node in self.nodes.values():
-            if node.status in (Status.DEAD, Status.CANCELLED) and node.ended_by in down:
-                down.add(node.id)
-        return [job_id for job_id in self.nodes if job_id in down]
+            if node.status in _DOWN and node.ended_by in causes:
+                causes.add(node.id)
+        return [
+            each.id for each in self.nodes.values() if each.id in causes and each.status in _DOWN
+        ]
 
     def to_replay(self, job_ids: Iterable[str]) -> list[str]:
         """The jobs that a replay from these jobs concerns, dependencies first: where the trouble
-        of each began, and all jobs that ended because of it. Other jobs than dead and cancelled
-        ones add nothing.
+        of each began, and all jobs that ended because of it.
         """
-        down = {
-            job_id
-            for job_id in job_ids
-            if self.nodes[job_id].status in (Status.DEAD, Status.CANCELLED)
-        }
-        return self.brought_down_by({self.origin_of(job_id) for job_id in down} | down)
+        named = set(job_ids)
+        origins = {self.origin_of(each) for each in named if self.nodes[each].status in _DOWN}
+        return self.brought_down_by(origins | named)
 
 
 def graph_of(nodes: Iterable[GraphNode]) -> Graph:

@@ -30,7 +30,7 @@ Histogram = dict[int, int]
 """How many durations fell into each bucket, by its number; empty ones are left out."""
 
 
-class Durations(msgspec.Struct, frozen=True, kw_only=True):
+class Durations(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """How long things took: their number, the mean (exact) and percentiles (within 10 %)."""
 
     count: int = 0
@@ -83,7 +83,7 @@ def percentiles(histogram: Mapping[int, int], shares: Sequence[float]) -> list[f
     return found
 
 
-class Measurements(msgspec.Struct, frozen=True, array_like=True):
+class Measurements(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Durations of one kind: how long they took together, exactly, and how they are spread."""
 
     micros: int = 0

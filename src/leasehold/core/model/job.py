@@ -31,6 +31,8 @@ from leasehold.errors import (
 )
 
 DEFAULT_QUEUE: Final = "default"
+COMMAND_TASK: Final = "command"
+"""The built-in task that runs a program or a shell command."""
 DEFAULT_MAX_RETRIES: Final = 3
 DEFAULT_LEASE_SECONDS: Final = 300.0
 
@@ -60,8 +62,9 @@ def priority_of(value: PriorityLike) -> int:
         try:
             return Priority[value.upper()].value
         except KeyError:
-            names = listed((name.lower() for name in Priority.__members__), "or")
-            raise InvalidJobError(f"priority {value!r} is none of {names}, or 0 to 100") from None
+            names = [name.lower() for name in Priority.__members__]
+            known = listed([*names, "0 to 100"], "or")
+            raise InvalidJobError(f"priority must be {known}, not {value!r}") from None
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 100:
         raise InvalidJobError(f"priority must be a whole number from 0 to 100, not {value!r}")
     return int(value)

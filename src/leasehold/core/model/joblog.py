@@ -89,6 +89,6 @@ def check_progress(job_id: str, progress: bytes) -> None:
     try:
         document = msgspec.json.decode(progress, type=dict[str, Any])
     except (msgspec.DecodeError, RecursionError) as error:
-        raise PayloadError(f"the progress of job {job_id} is no JSON object: {error}") from error
+        raise PayloadError(f"the progress of job {job_id} is not a JSON object: {error}") from error
     if is_too_deep(document):
         raise PayloadError(f"the progress of job {job_id} is nested more than {DEPTH_MAX} deep")

@@ -12,6 +12,8 @@ METADATA_LENGTH_MAX: Final = 16 * 1024
 """Characters of all the names and texts in a job's metadata."""
 BLOB_BYTES_MAX: Final = 1024 * 1024 * 1024
 """For a payload or a result kept in a blob store: it passes through memory as a whole."""
+DISK_RESERVE_BYTES: Final = 16 * 1024 * 1024
+"""Submits are refused below this much free space, so that what runs can still be settled."""
 NAME_LENGTH_MAX: Final = 255
 SECONDS_MAX: Final = 10 * 366 * 24 * 3600.0
 ATTEMPT_RECORDS_MAX: Final = 100

@@ -24,7 +24,7 @@ class JobError(msgspec.Struct, frozen=True):
     traceback: str | None = None
 
 
-class Complete(msgspec.Struct, frozen=True, tag="complete"):
+class Complete(msgspec.Struct, frozen=True, gc=False, tag="complete"):
     """The task did its work. `result` is encoded; `note` is its attachment, any JSON document."""
 
     result: bytes | None = None

@@ -43,7 +43,9 @@ def check_pin(kind: str, name: str, text: str) -> None:
 characters, not ''
     """
     if kind not in PIN_KINDS:
-        raise InvalidPinError(f"there is no pin of kind {kind!r}: there are {listed(PIN_KINDS)}")
+        raise InvalidPinError(
+            f"there is no kind of pin {kind!r}: the kinds are {listed(PIN_KINDS)}"
+        )
     if not (
         isinstance(name, str)
         and 1 <= len(name) <= NAME_LENGTH_MAX

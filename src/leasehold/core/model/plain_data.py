@@ -32,4 +32,4 @@ def plain(data: bytes, codec: str, job_id: str, what: str) -> Any:
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise PayloadError(f"the {what} of job {job_id} is no JSON: {error}") from None
+        raise PayloadError(f"the {what} of job {job_id} is not JSON: {error}") from None

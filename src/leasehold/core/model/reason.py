@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from datetime import datetime
 from enum import StrEnum
+from math import ceil
 from typing import Any, Final
 
 import msgspec
 
+from leasehold.core.model.advice import worker_start
+from leasehold.core.model.durations import duration_text
 from leasehold.core.model.job import Job
 from leasehold.core.model.key_limits import NO_KEY, KeyInfo
 from leasehold.core.model.phrases import counted, first_of
@@ -18,6 +21,8 @@ from leasehold.core.model.retry import why_not_retried
 from leasehold.core.model.status import Status
 from leasehold.core.model.unreadable import ERROR_TYPE
 
+UNRUNNABLE: Final = "no worker could run it: "
+"""How the reason of a job begins that a worker handed back because it could not run it."""
 ERROR_CHARS: Final = 200
 """How much of an error a reason tells."""
 
@@ -76,7 +81,7 @@ def reason_for(
     if job.error is not None and job.error.type == ERROR_TYPE:
         return Reason(
             ReasonKind.UNREADABLE,
-            f"It will become a dead letter when a worker meets it: {job.error.message}.",
+            f"It will become a dead letter when a worker leases it: {job.error.message}.",
             {"error": job.error.message},
         )
     return (
@@ -134,15 +139,19 @@ def _not_pending(job: Job, now: datetime, lost: Collection[str]) -> Reason:
         return Reason(
             ReasonKind.RETRY_WAITS,
             f"Attempt {job.attempts} of {job.allowance} failed{what}; it is tried again at "
-            f"{_at(job.run_at)}, in {_duration(left)}.",
+            f"{_at(job.run_at)}, in {duration_text(left)}.",
             {**details, "attempts": job.attempts, "allowance": job.allowance},
         )
+    return Reason(ReasonKind.NOT_DUE, _why_not_due(job, left), {**details, "reason": job.reason})
+
+
+def _why_not_due(job: Job, left: float) -> str:
+    if job.reason is not None and job.reason.startswith(UNRUNNABLE):
+        # Whoever reads it has to act, not to wait: the cause stands first.
+        cause = job.reason.removeprefix(UNRUNNABLE).removesuffix(".")
+        return f"No worker can run it: {cause}. The next try is in {duration_text(ceil(left))}."
     why = f" ({job.reason})" if job.reason else ""
-    return Reason(
-        ReasonKind.NOT_DUE,
-        f"It is not due before {_at(job.run_at)}, in {_duration(left)}{why}.",
-        {**details, "reason": job.reason},
-    )
+    return f"It is not due before {_at(job.run_at)}, in {duration_text(left)}{why}."
 
 
 def _ended(job: Job) -> Reason:
@@ -168,7 +177,7 @@ def _held_by_queue(job: Job, queue: QueueInfo) -> Reason | None:
     if queue.state is QueueState.PAUSED:
         return Reason(
             ReasonKind.QUEUE_PAUSED,
-            f"Queue {queue.name!r} is paused: nothing of it is leased until somebody resumes it.",
+            f"Queue {queue.name!r} is paused: none of its jobs is leased until it is resumed.",
             {"queue": queue.name},
         )
     held_until = queue.held_until.get(job.task)
@@ -238,8 +247,12 @@ def _short_of_workers(job: Job, workers: Sequence[WorkerInfo]) -> Reason | None:
     if not serving:
         return Reason(
             ReasonKind.NO_WORKER,
-            f"No worker is registered for queue {job.queue!r}: start one.",
-            {"queue": job.queue, "workers": len(workers)},
+            f"No worker serves queue {job.queue!r}: start one.",
+            {
+                "queue": job.queue,
+                "workers": len(workers),
+                "command": worker_start(job.queue, job.task),
+            },
         )
     if all(worker.running >= worker.slots for worker in serving):
         return Reason(
@@ -255,29 +268,14 @@ def _in_line(job: Job, position: int | None) -> Reason:
     if position:
         return Reason(
             ReasonKind.OTHERS_FIRST,
-            f"{counted(position, 'job')} of queue {job.queue!r} will be served before it.",
+            f"{counted(position, 'job')} of queue {job.queue!r} will be leased before it.",
             {"position": position},
         )
     return Reason(
         ReasonKind.NEXT,
-        "Nothing stands in its way: it is the next to be leased.",
+        "Nothing holds it back: it is the next to be leased.",
         {"position": position},
     )
-
-
-def _duration(seconds: float) -> str:
-    """How long it takes, as exactly as a person wants to know.
-
-    >>> [_duration(seconds) for seconds in (0.25, 90, 27_565, 200_000)]
-    ['0.2 s', '90.0 s', '7 h 39 min', '2 d 7 h']
-    """
-    if seconds < 120:
-        return f"{seconds:.1f} s"
-    minutes = round(seconds / 60)
-    if minutes < 120:
-        return f"{minutes} min"
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"
 
 
 def _exactly(moment: datetime) -> str:
@@ -285,7 +283,7 @@ def _exactly(moment: datetime) -> str:
 
 
 def _within(moment: datetime, now: datetime) -> str:
-    return f"in {max(0.0, (moment - now).total_seconds()):.3f} s"
+    return f"in {duration_text((moment - now).total_seconds())}"
 
 
 def _at(moment: datetime | None) -> str:

@@ -130,6 +130,13 @@ def at_work(
     return [each for each in workers if each.id not in lost and is_at_work(each, now)]
 
 
+def workers_at_work(
+    workers: Iterable[WorkerInfo], lost: Collection[str], now: datetime
+) -> list[WorkerInfo]:
+    """Those at work without consumers, which see to schedules only when they lease."""
+    return [each for each in at_work(workers, lost, now) if not each.is_consumer]
+
+
 def without_gone(
     workers: Iterable[WorkerInfo], now: datetime, remote: Collection[str]
 ) -> list[WorkerInfo]:

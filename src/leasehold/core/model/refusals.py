@@ -33,12 +33,12 @@ PAGE_MAX: Final = 10_000
 
 
 def no_job(job_id: str) -> JobNotFoundError:
-    return JobNotFoundError(f"no job has the id {job_id!r}: it never existed, or was deleted")
+    return JobNotFoundError(f"there is no job {job_id!r}: it never existed, or was deleted")
 
 
 def id_is_taken(job_id: str) -> DuplicateJobError:
     return DuplicateJobError(
-        f"a job with the id {job_id!r} exists already: choose another id, or give an "
+        f"job {job_id!r} already exists: choose another id, or give an "
         "idempotency_key if it is to be the same job"
     )
 
@@ -94,13 +94,13 @@ def stale_lease(
     """The answer to a former holder; `holder` names the present holder and its version."""
     if holder is None:
         return LeaseLostError(
-            f"lease {version} of job {job_id} is lost: the job is {status} now. Drop what was done "
-            "under it; whoever took the job decides about it."
+            f"lease {version} of job {job_id} is lost: the job is {status} now. Discard the work "
+            f"done under it; its new holder settles the job."
         )
     worker, current = holder
     return LeaseConflictError(
         f"lease {version} of job {job_id} is lost: {worker} holds it under version {current} now. "
-        "Drop what was done under it."
+        "Discard the work done under it."
     )
 
 
@@ -108,7 +108,7 @@ def completed_otherwise(job_id: str, version: int) -> LeaseLostError:
     """The answer to a holder that completes a job again, with another result."""
     return LeaseLostError(
         f"lease {version} of job {job_id} is over: the job was completed under it with another "
-        "result, which is kept. Drop this one, and settle each lease once."
+        "result, which is kept. Discard this one, and settle each lease once."
     )
 
 
@@ -124,7 +124,7 @@ def expired_lease(job_id: str, version: int, expired_at: datetime) -> LeaseExpir
 
 def queue_exists(queue: str, differences: str) -> QueueExistsError:
     return QueueExistsError(
-        f"queue {queue!r} exists already, with other rules: {differences}; pass if_exists='keep' "
+        f"queue {queue!r} already exists, with other rules: {differences}; pass if_exists='keep' "
         "to leave them, if_exists='update' to apply yours, or use update_queue to change some"
     )
 

@@ -190,9 +190,9 @@ def why_not_retried(error_type: str, attempts: int, allowance: int) -> str:
     elif error_type == PermanentError.__name__:
         why = "the task raised PermanentError"
     elif error_type == "Nack":
-        why = "the consumer said so"
+        why = "the consumer refused a retry"
     elif error_type in _CANNOT_BE_HELPED:
-        why = "another attempt would end the same way"
+        why = "another attempt would fail the same way"
     else:
         why = f"{error_type} counts as permanent; name it in retryable= to try again"
     return f"not retried: {why}"

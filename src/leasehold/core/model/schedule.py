@@ -7,10 +7,10 @@ tick runs once however many processes look, and wherever one of them dies.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import islice
-from typing import Final, Literal, get_args
+from typing import Final, Literal, NamedTuple, get_args
 
 import msgspec
 
@@ -18,6 +18,7 @@ from leasehold.core.model.durations import plain_seconds
 from leasehold.core.model.job import Draft
 from leasehold.core.model.limits import SECONDS_MAX
 from leasehold.core.model.numbers import plain_number, whole_number
+from leasehold.core.model.phrases import did_you_mean
 from leasehold.core.model.ticks import latest_ticks, ticks_between
 from leasehold.core.model.timing import Timing
 from leasehold.errors import (
@@ -221,33 +222,50 @@ def resumed(schedule: Schedule, now: datetime) -> Schedule:
     )
 
 
-def fire(
-    schedule: Schedule,
-    now: datetime,
-    *,
-    has_ended: Callable[[str], bool],
-    submit: Callable[[Draft], LeaseholdError | None],
-) -> Schedule:
-    """Submit the jobs of a due schedule's ticks; answers with the schedule as it is after that.
+class Firing(NamedTuple):
+    """The ticks of a due schedule that one write runs."""
 
-    `submit` answers with the error of a job that is refused: then its tick stays due, and is tried
-    again a little later. An exception that it raises is passed on.
+    schedule: Schedule
+    ticks: Sequence[datetime]
+    following: datetime | None
+    """The tick after those; it may be due as well, and is left to the next write."""
+
+    @property
+    def jobs(self) -> list[Draft]:
+        return [self.schedule.draft.job_at(tick) for tick in self.ticks]
+
+    def settled(self, refusals: Sequence[LeaseholdError | None], now: datetime) -> Schedule:
+        """The schedule after its jobs were submitted, given the error of each that was refused.
+
+        The tick of a refused job stays due, and is tried again a little later.
+        """
+        schedule = self.schedule
+        for tick, job, refusal in zip(self.ticks, self.jobs, refusals, strict=True):
+            if refusal is not None and not isinstance(refusal, DuplicateJobError):
+                return refused(msgspec.structs.replace(schedule, next_at=tick), now, refusal)
+            schedule = msgspec.structs.replace(
+                schedule, last_at=tick, last_job_id=job.id, fired=schedule.fired + (refusal is None)
+            )
+        return msgspec.structs.replace(
+            schedule, next_at=self.following, due_at=self.following, error=None
+        )
+
+
+def fire(
+    schedule: Schedule, now: datetime, *, has_ended: Callable[[str], bool], jobs_max: int
+) -> Firing | Schedule:
+    """Decide which ticks of a due schedule are run now, at most so many.
+
+    A schedule whose ticks cannot be reckoned is answered as it is then: tried again later.
     """
     try:
         ticks = ticks_to_run(schedule, now, has_ended)
         schedule = _without(schedule, ticks, now)
-        following = schedule.timing.next_after(now)
+        if len(ticks) > jobs_max:
+            return Firing(schedule, ticks[:jobs_max], ticks[jobs_max])
+        return Firing(schedule, ticks, schedule.timing.next_after(now))
     except Exception as error:  # noqa: BLE001 - one schedule must not stop all the others.
         return refused(schedule, now, error)
-    for tick in ticks:
-        job = schedule.draft.job_at(tick)
-        refusal = submit(job)
-        if refusal is not None and not isinstance(refusal, DuplicateJobError):
-            return refused(msgspec.structs.replace(schedule, next_at=tick), now, refusal)
-        schedule = msgspec.structs.replace(
-            schedule, last_at=tick, last_job_id=job.id, fired=schedule.fired + (refusal is None)
-        )
-    return msgspec.structs.replace(schedule, next_at=following, due_at=following, error=None)
 
 
 def ticks_to_run(
@@ -290,9 +308,10 @@ def refused(schedule: Schedule, now: datetime, error: Exception) -> Schedule:
     return msgspec.structs.replace(schedule, due_at=again, error=f"{type(error).__name__}: {error}")
 
 
-def not_found(name: str) -> ScheduleNotFoundError:
-    """The error for a name that no schedule has."""
-    return ScheduleNotFoundError(f"there is no schedule {name!r}: it never was, or was removed")
+def not_found(name: str, known: Iterable[str] = ()) -> ScheduleNotFoundError:
+    """The error for a name that no schedule has; of the known ones it names one that is near."""
+    meant = did_you_mean(name, known) or ": it never existed, or was removed"
+    return ScheduleNotFoundError(f"there is no schedule {name!r}{meant}")
 
 
 def _check_name(name: str) -> None:

@@ -1,4 +1,4 @@
-"""A seal: why a store takes no writes. It was moved to another one, or is being filled from one."""
+"""A seal: why a store accepts no writes. It was moved to another one, or is being filled."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ class Seal(msgspec.Struct, frozen=True, kw_only=True):
         if self.is_target:
             return StoreMovedError(
                 f"{shown} is being filled from {self.other}: run `queuectl migrate-store "
-                f"{self.other} {shown}` again until it has come to its end, then use this store"
+                f"{self.other} {shown}` again until it is done, then use this store"
             )
         if self.is_complete:
             return StoreMovedError(
-                f"{shown} was moved to {self.other}, and takes no more writes: change the URL of "
+                f"{shown} was moved to {self.other}, and accepts no more writes: change the URL of "
                 "the store"
             )
         return StoreMovedError(
-            f"{shown} is being moved to {self.other}, and takes no writes: run `queuectl "
-            f"migrate-store {shown} {self.other}` again until it has come to its end and change "
-            f"the URL of the store, or give the move up with `queuectl migrate-store --reopen "
-            f"{shown}`, which lets this store be written to as before"
+            f"{shown} is being moved to {self.other}, and accepts no writes: run `queuectl "
+            f"migrate-store {shown} {self.other}` again until it is done and change the URL of "
+            f"the store, or give the move up with `queuectl migrate-store --reopen "
+            f"{shown}`, after which this store accepts writes again"
         )
 
     def text(self) -> str:
@@ -66,7 +66,7 @@ def seal_of(text: str | None) -> Seal | None:
 
 
 def refusal_of(text: str | None, shown: str) -> str | None:
-    """Why a store takes no writes, for its `describe`; None where it does."""
+    """Why a store accepts no writes, for its `describe`; None where it does."""
     seal = seal_of(text)
     return None if seal is None else str(seal.refusal(shown))
 
@@ -77,12 +77,12 @@ def check_unchanged(borne: Seal | None, found: Seal | None, shown: str) -> None:
         return
     if borne is None:
         raise StoreMovedError(
-            f"{shown} bears no seal any more: another `queuectl migrate-store` has completed this "
+            f"{shown} is no longer sealed: another `queuectl migrate-store` has completed this "
             "move, or given it up with --reopen. This one stops here"
         )
     raise StoreMovedError(
-        f"another `queuectl migrate-store` is at work on {shown}: this one stops here. Let the "
-        "other one come to its end, or end it and run this again"
+        f"another `queuectl migrate-store` is at work on {shown}: this one stops here. Let that "
+        f"one finish, or stop it and run this one again"
     )
 
 

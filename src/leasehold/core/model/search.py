@@ -78,7 +78,7 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
             check(name, getattr(self, name))
         for priority in (self.priority_min, self.priority_max):
             if priority is not None and not -(2**63) <= priority < 2**63:
-                raise InvalidJobError(f"no job has a priority like {priority}: 0 to 100 are there")
+                raise InvalidJobError(f"priorities are from 0 to 100, not {priority}")
         for part in (self.text, self.error_text):
             if isinstance(part, str) and len(part) > SEARCH_TEXT_LENGTH_MAX:
                 raise InvalidJobError(

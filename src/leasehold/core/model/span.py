@@ -7,7 +7,7 @@ side. Minutes in which nothing happened are not kept; `filled` puts them back.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import IntEnum
 from operator import attrgetter
 from typing import Final, NamedTuple
@@ -88,7 +88,7 @@ def band_of(priority: int) -> str:
 WAIT_OF_PRIORITY: Final = tuple(WAIT_IN[band_of(priority)] for priority in range(101))
 
 
-class Span(Totals, frozen=True):
+class Span(Totals, frozen=True, gc=False):
     """What happened in one queue, or in several, during some time."""
 
     submitted_low: int = 0
@@ -137,6 +137,11 @@ class Span(Totals, frozen=True):
     def retries(self) -> Histogram:
         """By attempt, how often it failed and was followed by another one."""
         return self.measured(Measure.RETRY).buckets
+
+    def with_measures(self, measures: Collection[int]) -> Span:
+        """The same, of its measures only these."""
+        found = {each: self.measures[each] for each in measures if each in self.measures}
+        return msgspec.structs.replace(self, measures=found)
 
     def with_measures_of(self, other: Span) -> Span:
         """The same counts, with what both have measured."""
@@ -233,6 +238,13 @@ def together(spans: Sequence[Span]) -> Span:
         pending_before=sum(each.pending_before for each in spans),
         pending=sum(each.pending for each in spans),
     )
+
+
+def as_one(totals: Iterable[Span]) -> Span:
+    """The totals of several queues together; `deepest` is the depth of the deepest."""
+    several = list(totals)
+    deepest = max((each.pending for each in several), default=0)
+    return msgspec.structs.replace(together(several), deepest=deepest)
 
 
 def one_after_another(spans: Sequence[Span]) -> Span:

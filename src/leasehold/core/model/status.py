@@ -133,9 +133,18 @@ def allowed(event: Event, before: Status | None) -> frozenset[Status]:
     return TRANSITIONS.get(event, {}).get(before, frozenset())
 
 
+def _in_vain(event: Event) -> str:
+    """What an event says that leads to the very status that the job has."""
+    if event is Event.REPLAYED:
+        return ": there is nothing to replay"
+    return "" if event is Event.CANCELLED else f": it cannot be {event}"
+
+
 def check(event: Event, before: Status | None, after: Status, job_id: str) -> None:
     """Raise InvalidTransitionError unless the table allows this step."""
     if (event, before, after) not in _STEPS:
+        if before is after:
+            raise InvalidTransitionError(f"job {job_id} is already {before}{_in_vain(event)}")
         raise InvalidTransitionError(
             f"job {job_id} is {before or 'new'}: it cannot be {event}"
             + (f" and become {after}" if str(after) != str(event) else "")

@@ -73,8 +73,16 @@ def shown(value: object) -> str:
     try:
         return reprlib.repr(value)
     except Exception:  # noqa: BLE001  # a value's own repr may do anything
-        name = type(value).__name__
-        return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
+        return with_article(type(value).__name__)
+
+
+def with_article(noun: str) -> str:
+    """A noun, often a class's name, in a sentence.
+
+    >>> with_article("int"), with_article("Order"), with_article("UUID")
+    ('an int', 'an Order', 'a UUID')
+    """
+    return f"{'an' if noun[:1] in tuple('aeiouAEIO') else 'a'} {noun}"
 
 
 def mentions(text: str, part: str) -> bool:

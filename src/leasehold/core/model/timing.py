@@ -7,10 +7,10 @@ wall shows them, without a zone; which real moments those are is decided here, b
 
 - An expression that names the time of day ("30 2 * * *") ticks once per day that it matches. A time
   that is skipped ticks at the first moment after the gap, together with all other skipped times; a
-  time that comes twice ticks the first time.
+  time that occurs twice ticks the first time.
 - An expression with a star in its hour, minute or second ("*/15 * * * *", "0 * * * *") goes on by
-  real time: it ticks whenever the clock shows a time that matches, so twice at a time that comes
-  twice, and not at one that is skipped.
+  real time: it ticks whenever the clock shows a time that matches, so twice at a
+  time that occurs twice, and not at one that is skipped.
 
 >>> berlin = Cron("30 2 * * *", zone="Europe/Berlin")
 >>> berlin.next_after(datetime(2030, 3, 31, tzinfo=UTC)).isoformat()  # 2:00 to 3:00 is skipped
@@ -211,7 +211,7 @@ def _find_zone(zone: str) -> tzinfo:
         return ZoneInfo(zone)
     except (LookupError, ValueError, TypeError, AttributeError, OSError):
         raise InvalidScheduleError(
-            f"{zone!r} is no time zone that this machine knows: give a name such as "
+            f"{zone!r} is not a time zone that this machine knows: give a name such as "
             "'Europe/Berlin' (where the system has no time zone data, install tzdata)"
         ) from None
 
@@ -231,7 +231,7 @@ def _check_expression(expression: str) -> None:
     try:
         first = next(_matching(_fields(expression), _ANY_TIME), None)
     except (CronSimError, ValueError) as error:
-        said = f"{expression!r} is no cron expression: {str(error).lower()}"
+        said = f"{expression!r} is not a cron expression: {str(error).lower()}"
         if len(expression.split()) not in (5, 6):
             said += (
                 "; five fields are needed, minute, hour, day of month, month and day of week, or "
@@ -239,4 +239,4 @@ def _check_expression(expression: str) -> None:
             )
         raise InvalidScheduleError(said) from error
     if first is None:
-        raise InvalidScheduleError(f"{expression!r} never comes: no date matches it")
+        raise InvalidScheduleError(f"{expression!r} never fires: no date matches it")

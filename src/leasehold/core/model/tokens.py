@@ -47,12 +47,13 @@ class TokenDraft(msgspec.Struct, frozen=True, kw_only=True):
         if self.queues is not None:
             if not self.queues:
                 raise InvalidTokenError(
-                    f"token {self.name!r} would be good for no queue: name some, or none for all"
+                    f"token {self.name!r} would be valid for no queue: name at least one, or "
+                    f"leave queues out for all"
                 )
             if "admin" in self.roles:
                 raise InvalidTokenError(
-                    f"token {self.name!r}: an admin may do everything, so it cannot be held to "
-                    "some queues"
+                    f"token {self.name!r}: an admin may do everything, so it cannot be limited "
+                    f"to some queues"
                 )
             for queue in self.queues:
                 _check_name("queue", queue)

@@ -120,8 +120,8 @@ class Admission:
             raise being_deleted(self._queue)
         if self._state is QueueState.DRAINING:
             raise QueueClosedError(
-                f"job {draft.id} was not stored: queue {self._queue!r} is draining, it takes no "
-                "new jobs until somebody resumes it"
+                f"job {draft.id} was not stored: queue {self._queue!r} is draining: it accepts "
+                f"no new jobs until it is resumed"
             )
         if pending:
             self._check_depth(draft)
@@ -139,8 +139,11 @@ class Admission:
         asked = 1 if self._asked is None else sum(pending for _, pending in self._asked())
         if asked > limit:
             raise QueueFullError(
-                f"{asked} jobs never fit at once into queue {self._queue!r}, which holds "
-                f"{limit} pending jobs: submit fewer at a time"
+                f"{asked} jobs do not fit at once into queue {self._queue!r}, which holds "
+                f"{limit} pending jobs: submit fewer at a time",
+                queue=self._queue,
+                limit=limit,
+                remaining=self._room(limit),
             )
         before = self._pending if self._asked is None else self._pending - self._made_pending
         surplus = before + asked - limit
@@ -150,7 +153,15 @@ class Admission:
             f"jobs; try again in {seconds:.1f} s",
             seconds,
             queue=self._queue,
+            limit=limit,
+            remaining=self._room(limit),
+            reset_at=from_micros(self._now + round(seconds * 1e6)),
         )
+
+    def _room(self, limit: int) -> int:
+        """How many jobs more could wait; a batch that is refused takes no place."""
+        kept = self._pending if self._asked is None else self._pending - self._made_pending
+        return max(0, limit - kept)
 
     def _take(self, draft: Draft) -> Iterator[tuple[str, int]]:
         now = self._now * 1000
@@ -166,9 +177,9 @@ class Admission:
     def _rates(self, draft: Draft) -> Iterator[tuple[str, str, Rate]]:
         config = self._config
         if config.rate_per_second is not None:
-            yield QUEUE_BUCKET, "it", Rate(config.rate_per_second)
+            yield QUEUE_BUCKET, "all clients together", Rate(config.rate_per_second)
         if config.client_rate_per_second is not None:
-            who = f"client {draft.client!r}" if draft.client else "a client that gives no name"
+            who = f"client {draft.client!r}" if draft.client else "a client without a name"
             yield client_bucket(draft.client), who, Rate(config.client_rate_per_second)
         if config.key_rate_per_second is not None and draft.limit_key is not None:
             who = f"key {draft.limit_key!r}"
@@ -186,8 +197,8 @@ class Admission:
         reset_at = from_micros(-(-max(full_at, now) // 1000))
         if asked > rate.burst:
             return RateLimitedError(
-                f"{asked} jobs may never come at once to queue {self._queue!r}, which takes "
-                f"{rate.per_second:g} per second from {who} and {rate.burst} at most in a burst: "
+                f"{asked} jobs at once exceed the burst of queue {self._queue!r}, which accepts "
+                f"{rate.per_second:g} per second from {who} and {rate.burst} at once: "
                 "submit fewer at a time",
                 queue=self._queue,
                 limit=rate.burst,
@@ -198,8 +209,9 @@ class Admission:
         behind = 0 if self._asked is None else max(0, asked - self._taken[bucket] - 1)
         seconds = (wait + behind * rate.interval_nanos) / NANOS
         return RateLimitedError(
-            f"job {draft.id} was not stored: queue {self._queue!r} takes {rate.per_second:g} jobs "
-            f"per second from {who}; try again in {seconds:.3f} s ({remaining} of {rate.burst} "
+            f"job {draft.id} was not stored: queue {self._queue!r} accepts {rate.per_second:g} "
+            f"jobs per second from {who}; try again in {seconds:.3f} s ({remaining} of "
+            f"{rate.burst} "
             f"are left, and all of them again at {reset_at.isoformat(timespec='milliseconds')})",
             seconds,
             queue=self._queue,

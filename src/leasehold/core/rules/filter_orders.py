@@ -133,7 +133,7 @@ def narrowed(order: Order, where: JobFilter, limit: int) -> JobFilter:
     check_page(limit)
     able = ABLE.get(type(order))
     if able is None:
-        raise InvalidJobError(f"{order!r} is no order about jobs")
+        raise InvalidJobError(f"{order!r} is not an order about jobs")
     if isinstance(order, ReprioritizeAll):
         priority_of(order.priority)
     wanted = where.statuses or tuple(able)

@@ -103,7 +103,7 @@ def _parked_wrongly(
     shown: list[Rank],
 ) -> Iterator[str]:
     if limits.next_at(*stands) is not None:
-        yield f"{where}: nobody knows when its next job may start"
+        yield f"{where}: it is not known when its next job may start"
     free = limits.to_show(*stands)
     best = sorted(shown)[:free]
     if len(best) < free or (best and min(waiting) < best[-1]):

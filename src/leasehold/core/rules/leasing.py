@@ -138,6 +138,21 @@ class Walk:
         self.is_over = self._left <= 0
         return _TAKE
 
+    def plain_left(self, lane: OpenLane) -> int:
+        """How many jobs of this lane the walk would take one after the other, without asking for
+        each, as long as they have neither a key nor a moment by which to start.
+        """
+        queue = lane.queue
+        if lane.is_over or lane.probe is not None or queue.paces_all:
+            return 0
+        return min(queue.free, self._left)
+
+    def took(self, lane: OpenLane, jobs: int) -> None:
+        """So many of them were taken."""
+        lane.queue.free -= jobs
+        self._left -= jobs
+        self.is_over = self._left <= 0
+
     def _wait_for_slot(self) -> Verdict:
         """A job that has to start when it is leased comes next, and no slot is free for it.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Final
 
+from leasehold.core.model.durations import duration_text
 from leasehold.core.model.status import Event, Status
 from leasehold.env import from_micros
 
@@ -44,15 +45,15 @@ def queue_deleted(queue: str, actor: str) -> str:
 def refused_as_stale(worker: str | None, version: int, latest: int) -> str:
     """The history's message about a holder that spoke under a lease that is over."""
     who = "a caller" if worker is None else worker
-    return f"refused: {who} spoke under lease version {version}, the latest is {latest}"
+    return f"refused: {who} used lease version {version}; the latest is {latest}"
 
 
 # -- words that are made when somebody reads ---------------------------------------------------
 
 _BORN: Final = {
     Status.PENDING: "submitted",
-    Status.SCHEDULED: "submitted, to run later",
-    Status.BLOCKED: "submitted, to wait for other jobs",
+    Status.SCHEDULED: "submitted; runs later",
+    Status.BLOCKED: "submitted; waits for other jobs",
 }
 _ENDED: Final = {
     Event.COMPLETED: "completed by {}",
@@ -67,7 +68,7 @@ _ENDED: Final = {
     Event.ABANDONED: "{} gave up its lease",
 }
 _OTHERWISE: Final = {
-    Event.UNBLOCKED: "waits for no other job any more",
+    Event.UNBLOCKED: "its dependencies have ended",
     Event.DEAD: "given up while it waited",
     Event.CANCELLED: "cancelled while it waited",
 }
@@ -92,37 +93,19 @@ def event_words(
     >>> event_words(
     ...     Event.COMPLETED, Status.RUNNING, Status.COMPLETED, "w-1", held_micros=3_210_000
     ... )
-    'completed by w-1 after 3.2 s'
+    'completed by w-1 after 3.2s'
     """
     if event is Event.CREATED:
         return _BORN.get(after, "submitted")
     if event is Event.PROMOTED:
-        return "due to be tried again" if before is Status.FAILED else "due"
+        return "due for a retry" if before is Status.FAILED else "due"
     if event is Event.LEASED:
         until = "" if lease_ends_at is None else f" until {_at(lease_ends_at)}"
         return f"leased by {worker}{until}"
     if worker is None or event not in _ENDED:
         return _OTHERWISE.get(event, event.replace("_", " "))
-    took = "" if held_micros is None else f" after {took_words(held_micros)}"
+    took = "" if held_micros is None else f" after {duration_text(held_micros / 1e6)}"
     return _ENDED[event].format(worker) + took
-
-
-def took_words(micros: int) -> str:
-    """How long something took, as exactly as a person wants to know.
-
-    >>> [took_words(round(seconds * 1e6)) for seconds in (0.0123, 3.21, 75, 7384)]
-    ['12 ms', '3.2 s', '1 min 15 s', '2 h 3 min']
-    """
-    seconds = micros / 1e6
-    if seconds < 1:
-        return f"{seconds * 1000:.0f} ms"
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, seconds = divmod(round(seconds), 60)
-    if minutes < 60:
-        return f"{minutes} min {seconds} s"
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min"
 
 
 def _at(micros: int) -> str:

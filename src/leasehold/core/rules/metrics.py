@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import date, datetime, timedelta
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Literal, NamedTuple, Protocol
 
 import msgspec
 
 from leasehold.core.model.histogram import NOTHING, Durations
+from leasehold.core.model.phrases import listed
 from leasehold.core.model.records import WorkerInfo, WorkerTotals, is_at_work
 from leasehold.core.model.span import (
     BANDS,
@@ -30,7 +31,13 @@ from leasehold.core.model.span import (
 )
 from leasehold.core.model.status import Status
 from leasehold.core.model.totals import Totals
-from leasehold.core.rules.sampling import Resolution, SpanReader, spans_of, spans_of_all
+from leasehold.core.rules.sampling import (
+    Resolution,
+    SpanReader,
+    spans_of,
+    spans_of_all,
+    summed_of_each,
+)
 from leasehold.env import EPOCH, from_micros
 from leasehold.errors import InvalidWindowError
 
@@ -39,6 +46,16 @@ WINDOW_SECONDS: Final = 3600.0
 RATE_MINUTES: Final = 5
 """Over how many minutes it is measured how fast jobs are leased, to estimate a start."""
 _STATUSES: Final = tuple(Status)
+DurationName = Literal["wait", "run", "held", "wait_by_priority"]
+MEASURES_OF: Final[Mapping[str, Collection[Measure]]] = {
+    "wait": (*WAIT_IN.values(),),
+    "run": (Measure.RUN,),
+    "held": (Measure.RUN, Measure.NO_RUN),
+    "wait_by_priority": (*WAIT_IN.values(),),
+}
+"""The measurements that durations are made of."""
+DURATIONS: Final = (*MEASURES_OF,)
+NOTHING_HAPPENED: Final = Span()
 
 
 class Figures(Totals, frozen=True, kw_only=True):
@@ -156,19 +173,23 @@ def metrics(reader: MetricsReader, queue: str | None, window_seconds: float) -> 
         now,
         first,
         all_in_all(spans, first),
-        reader.totals(queue).values(),
+        [reader.totals_of_all()] if queue is None else reader.totals(queue).values(),
         reader.standings(queue).values(),
         active_workers(reader.workers(), queue, now),
     )
 
 
-def metrics_by_queue(reader: MetricsReader, window_seconds: float) -> list[QueueMetrics]:
+def metrics_by_queue(
+    reader: MetricsReader, window_seconds: float, durations: Sequence[str] | None
+) -> list[QueueMetrics]:
     """The same for each queue, by name, from a few reads of all of them."""
     check_window(window_seconds)
+    asked = _asked(durations)
+    measures = {Measure.RETRY, *(each for name in asked for each in MEASURES_OF[name])}
     now = reader.now
     first = first_minute(now, window_seconds)
     totals = reader.totals(None)
-    spans = spans_of(reader, None, Resolution.MINUTE, first, totals)
+    spans = summed_of_each(reader, first, totals, measures)
     standings = reader.standings(None)
     workers = active_by_queue(reader.workers(), now)
     return [
@@ -176,10 +197,11 @@ def metrics_by_queue(reader: MetricsReader, window_seconds: float) -> list[Queue
             queue,
             now,
             first,
-            all_in_all([spans[queue]] if queue in spans else [], first),
+            spans.get(queue, NOTHING_HAPPENED),
             [totals[queue]] if queue in totals else [],
             [standings[queue]] if queue in standings else [],
             workers[queue],
+            asked,
         )
         for queue in sorted(reader.queues())
     ]
@@ -193,6 +215,7 @@ def _metrics_of(
     totals: Collection[Span],
     standings: Collection[QueueStanding],
     workers: int,
+    durations: Collection[str] = DURATIONS,
 ) -> QueueMetrics:
     seconds = (now - first * MINUTE_MICROS) / 1e6
     stands = _side_by_side(standings)
@@ -207,7 +230,7 @@ def _metrics_of(
         oldest_pending_age_seconds=None if oldest is None else (now - oldest) / 1e6,
         pending_by_priority={band: stands.pending_by_priority.get(band, 0) for band in BANDS},
         active_workers=workers,
-        **_figures(span),
+        **_figures(span, durations),
     )
 
 
@@ -250,20 +273,25 @@ def _latest(
     return enumerate(spans, start=first)
 
 
-def _figures(span: Span) -> dict[str, Any]:
-    run = span.runs.summary()
+def _figures(span: Span, durations: Collection[str] = DURATIONS) -> dict[str, Any]:
+    run = span.runs.summary() if "run" in durations or "held" in durations else NOTHING
+    by_priority = "wait_by_priority" in durations
     return {
         **dict(zip(COUNTED, counts_of(span), strict=False)),
         "pending": span.pending,
         "pending_before": span.pending_before,
         "deepest": span.deepest,
         "error_rate": error_rate(span),
-        "wait": span.waits.summary(),
-        "run": run,
-        "held": span.holds.summary() if Measure.NO_RUN in span.measures else run,
+        "wait": span.waits.summary() if "wait" in durations else NOTHING,
+        "run": run if "run" in durations else NOTHING,
+        "held": (span.holds.summary() if Measure.NO_RUN in span.measures else run)
+        if "held" in durations
+        else NOTHING,
         "submitted_by_priority": {band: getattr(span, SUBMITTED_IN[band]) for band in BANDS},
         "wait_by_priority": {
-            band: waits.summary() if (waits := span.measures.get(measure)) else NOTHING
+            band: waits.summary()
+            if by_priority and (waits := span.measures.get(measure))
+            else NOTHING
             for band, measure in WAIT_IN.items()
         },
         "retries": dict(sorted(span.retries.items())),
@@ -329,6 +357,18 @@ def check_window(seconds: float) -> None:
         )
 
 
+def _asked(durations: Sequence[str] | None) -> Sequence[str]:
+    """The durations to tell; refuses a name that is none."""
+    if isinstance(durations, str) or not isinstance(durations, Sequence | None):
+        raise InvalidWindowError(f"durations must be a list of names, not {durations!r}")
+    for name in durations or ():
+        if name not in MEASURES_OF:
+            raise InvalidWindowError(
+                f"there are no durations {name!r}: choose from {listed(DURATIONS)}"
+            )
+    return DURATIONS if durations is None else durations
+
+
 def check_minutes(minutes: int) -> None:
     """Refuse a series for which no figures are kept."""
     if not _is_count(minutes, MINUTES_KEPT):
@@ -343,7 +383,7 @@ def check_days(days: int) -> None:
     if not _is_count(days, DAYS_KEPT):
         raise InvalidWindowError(
             f"days must be a whole number from 1 to {DAYS_KEPT}, not {days!r}: older days are "
-            "forgotten"
+            f"not kept"
         )
 
 

@@ -113,8 +113,11 @@ class RowStore(Protocol):
     def add(self, table: Table, rows: Sequence[Row], found: Seal, seal: Seal) -> None:
         """Add rows and replace the seal in one write."""
 
-    def reopen(self, found: Seal) -> None:
-        """Lift the seal, and raise lease versions as a restored backup does, in one write."""
+    def reopen(self, found: Seal, actor: str) -> None:
+        """Lift the seal in one write, which is audited.
+
+        Where the move was completed, lease versions are raised as a restored backup does.
+        """
 
     def counters(self) -> StoreCounters: ...
 
@@ -206,7 +209,7 @@ def move(
     return Moved(source=source.shown, target=target.shown, running=held, blobs=blobs, tables=moved)
 
 
-def reopen(store: object, *, force: bool = False) -> Seal | None:
+def reopen(store: object, *, actor: str, force: bool = False) -> Seal | None:
     """Let a store that was to be moved be written to again; answers the seal that it bore.
 
     Where the move was completed the other store has taken its place, and goes on by itself. Then it
@@ -218,17 +221,15 @@ def reopen(store: object, *, force: bool = False) -> Seal | None:
         raise InvalidTransitionError(
             f"{rows.shown} holds a part of {seal.other} only: finish the move, or delete this one"
         )
-    if seal is not None and seal.is_complete:
-        if not force:
-            raise InvalidTransitionError(
-                f"{rows.shown} was moved to {seal.other}, which has taken its place: whatever was "
-                "done there since is not known here, and jobs would run in both. To go back, move "
-                "it from there into a new store; or, if nobody will use it any more, delete it and "
-                "say --force"
-            )
-        rows.reopen(seal)
-    elif seal is not None:
-        rows.change_seal(seal, None)
+    if seal is not None and seal.is_complete and not force:
+        raise InvalidTransitionError(
+            f"{rows.shown} was moved to {seal.other}, which has taken its place: whatever was "
+            "done there since is not known here, and jobs would run in both. To go back, move "
+            "it from there into a new store; or, if it is no longer used, delete it and pass "
+            "--force"
+        )
+    if seal is not None:
+        rows.reopen(seal, actor)
     return seal
 
 
@@ -274,13 +275,13 @@ def _refuse_live_workers(store: MovableStore) -> None:
     ]
     if live:
         raise InvalidTransitionError(
-            f"workers live in the source: stop {listed(live)} first. (With --running copy they "
-            "are told that the store has moved, and what they run is run again in the target)"
+            f"workers are running on the source: stop {listed(live)} first. (With --running copy "
+            f"they are told that the store has moved, and their jobs run again in the target)"
         )
 
 
 def _seal_source(source: RowStore, seal: Seal, running: Running) -> int:
-    """How many jobs run in the source, which takes no more writes."""
+    """How many jobs run in the source, which accepts no more writes."""
     held = source.change_seal(None, seal, unless_running=running == "refuse")
     if held and running == "refuse":
         raise InvalidTransitionError(
@@ -374,7 +375,7 @@ def _verified(
                 f"table {table.name!r} has {theirs.rows} rows with checksum {theirs.checksum} in "
                 f"{source.shown}, and {ours.rows} with {ours.checksum} in {target.shown}: the move "
                 "was not completed. Delete the target, give the move up with `queuectl "
-                "migrate-store --reopen`, and begin anew"
+                "migrate-store --reopen`, and start over"
             )
         progress("verify", table.name, ours.rows)
         moved.append(ours)

@@ -230,7 +230,7 @@ def stop(shelf: OperationShelf, operation_id: str, actor: str) -> Operation:
         return operation
     if operation.state is OperationState.DONE:
         raise InvalidTransitionError(
-            f"operation {operation_id} is done already: it cannot be stopped"
+            f"operation {operation_id} is already done: it cannot be stopped"
         )
     stopped = _ended(shelf, operation, OperationState.STOPPED)
     shelf.replace(stopped)
@@ -298,7 +298,7 @@ def known_as(operation_id: str, operation: Operation | None) -> Operation:
     """The operation; raises OperationNotFoundError if there is none."""
     if operation is None:
         raise OperationNotFoundError(
-            f"no operation has the id {operation_id!r}: it never began, or was forgotten"
+            f"there is no operation {operation_id!r}: it never began, or is no longer kept"
         )
     return operation
 
@@ -367,13 +367,13 @@ def _to_undo(shelf: OperationShelf, operation_id: str) -> Operation:
     if operation.state is OperationState.RUNNING:
         why = "it is still running: stop it first"
     elif operation.undone_by is not None:
-        why = f"operation {operation.undone_by} has undone it already"
+        why = f"operation {operation.undone_by} has already undone it"
     elif not is_undoable(operation.order):
         why = "what it deleted is gone, and an undo is not undone"
     elif operation.changed == 0:
         why = "it has changed no job"
     else:
-        why = "it is too old: what its jobs were before is not kept any more"
+        why = "it is too old: the earlier state of its jobs is no longer kept"
     raise InvalidTransitionError(f"operation {operation_id} cannot be undone: {why}")
 
 

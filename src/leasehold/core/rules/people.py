@@ -94,7 +94,7 @@ class OrderDesk(Protocol[H]):
     def replay_order(self, job_ids: Sequence[str]) -> list[int]:
         """The places of these ids, dependencies first."""
 
-    def audit(self, actor: str, action: str, detail: dict[str, Any], count: int) -> None:
+    def audit(self, actor: str, action: str, count: int, detail: dict[str, Any]) -> None:
         """Write an administrative action down."""
 
 
@@ -212,7 +212,7 @@ def for_each(
     if done:
         operation = by.get("operation")
         detail |= {} if operation is None else {"operation": operation}
-        desk.audit(by["actor"], action, {"jobs": done[:AUDITED_IDS_MAX], **detail}, len(done))
+        desk.audit(by["actor"], action, len(done), {"jobs": done[:AUDITED_IDS_MAX], **detail})
     return answers
 
 

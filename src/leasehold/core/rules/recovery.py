@@ -6,7 +6,7 @@ Both verbs are written once, here: the sweep, and the order to take one job. A s
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from leasehold.core.model.draft_checks import check_reason
@@ -90,6 +90,14 @@ def sweep(
         if error is not None:
             events.append(holdings.take_back(handle, _decide(job, error)).event)
     return events
+
+
+def note_sweep(
+    audit: Callable[[str, str, int, dict[str, Any]], None], actor: str, report: SweepReport
+) -> None:
+    """Write down that somebody ordered a sweep, and what came of it."""
+    found = {"recovered": report.recovered, "dead": report.dead, "cancelled": report.cancelled}
+    audit(actor, "sweep", sum(found.values()), found)
 
 
 def recover_one(

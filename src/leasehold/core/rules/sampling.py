@@ -7,7 +7,7 @@ between, all of it in one and the same. `SpanShelf` is the store's part.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple, Protocol
 
@@ -22,6 +22,7 @@ from leasehold.core.model.span import (
     QueueSpans,
     Span,
     growth,
+    one_after_another,
     together,
 )
 
@@ -85,6 +86,14 @@ class SpanReader(Protocol):
         The measures are those since the last look.
         """
 
+    def totals_of_all(self) -> Span:
+        """The same for all queues together; `deepest` is the depth of the deepest."""
+
+    def last_look_of_all(self) -> Span:
+        """The totals of all queues together at the last sample, without measures; `deepest` is
+        the depth of the deepest then.
+        """
+
     def available_since(self, queue: str | None) -> Mapping[str, int]:
         """Of each queue in which jobs are pending, or of this one: since when the job has been
         available that waits longest.
@@ -97,6 +106,11 @@ class SpanReader(Protocol):
 
         Those of all queues together have ALL_QUEUES in the place of a name.
         """
+
+    def summed(
+        self, resolution: Resolution, first: int, measures: Collection[int]
+    ) -> Mapping[str, Span]:
+        """The spans of each queue from that number on as one, with these measures only."""
 
 
 class SpanShelf(SpanReader, Protocol):
@@ -221,9 +235,39 @@ def spans_of_all(reader: SpanReader, resolution: Resolution, first: int) -> Queu
     """
     now = reader.open_minute() * MINUTE_MICROS // resolution.micros
     spans = dict(reader.kept(resolution.of_all, None, first).get(ALL_QUEUES, {}))
-    queues = list(since_last_look(reader, None).values())
-    latest = together(queues)
-    if now >= first and any(each.happened for each in queues):
+    before, totals = reader.last_look_of_all(), reader.totals_of_all()
+    deepest = max(before.deepest, totals.deepest)
+    latest = msgspec.structs.replace(growth(before, totals), deepest=deepest)
+    if now >= first and latest.happened:
         earlier = spans.get(now)
         spans[now] = latest if earlier is None else earlier.then(latest)
-    return QueueSpans(spans, latest.pending, max((each.pending for each in queues), default=0))
+    return QueueSpans(spans, latest.pending, totals.deepest)
+
+
+def summed_up(kept: Mapping[str, Mapping[int, Span]], measures: Collection[int]) -> dict[str, Span]:
+    """Kept spans, each queue's as one, with these measures only."""
+    return {
+        name: one_after_another([spans[number] for number in sorted(spans)]).with_measures(measures)
+        for name, spans in kept.items()
+        if spans
+    }
+
+
+def summed_of_each(
+    reader: SpanReader, first: int, totals: Mapping[str, Span], measures: Collection[int]
+) -> dict[str, Span]:
+    """The work of each queue from a minute on as one span, open minute included.
+
+    Of hundreds of queues, a store adds up their minutes faster than it hands them out.
+    """
+    kept = reader.summed(Resolution.MINUTE, first, measures)
+    is_within = reader.open_minute() >= first
+    found = {}
+    for name, latest in since_last_look(reader, None, totals).items():
+        earlier = kept.get(name)
+        if latest.happened and is_within:
+            now = latest.with_measures(measures)
+            found[name] = now if earlier is None else earlier.then(now)
+        else:
+            found[name] = Span.idle(latest.pending) if earlier is None else earlier
+    return found

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
 from leasehold.core.model.budget import SCHEDULED_JOBS_AT_ONCE, SCHEDULES_AT_ONCE
@@ -15,6 +16,7 @@ from leasehold.core.model.job import Draft, MetadataValue
 from leasehold.core.model.limits import SECONDS_MAX
 from leasehold.core.model.schedule import (
     REFUSED_AGAIN_SECONDS,
+    Firing,
     Schedule,
     ScheduleDraft,
     declared,
@@ -77,8 +79,8 @@ class ScheduleShelf(Protocol):
     def schedule_of(self, job_id: str) -> str | None:
         """The schedule that a job names as its own; None if it names none, or is not there."""
 
-    def submit(self, draft: Draft) -> LeaseholdError | None:
-        """Submit a job; answers with the error if it is refused."""
+    def submit(self, drafts: Sequence[Draft]) -> Sequence[LeaseholdError | None]:
+        """Submit jobs, each by itself; answers with the error of each that is refused."""
 
     def audit(self, actor: str, action: str, count: int, detail: dict[str, Any]) -> None:
         """Write down an administrative action."""
@@ -130,7 +132,7 @@ def run_schedule(shelf: ScheduleShelf, name: str, job_id: str, actor: str) -> Qu
         return None
     draft = _readable(shelf, name).draft.job_now(job_id)
     draft.check(schedule=name)
-    refusal = shelf.submit(draft)
+    [refusal] = shelf.submit([draft])
     if isinstance(refusal, QueueFullError):
         return refusal
     if refusal is not None:
@@ -144,21 +146,35 @@ def fire_due(shelf: ScheduleShelf) -> int:
     now = shelf.now
     due = shelf.due(SCHEDULES_AT_ONCE)
     not_ended = _jobs_in_the_way(shelf, due)
-    jobs = 0
+    firings: list[Firing] = []
+    jobs: list[Draft] = []
     for found in due:
         if isinstance(found, UnreadableSchedule):
             # Leasing must go on; another machine may be able to read it.
             again = now + timedelta(seconds=REFUSED_AGAIN_SECONDS)
             shelf.postpone(found.key, again, str(found.error))
             continue
-        fired = fire(
-            found, now, has_ended=lambda job_id: job_id not in not_ended, submit=shelf.submit
+        firing = fire(
+            found,
+            now,
+            has_ended=lambda job_id: job_id not in not_ended,
+            jobs_max=SCHEDULED_JOBS_AT_ONCE - len(jobs),
         )
-        shelf.move_on(fired)
-        jobs += fired.fired - found.fired
-        if jobs >= SCHEDULED_JOBS_AT_ONCE:
+        if isinstance(firing, Schedule):
+            shelf.move_on(firing)
+            continue
+        firings.append(firing)
+        jobs += firing.jobs
+        if len(jobs) >= SCHEDULED_JOBS_AT_ONCE:
             break
-    return jobs
+    # All in one submit: hundreds of ticks one by one would keep others waiting.
+    refusals = iter(shelf.submit(jobs) if jobs else ())
+    submitted = 0
+    for firing in firings:
+        settled = firing.settled(list(islice(refusals, len(firing.ticks))), now)
+        shelf.move_on(settled)
+        submitted += settled.fired - firing.schedule.fired
+    return submitted
 
 
 def next_tick_from(found: Schedule | UnreadableSchedule, now: datetime) -> datetime | None:

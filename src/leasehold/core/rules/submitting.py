@@ -204,7 +204,7 @@ class _Call:
         asked = 1 if self._partial else len(self._drafts)
         if asked > crowd.capacity:
             return QueueFullError(
-                f"{asked} jobs never fit at once into a store that holds {crowd.capacity} jobs: "
+                f"{asked} jobs do not fit at once into a store that holds {crowd.capacity} jobs: "
                 "submit fewer at a time, or raise capacity"
             )
         if crowd.dead_letters_fill_it:

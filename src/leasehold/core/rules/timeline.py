@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Final, Literal
+from operator import attrgetter
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from leasehold.core.model.histogram import Measurements
+from leasehold.core.model.histogram import Durations, Measurements
 from leasehold.core.model.phrases import listed
 from leasehold.core.model.span import (
     BANDS,
@@ -54,22 +55,19 @@ Figure = Callable[[Span, float], float | None]
 """Reads one metric off a span that lasted so many seconds."""
 
 
-def _durations(name: str, of: Callable[[Span], Measurements]) -> dict[str, Figure]:
-    shares = {"p50": 0.50, "p95": 0.95, "p99": 0.99}
+class DurationFigure(NamedTuple):
+    """Reads one metric off the durations of one kind, which are summed up once for all of them."""
+
+    kind: str
+    of: Callable[[Span], Measurements]
+    field: str
+    """The name that it has in `Durations`."""
+
+
+def _durations(kind: str, of: Callable[[Span], Measurements]) -> dict[str, DurationFigure]:
     return {
-        f"{name}_count": lambda span, _: of(span).count,
-        f"{name}_mean_seconds": lambda span, _: of(span).mean_seconds(),
-        **{
-            f"{name}_{short}_seconds": partial(_percentile, of, share)
-            for short, share in shares.items()
-        },
+        f"{kind}_{field}": DurationFigure(kind, of, field) for field in Durations.__struct_fields__
     }
-
-
-def _percentile(
-    of: Callable[[Span], Measurements], share: float, span: Span, _seconds: float
-) -> float | None:
-    return of(span).percentile_seconds(share)
 
 
 def _field(name: str, span: Span, _seconds: float) -> float:
@@ -80,7 +78,7 @@ def _waits_in(band: str, span: Span) -> Measurements:
     return span.measured(WAIT_IN[band])
 
 
-FIGURES: Final[dict[str, Figure]] = {
+FIGURES: Final[dict[str, Figure | DurationFigure]] = {
     **{name: partial(_field, name) for name in (*SUMMED, "pending", "deepest")},
     OLDEST: age_seconds,
     "throughput_per_second": lambda span, seconds: span.completed / seconds if seconds else 0.0,
@@ -127,15 +125,22 @@ def timeline(
     spans = _spans(reader, queue, kept_by, begin, last, chosen) if begin <= end else []
     told = spans[: end - begin + 1]
     unknown = [None] * (max(end + 1, first) - first - len(told))
+    seconds = [
+        (min(now, (number + 1) * step) - number * step) / 1e6
+        for number in range(begin, begin + len(told))
+    ]
+    durations = {
+        figure.kind: [figure.of(span).summary() for span in told]
+        for figure in {each.kind: each for each in chosen.values() if not callable(each)}.values()
+    }
     values: dict[str, list[float | None]] = {}
     for name, figure in chosen.items():
-        values[name] = [
-            *unknown,
-            *(
-                figure(span, (min(now, (number + 1) * step) - number * step) / 1e6)
-                for number, span in enumerate(told, start=begin)
-            ),
-        ]
+        known_values = (
+            map(figure, told, seconds)
+            if callable(figure)
+            else map(attrgetter(figure.field), durations[figure.kind])
+        )
+        values[name] = [*unknown, *known_values]
     return Timeline(
         queue=queue,
         resolution=resolution,
@@ -174,7 +179,7 @@ def _spans(
     ]
 
 
-def _checked(metrics: Sequence[str]) -> dict[str, Figure]:
+def _checked(metrics: Sequence[str]) -> dict[str, Figure | DurationFigure]:
     if isinstance(metrics, str) or not metrics:
         raise InvalidWindowError(
             f"metrics must be the names of one metric or more, not {metrics!r}"

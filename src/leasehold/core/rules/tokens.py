@@ -42,7 +42,7 @@ def create_token(shelf: TokenShelf, draft: TokenDraft, digest: str, actor: str) 
     draft.check()
     if shelf.find(draft.name) is not None:
         raise TokenExistsError(
-            f"there is a token {draft.name!r} already: revoke it first, or choose another name"
+            f"there already is a token {draft.name!r}: revoke it first, or choose another name"
         )
     token = Token.of(draft, from_micros(shelf.now), actor)
     shelf.add(token, digest)

@@ -100,7 +100,7 @@ def _wait_again(
     if before.status not in (Status.PENDING, Status.BLOCKED):
         raise InvalidTransitionError(
             f"job {job.id} was {before.status} when it was cancelled: it stays so, since it would "
-            "run before it is due; replay it by hand if it shall run at once"
+            "run before it is due; replay it by hand to run it at once"
         )
     check(Event.REPLAYED, job.status, Status.PENDING, job.id)
     waits_for = desk.waits_again_for(handle, job)

@@ -133,7 +133,7 @@ def group_of(desk: Desk, fingerprint: str) -> Failure:
         if each.fingerprint == fingerprint:
             return each
     raise InvalidRequestError(
-        "no failure has this fingerprint: the 1,000 most telling ones are kept"
+        "no failure has this fingerprint: the 1,000 most significant ones are kept"
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from leasehold.core.model.job import Job
 from leasehold.core.model.phrases import counted
+from leasehold.core.model.reason import Reason, ReasonKind
 from leasehold.core.model.records import WorkerInfo, is_at_work
 from leasehold.core.model.status import WAITING, Status
 from leasehold.core.rules.failures import FAILURES_MAX
@@ -24,6 +25,11 @@ ATTEMPTS_SHOWN: Final = 25
 EVENTS_SHOWN: Final = 100
 LINES_SHOWN: Final = 200
 STRETCHES_LISTED: Final = 10
+STANDS_UNTIL: Final = {
+    ReasonKind.QUEUE_PAUSED: "It starts after its queue is resumed.",
+    ReasonKind.NO_WORKER: "It starts when a worker serves its queue.",
+}
+"""What a job waits for that does not come by itself."""
 
 
 def job(desk: Desk, visit: Visit) -> FilledPage:
@@ -41,6 +47,7 @@ def job(desk: Desk, visit: Visit) -> FilledPage:
     graph = desk.queue.graph(found)
     stretches = strip(found, attempts, now)
     worker = _worker(desk, found)
+    why = desk.queue.why(found)
     return FilledPage(
         "job.html",
         {
@@ -48,8 +55,8 @@ def job(desk: Desk, visit: Visit) -> FilledPage:
             "page": "jobs",
             "now": now,
             "job": found,
-            "why": desk.queue.why(found).text,
-            "next": _next(desk, found, worker, now),
+            "why": why.text,
+            "next": _next(desk, found, why, worker, now),
             "given_up": why_given_up(found),
             "worker": worker,
             "strip": stretches,
@@ -102,13 +109,16 @@ def _not_there(desk: Desk, job_id: str, error: JobNotFoundError) -> FilledPage:
     return FilledPage("job_gone.html", values, status=404)
 
 
-def _next(desk: Desk, found: Job, worker: WorkerInfo | None, now: datetime) -> str:
+def _next(desk: Desk, found: Job, why: Reason, worker: WorkerInfo | None, now: datetime) -> str:
     """The next event of the job without any intervention."""
     status = found.status
+    if why.kind in STANDS_UNTIL:
+        # At no rate does it start before that.
+        return STANDS_UNTIL[why.kind]
     if status is Status.PENDING:
         start = desk.queue.estimated_start(found)
         if start is None:
-            return "Nothing was leased from its queue lately, so nobody can say when it starts."
+            return "No job of its queue was leased recently, so its start cannot be estimated."
         return f"At the rate of the last minutes it starts in about {_in(start, now)}."
     if status is Status.RUNNING and found.lease_expires_at is not None:
         left = found.allowance - found.attempts
@@ -116,23 +126,22 @@ def _next(desk: Desk, found: Job, worker: WorkerInfo | None, now: datetime) -> s
         then = (
             f"{counted(left, 'more attempt')} {verb} allowed" if left > 0 else "no attempt is left"
         )
-        end = _in(found.lease_expires_at, now)
         if worker is not None and not is_at_work(worker, now):
             silence = age_of((now - worker.heartbeat_at).total_seconds())
             return (
                 f"Its worker has said nothing for {silence}: it is stopped, starved or cut off. "
-                f"The job is taken back when the lease ends, in {end}; {then}."
+                f"The job is taken back when the lease ends; {then}."
             )
         return (
-            "Its worker renews the lease as it works. Should it fall silent, the job is taken back "
-            f"when the lease ends, in {end}; {then}."
+            "Its worker renews the lease as it works. If it falls silent, the job is taken back "
+            f"when the lease ends; {then}."
         )
     if status is Status.DEAD:
         return "It stays a dead letter until somebody replays or discards it."
     if status is Status.BLOCKED:
         return "It starts when the jobs it depends on are completed."
     if status in (Status.FAILED, Status.SCHEDULED):
-        return "It is offered to workers when that time has come."
+        return "Workers can lease it from then on."
     return ""
 
 

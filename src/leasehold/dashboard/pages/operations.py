@@ -55,7 +55,7 @@ def refusals_of(operation: Operation) -> list[tuple[int, str]]:
     words = {
         "invalid_transition": "not taken back: leased or changed since, or past undoing"
         if isinstance(operation.order, Undo)
-        else "not changed: their status does not allow it any more",
+        else "not changed: their status no longer allows it",
         "queue_full": "not changed: their queue is full",
     }
     return [(jobs, words.get(code, f"refused: {code}")) for code, jobs in operation.refused.items()]

@@ -102,7 +102,7 @@ def headline(urgent: Sequence[Finding]) -> str:
     if not urgent:
         return "All is well."
     worst = [each for each in urgent if each.level is urgent[0].level]
-    begin = "It works, but look at this"
+    begin = "It works, but needs attention"
     if worst[0].level is Level.CRITICAL:
         begin = FAILING if all(each.check == "dead_letter_rate" for each in worst) else HELD_UP
     less = _named(urgent[len(worst) :])

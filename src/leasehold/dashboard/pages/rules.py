@@ -110,10 +110,10 @@ RULE_ORDERS = {
         lambda fields: link("queue", name=fields["queue"]), again=_rules_again,
     ),
     "set-setting": Action(
-        OPERATOR, _set_setting, "The setting counts from now on, for all processes.",
+        OPERATOR, _set_setting, "The setting applies from now on, to all processes.",
         _to_settings, again=_settings_again,
     ),
     "unset-setting": Action(
-        OPERATOR, operation_of("unset_setting", "name"), "The default counts again.", _to_settings,
+        OPERATOR, operation_of("unset_setting", "name"), "The default applies again.", _to_settings,
     ),
 }  # fmt: skip

@@ -41,7 +41,7 @@ class IncomingCall:
                 body = await self.context.read()
         except TimeoutError:
             raise InvalidRequestError(
-                f"no message came within {BODY_SECONDS_MAX:g} seconds"
+                f"no message arrived within {BODY_SECONDS_MAX:g} seconds"
             ) from None
         if body is aio.EOF:
             raise InvalidRequestError("the call ended without a message")

@@ -61,7 +61,7 @@ async def answer(verb: Verb, call: IncomingCall, body: bytes) -> bytes:
     try:
         arguments = BytesValue.FromString(body).value
     except DecodeError as error:
-        raise InvalidRequestError(f"this is no BytesValue: {error}") from None
+        raise InvalidRequestError(f"this is not a BytesValue: {error}") from None
     if verb.name == "hints":
         caller = await api.on_thread(call.caller)
         answer = await api.store_calls.hints(caller, arguments)

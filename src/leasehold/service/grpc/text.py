@@ -33,15 +33,15 @@ _RESERVED: Final = re.compile(r"^  reserved ([\d, ]+);")
 _HEAD: Final = f"""\
 // Leasehold over gRPC: background jobs for other machines and other languages.
 //
-// Every call shows a token in its metadata: `authorization: Bearer lh_...`. Health (grpc.health.v1)
+// Every call carries a token in its metadata: `authorization: Bearer lh_...`. grpc.health.v1
 // needs none; reflection does.
 //
 // A field whose name ends in `_json` is JSON text: arguments, payloads, results, metadata. A list
 // that is empty is the same as one that is not there.
 //
-// What is refused has a status, and in its details (google.rpc.ErrorInfo) the stable code of the
+// A refused call has a status, and in its details (google.rpc.ErrorInfo) the stable code of the
 // error as `reason`, with what else it carries as JSON text in `metadata["fields"]`; a
-// google.rpc.RetryInfo says when to come again.
+// google.rpc.RetryInfo says when to try again.
 //
 // This file is made from the types of the operations:
 // python -m leasehold.service.grpc.text
@@ -56,7 +56,7 @@ import "google/protobuf/wrappers.proto";
 
 _EVENTS: Final = """\
   // Follow the changes in the store: the changes since the message before, and the cursor after
-  // them. With `gap`, something was missed: look at everything anew. Roles: operator,
+  // them. With `gap`, something was missed: read everything again. Roles: operator,
   // observer.
   rpc Events(leasehold.v1.FollowChanges) returns (stream leasehold.v1.Changes);"""
 

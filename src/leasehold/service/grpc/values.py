@@ -20,7 +20,7 @@ def parsed(name: str, body: bytes) -> Any:
     try:
         return message_class(name).FromString(body)
     except (DecodeError, ValueError) as error:
-        raise InvalidRequestError(f"this is no {name} of the proto: {error}") from None
+        raise InvalidRequestError(f"this is not a {name} of the proto: {error}") from None
 
 
 def value_of(name: str, message: Any) -> dict[str, Any]:
@@ -61,7 +61,7 @@ def _single_value(field: Field, value: Any) -> Any:
             return _moment(value)
         case "double" | "number":
             if not math.isfinite(value):
-                raise InvalidRequestError(f"{field.name} is {value}, which is no number of JSON")
+                raise InvalidRequestError(f"{field.name} is {value}, which is not a number in JSON")
             return int(value) if field.kind == "number" and value.is_integer() else value
         case "word" if value.isascii() and value.isdecimal() and len(value) <= 9:
             return int(value)

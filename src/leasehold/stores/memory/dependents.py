@@ -6,20 +6,21 @@ others, and `resolve` deals with those, so many under one hold of the lock.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from heapq import heappop, heappush
 from itertools import islice
 
 from leasehold.core.model.budget import DEPENDENTS_AT_ONCE
 from leasehold.core.model.graph import Graph, GraphNode, graph_of, order_of
 from leasehold.core.model.status import Event, Status
-from leasehold.core.rules import resolving
+from leasehold.core.rules import inheritance, resolving
 from leasehold.core.rules.dependencies import still_to_wait_for
+from leasehold.core.rules.inheritance import Compared
 from leasehold.core.rules.intake import NewLinks
 from leasehold.core.rules.resolving import Dependent, Ended
-from leasehold.stores.memory import inheritance
-from leasehold.stores.memory.forgetting import forget, free_key
+from leasehold.stores.memory.finished import forget, free_key
 from leasehold.stores.memory.record import Record
-from leasehold.stores.memory.state import State
+from leasehold.stores.memory.state import Shelf, State
 
 
 def link(state: State, record: Record, links: NewLinks) -> None:
@@ -33,12 +34,8 @@ def link(state: State, record: Record, links: NewLinks) -> None:
 # -- ends --------------------------------------------------------------------------------------
 
 
-class Links:
+class Links(Shelf):
     """See `leasehold.core.rules.resolving.Links`."""
-
-    def __init__(self, state: State) -> None:
-        self._state = state
-        self.now = state.now
 
     def next_ended(self) -> Ended[Record] | None:
         links = self._state.links
@@ -87,7 +84,7 @@ def resolve(state: State) -> None:
     if state.links.ended:
         resolving.resolve(Links(state), DEPENDENTS_AT_ONCE)
     if state.links.lowered or state.links.changed:
-        inheritance.spread(state)
+        spread(state)
 
 
 def erase(state: State, record: Record) -> None:
@@ -96,13 +93,91 @@ def erase(state: State, record: Record) -> None:
     free_key(state, record)
 
 
+# -- inherited priorities ----------------------------------------------------------------------
+
+
+class Bases(Shelf):
+    """See `leasehold.core.rules.inheritance.Bases`; jobs go by their ids."""
+
+    def own_of(self, job_id: str) -> int:
+        return self._state.records[job_id].priority
+
+    def base_of(self, job_id: str) -> int:
+        return self._state.records[job_id].base
+
+    def waiting_for(self, job_id: str) -> Iterator[tuple[str, int]]:
+        for waiting in self._state.links.blocking.get(job_id, ()):
+            yield waiting, self._state.records[waiting].base
+
+    def write(self, bases: Mapping[str, int]) -> None:
+        state = self._state
+        for job_id, base in bases.items():
+            record = state.records[job_id]
+            record.base = base
+            # A job of the call under way is not among the ready ones yet.
+            if record.status is Status.PENDING and record.stamp:
+                state.queues[record.draft.queue].lanes.place_anew(record, state.now)
+                state.wake()
+
+    def changed(self, job_id: str, base: int) -> None:
+        records = self._state.records
+        needed = records[job_id].blocked_by or ()
+        needs = [each for each in needed if not records[each].status.is_terminal]
+        if needs:
+            heappush(self._state.links.changed, (-base, records[job_id].seq, job_id, needs))
+
+    def next_suspect(self) -> str | None:
+        lowered = self._state.links.lowered
+        while lowered:
+            job_id = lowered.pop()
+            if job_id in self._state.records:
+                return job_id
+        return None
+
+    def next_to_compare(self, limit: int) -> Compared[str] | None:
+        records, changed = self._state.records, self._state.links.changed
+        while changed:
+            negative, _, job_id, needs = changed[0]
+            record = records.get(job_id)
+            # A job that has changed once more since is in the heap once more.
+            if not needs or record is None or record.base != -negative:
+                heappop(changed)
+                continue
+            blocked_by = record.blocked_by or ()
+            some = [needs.pop() for _ in range(min(limit, len(needs)))]
+            if not needs:
+                heappop(changed)
+            compared = [(each, records[each].base) for each in some if each in blocked_by]
+            return Compared(record.base, compared)
+        return None
+
+
+def raise_needed(state: State, records: Iterable[Record]) -> None:
+    """Raise what these wait for, which have begun to wait."""
+    bases = Bases(state)
+    for record in records:
+        bases.changed(record.id, record.base)
+    spread(state)
+
+
+def reprioritized(state: State, record: Record) -> None:
+    """A job's own priority has changed."""
+    inheritance.given_priority(Bases(state), record.id, record.base)
+    spread(state)
+
+
+def spread(state: State) -> None:
+    """Pass changed bases on to dependencies, so many under one hold of the lock."""
+    state.inherited_left = inheritance.spread(Bases(state), state.inherited_left)
+
+
 # -- people ------------------------------------------------------------------------------------
 
 
-def waits_again_for(state: State, record: Record) -> set[str]:
-    """The jobs that a replayed job is to wait for; refuses what would be in vain."""
+def waits_again_for(state: State, record: Record) -> list[str]:
+    """The jobs that a replayed job waits for; refuses a replay that could never run."""
     needed = ((each.id, each.id, each.status) for each in _dependencies(state, record))
-    return set(still_to_wait_for(record.id, record.draft.on_dependency_failure, needed))
+    return list(still_to_wait_for(record.id, record.draft.on_dependency_failure, needed))
 
 
 def replay_order(state: State, job_ids: Sequence[str]) -> list[int]:
@@ -170,13 +245,18 @@ def _dependents(state: State, record: Record) -> Iterator[Record]:
 
 
 def problems(state: State, record: Record) -> Iterator[str]:
-    """Every fault that would leave a job blocked for ever, or run it too early."""
+    """Every fault that would leave a job blocked for ever, or run it too early, or out of turn."""
+    links = state.links
     blocked_by = record.blocked_by or set()
     if (record.status is Status.BLOCKED) != bool(blocked_by):
         yield f"job {record.id} is {record.status} and waits for {sorted(blocked_by)}"
     for job_id in blocked_by:
         needed = state.records.get(job_id)
-        if record.id not in state.links.blocking.get(job_id, ()):
+        if record.id not in links.blocking.get(job_id, ()):
             yield f"job {record.id} waits for job {job_id}, which knows nothing of it"
-        if needed is None or (needed.status.is_terminal and needed.seq not in state.links.ended):
+        if needed is None or (needed.status.is_terminal and needed.seq not in links.ended):
             yield f"job {record.id} waits for job {job_id}, which has ended or is gone"
+    if not record.status.is_terminal and not links.changed and not links.lowered:
+        base = max(record.priority, *(base for _, base in Bases(state).waiting_for(record.id)), 0)
+        if record.base != base:
+            yield f"job {record.id} counts as priority {record.base} instead of {base}"

@@ -22,23 +22,19 @@ class Feed:
         self.number = number
         self.followed_at = 0
 
-    def note(self, kind: ChangeKind, name: str) -> None:
-        """Something that is no job has changed."""
-        self._add(Change(kind=kind, name=name))
-
-    def note_job(self, job_id: str, status: Status | None, event: Event, sequence: int) -> None:
-        """Something happened to a job."""
-        self._add(
-            Change(kind="job", name=job_id, status=status, event=event, sequence=sequence or None)
-        )
-
-    def note_gone(self, job_id: str) -> None:
-        """A job was deleted."""
-        self._add(Change(kind="job", name=job_id))
-
-    def _add(self, change: Change) -> None:
+    def note(
+        self,
+        kind: ChangeKind,
+        name: str,
+        status: Status | None = None,
+        event: Event | None = None,
+        sequence: int | None = None,
+    ) -> None:
+        """Something has changed, or, of a job without an event, is gone."""
         self.number += 1
-        self.kept.append(change)
+        self.kept.append(
+            Change(kind=kind, name=name, status=status, event=event, sequence=sequence or None)
+        )
 
 
 def changes(state: State, cursor: str | None, limit: int) -> Changes:

@@ -29,7 +29,7 @@ class HeapFigures(msgspec.Struct, frozen=True, kw_only=True):
     size: int = 0
     """Entries, dead ones included."""
     dead: int = 0
-    """Entries of jobs that are not waiting there any more."""
+    """Entries whose job has left the heap."""
     rebuilds: int = 0
     last_rebuild_at: datetime | None = None
     rebuild_entries_min: int = REBUILD_ENTRIES_MIN
@@ -90,8 +90,7 @@ class LazyHeap:
     def in_order(self) -> Iterator[Record]:
         """The jobs that are alive, the best first, each left where it stands.
 
-        Below an entry of a heap nothing is better than it: only entries right below the told ones
-        can be next.
+        No entry of a heap is better than its parent: the next one is a child of one already given.
         """
         entries = self.entries
         nearest = [(entries[0], 0)] if entries else []
@@ -118,7 +117,7 @@ class LazyHeap:
             self.count.dead -= dropped
 
     def close(self) -> None:
-        """Give up the heap: its entries do not count any more, even to an open look into it."""
+        """Empty the heap and take its entries out of the count; an open walk through it ends."""
         self.count.size -= len(self.entries)
         self.count.dead -= len(self.entries) - self.live
         self.entries = []

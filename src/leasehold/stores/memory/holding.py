@@ -12,22 +12,19 @@ from leasehold.core.model.lease import (
     Renewed,
     RunningLease,
     Settled,
-    Settlement,
     decide_renewal,
 )
 from leasehold.core.model.status import Event
 from leasehold.core.rules import fence
 from leasehold.env import from_micros
 from leasehold.errors import LeaseExpiredError, LeaseLostError
+from leasehold.stores.memory.locked import LockedState
 from leasehold.stores.memory.record import Record
-from leasehold.stores.memory.state import State
+from leasehold.stores.memory.state import Shelf, State
 
 
-class Histories:
+class Histories(Shelf):
     """The histories of this store's jobs."""
-
-    def __init__(self, state: State) -> None:
-        self._state = state
 
     def standing(self, job_id: str) -> Record | None:
         return self._state.records.get(job_id)
@@ -72,19 +69,47 @@ def refuse(state: State, job_id: str, version: int) -> LeaseLostError:
     return fence.refuse(Histories(state), job_id, version)
 
 
-def settle_stale(state: State, settlement: Settlement) -> Settled | LeaseLostError:
-    """Refuse a settlement whose lease is over, or answer one that was accepted before."""
-    return fence.settle_stale(Histories(state), settlement)
+class HoldingVerbs(LockedState):
+    """Messages of holders of leases."""
 
+    def renew(self, worker: str, renewals: Sequence[Renewal]) -> list[Renewed | LeaseLostError]:
+        for renewal in renewals:
+            round(renewal.lease_seconds)  # NaN and infinity raise before anything is renewed.
 
-def renew(state: State, worker: str, renewals: Sequence[Renewal]) -> list[Renewed | LeaseLostError]:
-    """Keep leases alive, and the worker's registry entry."""
-    for renewal in renewals:
-        round(renewal.lease_seconds)  # A number that is none fails before anything is renewed.
-    info = state.workers.get(worker)
-    if info is not None:
-        state.workers[worker] = msgspec.structs.replace(info, heartbeat_at=from_micros(state.now))
-    return [_renew(state, renewal) for renewal in renewals]
+        def renew(state: State) -> list[Renewed | LeaseLostError]:
+            info = state.workers.get(worker)
+            if info is not None:
+                now = from_micros(state.now)
+                state.workers[worker] = msgspec.structs.replace(info, heartbeat_at=now)
+            return [_renew(state, renewal) for renewal in renewals]
+
+        return self._run(renew)
+
+    def report_progress(self, job_id: str, version: int, progress: bytes) -> None:
+        check_progress(job_id, progress)
+
+        def keep(state: State) -> None:
+            _held_or_raise(state, job_id, version).progress = progress
+
+        self._run(keep)
+
+    def append_log(
+        self, job_id: str, version: int, lines: Sequence[LogLine], *, dropped: int = 0
+    ) -> None:
+        def append(state: State) -> None:
+            record = _held_or_raise(state, job_id, version)
+            if record.log is None:
+                record.log = LogTail()
+            record.log.extend((LogLine(line.at, bounded(line.text)) for line in lines), dropped)
+
+        self._run(append)
+
+    def tell(
+        self, job_id: str, event: Event, *, worker: str | None, version: int, message: str
+    ) -> None:
+        self._run(
+            lambda state: fence.tell(Histories(state), job_id, event, worker, version, message)
+        )
 
 
 def _renew(state: State, renewal: Renewal) -> Renewed | LeaseLostError:
@@ -105,29 +130,6 @@ def _renew(state: State, renewal: Renewal) -> Renewed | LeaseLostError:
     record.heartbeat_at = state.now
     state.queues[record.draft.queue].totals.renewed += 1
     return answer
-
-
-def report_progress(state: State, job_id: str, version: int, progress: bytes) -> None:
-    """Keep a running job's progress."""
-    check_progress(job_id, progress)
-    _held_or_raise(state, job_id, version).progress = progress
-
-
-def append_log(
-    state: State, job_id: str, version: int, lines: Sequence[LogLine], dropped: int
-) -> None:
-    """Keep a running job's last lines."""
-    record = _held_or_raise(state, job_id, version)
-    if record.log is None:
-        record.log = LogTail()
-    record.log.extend((LogLine(line.at, bounded(line.text)) for line in lines), dropped)
-
-
-def tell(
-    state: State, job_id: str, event: Event, worker: str | None, version: int, message: str
-) -> None:
-    """Write an event that changes nothing to a job's history, if the job is still there."""
-    fence.tell(Histories(state), job_id, event, worker, version, message)
 
 
 def _held_or_raise(state: State, job_id: str, version: int) -> Record:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from leasehold.core.model.status import TERMINAL, Status, allowed
 from leasehold.core.rules.sampling import since_last_look
-from leasehold.stores.memory import dependents, inheritance
+from leasehold.stores.memory import dependents
 from leasehold.stores.memory.meter import SpanShelf
 from leasehold.stores.memory.queues import running_by_key
 from leasehold.stores.memory.record import Record
@@ -69,7 +69,6 @@ def _wrong_record(state: State, record: Record) -> Iterator[str]:
     if record.attempts > record.allowance:
         yield f"job {record.id} had {record.attempts} attempts of {record.allowance}"
     yield from dependents.problems(state, record)
-    yield from inheritance.problems(state, record)
     if status is Status.COMPLETED and not record.history:
         return  # It was dropped, as a whole, to keep the bound.
     last: Status | None = None

@@ -12,7 +12,6 @@ from leasehold.core.model.key_limits import KeyLimits
 from leasehold.core.model.priority import DEFAULT_SCORING, Scoring, default_tier, place
 from leasehold.core.model.status import Status
 from leasehold.env import to_micros
-from leasehold.stores.memory.buckets import Buckets
 from leasehold.stores.memory.heaps import REBUILD_ENTRIES_MIN, HeapCount, LazyHeap, Stream, Tiers
 from leasehold.stores.memory.parking import NOTHING, KeyInTask, ParkingShelf
 from leasehold.stores.memory.record import Entry, Record
@@ -210,7 +209,7 @@ class Lanes:
         limits: KeyLimits | None,
         running: Callable[[], Counter[str]],
         state: State,
-        buckets: Buckets,
+        buckets: dict[str, int],
     ) -> None:
         """Begin or cease to limit how many jobs of one key run or start, or change that limit.
 

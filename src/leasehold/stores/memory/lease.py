@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from functools import partial
@@ -21,10 +22,9 @@ from leasehold.core.rules.messages import not_started_by
 from leasehold.core.rules.queue_limits import free_slots
 from leasehold.core.rules.starting import count_starts, free_starts, next_start_at
 from leasehold.env import from_micros
-from leasehold.stores.memory.buckets import StartBook
 from leasehold.stores.memory.heaps import Stream, Tiers, in_order
 from leasehold.stores.memory.parking import KeyInTask
-from leasehold.stores.memory.queue_record import MemoryQueue
+from leasehold.stores.memory.queue_record import MemoryQueue, StartBook
 from leasehold.stores.memory.record import KeptAttempt, Record
 from leasehold.stores.memory.state import State
 
@@ -69,9 +69,7 @@ def lease(
     # Each pass leaves out lanes that the one before found closed: by a breaker or a queue.
     while not walk.is_over and _pass(state, request, opened, walk, now, leases):
         pass
-    taken = [lease.queue for lease in leases]
-    for name in set(taken):
-        state.worked.did(request.worker, name, _LEASED, state.now, taken.count(name))
+    _count_leased(state, request.worker, names, leases)
     may_be_more = walk.is_cut_short
     if request.parent_id is not None and not walk.is_cut_short:
         may_be_more = _goes_on(opened.values(), request.parent_id, took=bool(leases))
@@ -79,6 +77,15 @@ def lease(
     if cut_short:
         state.wake()
     return leases, cut_short
+
+
+def _count_leased(state: State, worker: str, names: list[str], leases: list[Lease]) -> None:
+    if len(names) == 1:
+        if leases:
+            state.worked.did(worker, names[0], _LEASED, state.now, len(leases))
+        return
+    for name, jobs in Counter([lease.queue for lease in leases]).items():
+        state.worked.did(worker, name, _LEASED, state.now, jobs)
 
 
 def _goes_on(queues: Iterable[_Open], parent_id: str, *, took: bool) -> bool:
@@ -261,22 +268,22 @@ def _grant(state: State, record: Record, worker: str, now: datetime, length: Lea
         record.attempt_rows = (row,)
     state.step(record, Event.LEASED, Status.RUNNING, expires_at)
     return Lease(
-        job_id=record.id,
-        version=version,
-        worker=worker,
-        queue=draft.queue,
-        task=draft.task,
-        payload=draft.payload,
-        codec=draft.codec,
-        priority=record.priority,
-        attempt=attempt,
-        allowance=record.allowance,
-        acquired_at=now,
-        expires_at=length.expires_at,
-        lease_seconds=length.seconds,
-        timeout_seconds=draft.timeout_seconds,
-        deadline=draft.deadline,
-        retry=draft.retry,
-        metadata=None if draft.metadata is None else dict(draft.metadata),
-        parent_id=draft.parent_id,
+        record.id,
+        version,
+        worker,
+        draft.queue,
+        draft.task,
+        draft.payload,
+        draft.codec,
+        record.priority,
+        attempt,
+        record.allowance,
+        now,
+        length.expires_at,
+        length.seconds,
+        draft.timeout_seconds,
+        draft.deadline,
+        draft.retry,
+        None if draft.metadata is None else dict(draft.metadata),
+        draft.parent_id,
     )

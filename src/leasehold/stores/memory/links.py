@@ -31,7 +31,7 @@ class JobLinks:
         self.ended: dict[int, str] = {}
         """Jobs that have ended and whose dependents are still to be told, by number."""
         self._ended_in_order: list[int] = []
-        """A heap of their numbers; it may hold some that are not among them any more."""
+        """A heap of their numbers; it may hold stale ones."""
         self.purged: set[str] = set()
         """Those of `ended` that are to be deleted once their dependents are told."""
         self.lowered: set[str] = set()
@@ -61,7 +61,7 @@ class JobLinks:
         return not record.blocked_by
 
     def unblock(self, record: Record) -> None:
-        """It waits for no job any more."""
+        """Remove all its blockers."""
         self.lowered.update(record.blocked_by or ())
         for needed in record.blocked_by or ():
             self._take_out(needed, record.id)
@@ -83,7 +83,7 @@ class JobLinks:
         return None
 
     def all_told(self, seq: int) -> None:
-        """Its dependents are told, or it has not ended any more."""
+        """Its dependents are told, or it was replayed."""
         self.purged.discard(self.ended.pop(seq))
 
     def count_unfinished(self, record: Record, by: int) -> None:

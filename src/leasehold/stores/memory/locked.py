@@ -13,11 +13,8 @@ from typing import Concatenate, ParamSpec, TypeVar
 from leasehold.core.model.records import Listener
 from leasehold.errors import StoreClosedError
 from leasehold.interrupts import SHIELD, Interrupted
-from leasehold.stores.memory import (
-    dependents,
-    pruning,
-)
-from leasehold.stores.memory.forgetting import make_room
+from leasehold.stores.memory import dependents
+from leasehold.stores.memory.finished import make_room
 from leasehold.stores.memory.state import News, State
 
 P = ParamSpec("P")
@@ -54,7 +51,7 @@ class LockedState:
     def _look(
         self, verb: Callable[Concatenate[State, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Let a verb look at the state that changes nothing."""
+        """Run a verb that only reads the state."""
         with SHIELD, self._lock:
             if self._closed:
                 self._check_open()
@@ -64,15 +61,14 @@ class LockedState:
     def _run(
         self, verb: Callable[Concatenate[State, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Let a verb work on the state alone, then wake whom it concerns."""
+        """Run a verb that may change the state, then wake the listeners it concerns."""
         state = self._state
         links = state.links
         with SHIELD:
             with self._lock:
                 if self._closed:
                     self._check_open()
-                # A clean-up reports each job that its call removes (RET-1): nothing goes before it.
-                state.tick(forgets=verb is not pruning.prune)
+                state.tick()
                 answer = verb(state, *args, **kwargs)
                 if links.ended or links.lowered or links.changed:
                     dependents.resolve(state)
@@ -93,7 +89,7 @@ class LockedState:
         return news, self._listeners
 
     def _resolve_the_rest(self) -> None:
-        """Go on with dependents, and others, that were too many for one hold of the lock."""
+        """Finish the dependents that were too many for one hold of the lock."""
         links = self._state.links
         while links.ended or links.lowered or links.changed:
             with SHIELD:

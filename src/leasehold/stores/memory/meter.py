@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from leasehold.core.model.histogram import BOUNDS, Measurements
-from leasehold.core.model.span import Span
-from leasehold.core.rules.sampling import ALL_QUEUES, KeptSpan, Resolution
+from leasehold.core.model.span import Span, as_one
+from leasehold.core.rules.sampling import ALL_QUEUES, KeptSpan, Resolution, summed_up
 
 if TYPE_CHECKING:
-    from leasehold.stores.memory.queue_record import MemoryQueue
     from leasehold.stores.memory.state import State
 
 
@@ -69,10 +68,18 @@ class SpanShelf:
         return self._state.open_minute
 
     def totals(self, queue: str | None) -> Mapping[str, Span]:
-        return {name: each.totals_ever() for name, each in self.chosen(queue)}
+        return {name: each.totals_ever() for name, each in self._state.chosen(queue).items()}
+
+    def totals_of_all(self) -> Span:
+        return as_one(self.totals(None).values())
+
+    def last_look_of_all(self) -> Span:
+        looks = (each.meter.kept[Resolution.EVER] for each in self._state.chosen(None).values())
+        return as_one(spans[0].with_measures(()) for spans in looks if 0 in spans)
 
     def available_since(self, queue: str | None) -> Mapping[str, int]:
-        found = ((name, each.lanes.oldest_available_at()) for name, each in self.chosen(queue))
+        chosen = self._state.chosen(queue).items()
+        found = ((name, each.lanes.oldest_available_at()) for name, each in chosen)
         return {name: since for name, since in found if since is not None}
 
     def kept(
@@ -85,6 +92,11 @@ class SpanShelf:
             for name, meter in self._meters().items()
             if queue in (None, name)
         }
+
+    def summed(
+        self, resolution: Resolution, first: int, measures: Collection[int]
+    ) -> Mapping[str, Span]:
+        return summed_up(self.kept(resolution, None, first), measures)
 
     def keep(self, spans: Sequence[KeptSpan]) -> None:
         meters = self._meters()
@@ -108,10 +120,3 @@ class SpanShelf:
     def _meters(self) -> dict[str, Meter]:
         of_queues = {name: each.meter for name, each in self._state.queues.items()}
         return {ALL_QUEUES: self._state.meter_of_all, **of_queues}
-
-    def chosen(self, queue: str | None) -> list[tuple[str, MemoryQueue]]:
-        """All queues, or the one of that name, if there is one."""
-        queues = self._state.queues
-        if queue is None:
-            return list(queues.items())
-        return [(queue, queues[queue])] if queue in queues else []

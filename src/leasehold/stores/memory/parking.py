@@ -18,7 +18,6 @@ from leasehold.core.model.key_limits import KeyLimits
 from leasehold.core.rules import parking
 from leasehold.core.rules.group_rounds import GroupRounds
 from leasehold.core.rules.starting import key_starts
-from leasehold.stores.memory.buckets import Buckets
 from leasehold.stores.memory.heaps import HeapCount, Tiers
 from leasehold.stores.memory.record import Record
 
@@ -54,7 +53,7 @@ class ParkingShelf:
         "_unfilled", "limits", "running",
     )  # fmt: skip
 
-    def __init__(self, lanes: Lanes, state: State, buckets: Buckets) -> None:
+    def __init__(self, lanes: Lanes, state: State, buckets: dict[str, int]) -> None:
         self._lanes = lanes
         self._state = state
         self._buckets = buckets
@@ -71,7 +70,7 @@ class ParkingShelf:
         self._resting: dict[str, int] = {}
         """Keys that have jobs parked and used up their starts: when the next may start."""
         self._moments: list[tuple[int, str]] = []
-        """A heap of those moments; a key that is not in `_resting` any more is passed over."""
+        """A heap of those moments; entries of keys that have left `_resting` are skipped."""
 
     # -- what becomes of jobs ----------------------------------------------------------------
 
@@ -80,7 +79,7 @@ class ParkingShelf:
         parking.enter(self, self._account(record), record.tier, _job(record))
 
     def leave(self, record: Record) -> None:
-        """A job is not ready any more."""
+        """A job has left the ready jobs."""
         account = self._account(record)
         record.counted = False
         if record.parked:
@@ -248,7 +247,7 @@ class ParkingShelf:
         return self._rounds.looked(parent_id, None if is_last else asked, took=took)
 
     def close(self) -> None:
-        """Give up the shelf, on which nothing stands any more."""
+        """Close the empty shelf."""
         for tiers in self.tiers():
             tiers.close()
 
@@ -278,7 +277,7 @@ class ParkingShelf:
 
     def _stands(self, key: str) -> tuple[int, int, int]:
         """What its limits ask of a key: how many run, when its bucket is full, and the time."""
-        full_at = 0 if self.limits.rate is None else self._buckets.full_at(key_starts(key))
+        full_at = 0 if self.limits.rate is None else self._buckets.get(key_starts(key), 0)
         return self.running[key], full_at, self._state.now
 
     def _account(self, record: Record) -> KeyInTask:

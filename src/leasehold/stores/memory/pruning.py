@@ -1,18 +1,28 @@
-"""Prune: one bounded piece of a clean-up, under the store's one lock. rules.cleaning decides."""
+"""Clean-ups, one bounded piece under each hold of the lock, and the archive."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from datetime import datetime
 from heapq import heappop
-from typing import Any
+from itertools import islice
 
 import msgspec
 
+from leasehold.core.model.archive import EVERYTHING, ArchivedJob, ArchivePage, ArchiveSpan
 from leasehold.core.model.queue_retention import QueueRetention
-from leasehold.core.model.retention import CleanUp, CleanUpMode, PruneReport, RetentionPolicy, Scope
+from leasehold.core.model.retention import (
+    BATCH_MAX,
+    DAILY,
+    CleanUp,
+    CleanUpMode,
+    PruneReport,
+    RetentionPolicy,
+    Scope,
+)
+from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import Status
 from leasehold.core.rules import cleaning
 from leasehold.core.rules.cleanup_store import (
@@ -20,37 +30,69 @@ from leasehold.core.rules.cleanup_store import (
     CleanedStore,
     CleanUpBatch,
     CleanUpProgress,
-    CleanUpWrite,
     Cutoffs,
     EndedJob,
     OldestAudits,
 )
 from leasehold.env import from_micros
-from leasehold.stores.memory import forgetting
+from leasehold.interrupts import SHIELD
+from leasehold.stores.memory import finished
 from leasehold.stores.memory.lanes import Lanes
+from leasehold.stores.memory.locked import LockedState
 from leasehold.stores.memory.metrics import stats
 from leasehold.stores.memory.record import Record
 from leasehold.stores.memory.state import NumberedAudit, State
 
 
-def prune(
-    state: State,
-    policy: RetentionPolicy | None,
-    run: int | None,
-    scope: Scope,
-    limit: int,
-    actor: str,
-) -> PruneReport:
-    """Begin a clean-up, or go on with one."""
-    keeper = Keeper(state)
+class KeepingVerbs(LockedState):
+    """Clean-ups and the archive."""
 
-    def write(operation: Callable[[CleanUpWrite[Record]], PruneReport]) -> PruneReport:
-        return operation(keeper)
+    def prune(
+        self,
+        policy: RetentionPolicy | None = None,
+        *,
+        run: int | None = None,
+        scope: Scope = DAILY,
+        limit: int = BATCH_MAX,
+        actor: str,
+    ) -> PruneReport:
+        # Not through _run: a clean-up reports each job that its call removes (RET-1), so nothing is
+        # forgotten before it.
+        with SHIELD, self._lock:
+            self._check_open()
+            state = self._state
+            state.tick(forgets=False)
+            keeper = Keeper(state)
+            store = CleanedStore[Record](
+                lambda: nullcontext(keeper),
+                lambda operation: operation(keeper),
+                state.env.clock.monotonic,
+            )
+            request = cleaning.PruneRequest(policy or state.policy, scope, limit, actor)
+            return cleaning.prune(store, run, request)
 
-    store = CleanedStore(lambda: nullcontext(keeper), write, state.env.clock.monotonic)
-    return cleaning.prune(
-        store, run, cleaning.PruneRequest(policy or state.policy, scope, limit, actor)
-    )
+    def cleanups(self, limit: int = 100) -> list[CleanUp]:
+        return self._look(
+            lambda state: [each.record for each in islice(reversed(state.cleanups), limit)]
+        )
+
+    def archived(self, job_id: str) -> ArchivedJob | None:
+        return self._look(lambda state: state.archive.find(job_id))
+
+    def search_archive(
+        self,
+        where: JobFilter,
+        *,
+        span: ArchiveSpan = EVERYTHING,
+        slowest_first: bool = False,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> ArchivePage:
+        return self._look(
+            lambda state: state.archive.search(
+                where, span, limit, cursor, slowest_first=slowest_first
+            )
+        )
 
 
 class Keeper:
@@ -59,9 +101,10 @@ class Keeper:
     def __init__(self, state: State) -> None:
         self._state = state
         self.now = from_micros(state.now)
+        self.audit = state.note_action
 
     def own_retentions(self) -> Mapping[str, QueueRetention]:
-        return forgetting.own_retentions(self._state)
+        return finished.own_retentions(self._state)
 
     def latest(self) -> CleanUp | None:
         return self._state.cleanups[-1].record if self._state.cleanups else None
@@ -95,10 +138,10 @@ class Keeper:
         self, status: Status, cutoffs: Cutoffs, after: Bookmark, limit: int
     ) -> CleanUpBatch[Record]:
         old: list[Record] = []
-        for shelf in self._state.finished.shelves():
+        for shelf in self._state.finished.shelves:
             cutoff = cutoffs.common if shelf is None else cutoffs.own[shelf]
             if cutoff is not None:
-                old += forgetting.ended_by(self._state, shelf, status, cutoff, limit - len(old))
+                old += finished.ended_by(self._state, shelf, status, cutoff, limit - len(old))
         return _found(old, after, limit)
 
     def find_results(self, after: Bookmark, limit: int) -> CleanUpBatch[Record]:
@@ -119,10 +162,11 @@ class Keeper:
         """Completed jobs beyond the bound, the last submitted first; once per clean-up."""
         events = 0
         found = []
-        told = (each for each in self._state.finished.last(Status.COMPLETED) if each.history)
-        for record in sorted(told, key=lambda record: record.seq, reverse=True):
+        shelves = self._state.finished.shelves.values()
+        completed = (record for shelf in shelves for record in shelf[Status.COMPLETED].values())
+        for record in sorted(completed, key=lambda record: record.seq, reverse=True):
             events += len(record.history)
-            if events > events_max:
+            if record.history and events > events_max:
                 found.append(record)
         return found
 
@@ -146,7 +190,7 @@ class Keeper:
 
     def remove(self, jobs: Sequence[EndedJob[Record]], *, archived: bool) -> None:
         for job in jobs:
-            forgetting.prune(self._state, job.key, archived=archived)
+            finished.prune(self._state, job.key, archived=archived)
 
     def drop_results(self, keys: Sequence[Record]) -> int:
         for record in keys:
@@ -181,9 +225,6 @@ class Keeper:
 
     def drop_archived_audits(self, until: datetime, limit: int) -> int:
         return len(_taken(self._state.audit_archive, until, limit))
-
-    def audit(self, actor: str, action: str, count: int, detail: dict[str, Any]) -> None:
-        self._state.note_action(actor, action, detail, count)
 
 
 def _taken(audits: deque[NumberedAudit], until: datetime, limit: int) -> list[NumberedAudit]:

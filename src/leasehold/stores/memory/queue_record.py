@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
 import msgspec
 
 from leasehold.core.model.breaker import BreakerState
@@ -9,9 +12,11 @@ from leasehold.core.model.drain import Drain
 from leasehold.core.model.queue_config import QueueRule
 from leasehold.core.model.span import SUBMITTED_IN, Span, band_of
 from leasehold.core.model.status import Status
-from leasehold.stores.memory.buckets import Buckets
 from leasehold.stores.memory.lanes import Lanes
 from leasehold.stores.memory.meter import Meter
+
+if TYPE_CHECKING:
+    from leasehold.stores.memory.state import State
 
 
 class QueueTotals(msgspec.Struct):
@@ -54,13 +59,38 @@ class MemoryQueue:
         self.meter = Meter()
         self.rule: QueueRule | None = None
         """None for a queue that was never configured."""
-        self.buckets = Buckets()
+        self.buckets: dict[str, int] = {}
+        """The token buckets, of clients that submit and of starts, that were not full: when each
+        will be, in nanoseconds."""
         self.drain: Drain | None = None
         """How fast it drains, once somebody has looked."""
 
     def totals_ever(self) -> Span:
-        """Everything that is counted for ever, and its depth."""
+        """The lifetime totals, and the depth."""
         counted = msgspec.structs.asdict(self.totals) | dict.fromkeys(SUBMITTED_IN.values(), 0)
         for priority, jobs in enumerate(self.submitted_by_priority):
             counted[SUBMITTED_IN[band_of(priority)]] += jobs
         return self.meter.totals(counted, self.counts[Status.PENDING])
+
+
+class StartBook:
+    """See `leasehold.core.rules.starting.StartBook`."""
+
+    __slots__ = ("_state", "now")
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self.now = state.now
+
+    def full_at(self, queue: str, bucket: str) -> int:
+        return self._state.queues[queue].buckets.get(bucket, 0)
+
+    def keep_buckets(self, queue: str, buckets: Mapping[str, int]) -> None:
+        kept = self._state.queues[queue].buckets
+        kept.update(buckets)
+        # Clients and keys come and go without number: for each, look at two that may be full.
+        for _ in range(min(2 * len(buckets), len(kept))):
+            bucket = next(iter(kept))
+            full_at = kept.pop(bucket)
+            if full_at > self.now * 1000:
+                kept[bucket] = full_at

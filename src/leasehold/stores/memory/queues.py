@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
+from leasehold.core.model.budget import BURIED_AT_ONCE, PURGE_AT_ONCE, batched
 from leasehold.core.model.key_limits import KeyInfo, KeyLimits
 from leasehold.core.model.priority import DEFAULT_SCORING
 from leasehold.core.model.queue_config import (
@@ -25,42 +25,109 @@ from leasehold.core.rules import queue_orders
 from leasehold.core.rules.starting import key_starts, next_start_at
 from leasehold.env import from_micros
 from leasehold.stores.memory import dependents
-from leasehold.stores.memory.buckets import StartBook
+from leasehold.stores.memory.locked import LockedState
+from leasehold.stores.memory.queue_record import StartBook
 from leasehold.stores.memory.reading import search
 from leasehold.stores.memory.state import State
 
-
-def create(state: State, queue: str, config: QueueConfig, actor: str) -> QueueInfo:
-    queue_orders.create(QueueBook(state), queue, config, actor)
-    return _info(state, queue)
+T = TypeVar("T")
 
 
-def update(state: State, queue: str, changes: Mapping[str, Any], actor: str) -> QueueInfo:
-    queue_orders.update(QueueBook(state), queue, changes, actor)
-    return _info(state, queue)
+class QueueVerbs(LockedState):
+    """Queues and their rules."""
 
+    def queues(self) -> list[str]:
+        return self._look(lambda state: sorted(state.queues))
 
-def set_state(state: State, queue: str, to: QueueState, actor: str) -> QueueInfo:
-    queue_orders.set_state(QueueBook(state), queue, to, actor)
-    return _info(state, queue)
+    def create_queue(self, queue: str, config: QueueConfig, *, actor: str) -> QueueInfo:
+        info = self._change(queue, lambda book: queue_orders.create(book, queue, config, actor))
+        self._place_anew(queue)
+        return info
 
+    def update_queue(self, queue: str, changes: Mapping[str, Any], *, actor: str) -> QueueInfo:
+        info = self._change(queue, lambda book: queue_orders.update(book, queue, changes, actor))
+        self._place_anew(queue)
+        return info
 
-def purge(state: State, queue: str, where: JobFilter, actor: str, limit: int) -> Purged:
-    fitting = queue_orders.to_purge(queue, where)
-    if fitting is None:
-        return Purged(0, more=False)
-    page = search(state, fitting, limit, None)
-    jobs = [job.id for job in page.jobs]
-    more = page.next_cursor is not None
-    return queue_orders.purge(QueueBook(state), queue, where, jobs, actor, more=more)
+    def set_queue_state(self, queue: str, state: QueueState, *, actor: str) -> QueueInfo:
+        return self._change(queue, lambda book: queue_orders.set_state(book, queue, state, actor))
 
+    def purge_queue(
+        self, queue: str, where: JobFilter, *, actor: str, limit: int = PURGE_AT_ONCE
+    ) -> Purged:
+        def purge(state: State) -> Purged:
+            fitting = queue_orders.to_purge(queue, where)
+            if fitting is None:
+                return Purged(0, more=False)
+            page = search(state, fitting, limit, None)
+            jobs = [job.id for job in page.jobs]
+            more = page.next_cursor is not None
+            return queue_orders.purge(QueueBook(state), queue, where, jobs, actor, more=more)
 
-def delete(state: State, queue: str, actor: str, force: bool) -> bool:
-    return queue_orders.delete(QueueBook(state), queue, actor, force=force)
+        return self._run(purge)
 
+    def delete_queue(self, queue: str, *, force: bool, actor: str) -> int:
+        if self._order(queue, lambda book: queue_orders.delete(book, queue, actor, force=force)):
+            return 0
+        return self._bury(queue)
 
-def bury(state: State, queue: str, jobs: Sequence[str], buried: int) -> queue_orders.Buried:
-    return queue_orders.bury(QueueBook(state), queue, jobs, buried)
+    def queue_info(self, queue: str) -> QueueInfo | None:
+        found = self._look(lambda state: _info(state, queue) if queue in state.queues else None)
+        return None if found is None or found.is_gone else found
+
+    def list_queues(self) -> list[QueueInfo]:
+        found = self._look(lambda state: [_info(state, name) for name in sorted(state.queues)])
+        return [info for info in found if not info.is_gone]
+
+    def key_info(self, queue: str, key: str) -> KeyInfo:
+        return self._look(_key_info, queue, key)
+
+    def _order(self, queue: str, order: Callable[[QueueBook], T]) -> T:
+        """Carry out an order about a queue, and tell followers so."""
+
+        def change(state: State) -> T:
+            answer = order(QueueBook(state))
+            state.note_change("queue", queue)
+            return answer
+
+        return self._run(change)
+
+    def _change(self, queue: str, order: Callable[[QueueBook], None]) -> QueueInfo:
+        """Change a queue's rules; answers how it stands."""
+
+        def change(book: QueueBook) -> QueueInfo:
+            order(book)
+            return book.info(queue)
+
+        return self._order(queue, change)
+
+    def _place_anew(self, queue: str) -> None:
+        """A queue's parameters have changed: other calls go on while jobs are placed anew."""
+
+        def place(state: State) -> bool:
+            known = state.queues.get(queue)
+            return known is not None and known.lanes.rebalance(state.now)
+
+        while self._run(place):
+            pass
+
+    def _bury(self, queue: str) -> int:
+        """Finish deleting a queue, so many jobs under each hold of the lock."""
+        buried = 0
+        done = False
+        while not done:
+            found = self._look(_waiting_in, queue)
+            for jobs in batched(found, BURIED_AT_ONCE) if found else ((),):
+                more, done = self._order(
+                    queue, partial(queue_orders.bury, queue=queue, jobs=jobs, buried=buried)
+                )
+                buried += more
+        return buried
+
+    def _bury_the_rest(self) -> None:
+        """Go on with deletions that were cut short."""
+        for queue in self._look(_being_deleted):
+            self._bury(queue)
 
 
 class QueueBook:
@@ -68,10 +135,11 @@ class QueueBook:
 
     def __init__(self, state: State) -> None:
         self._state = state
+        self.now = from_micros(state.now)
+        self.audit = state.note_action
 
-    @property
-    def now(self) -> datetime:
-        return from_micros(self._state.now)
+    def info(self, queue: str) -> QueueInfo:
+        return _info(self._state, queue)
 
     def rule_of(self, queue: str) -> QueueRule | None:
         known = self._state.queues.get(queue)
@@ -136,11 +204,8 @@ class QueueBook:
     def erase_when_told(self, jobs: Collection[str]) -> None:
         self._state.links.purged.update(jobs)
 
-    def audit(self, actor: str, action: str, count: int, detail: dict[str, Any]) -> None:
-        self._state.note_action(actor, action, detail, count)
 
-
-def waiting_in(state: State, queue: str) -> list[str]:
+def _waiting_in(state: State, queue: str) -> list[str]:
     """The jobs that wait in a queue."""
     return [
         record.id
@@ -149,25 +214,13 @@ def waiting_in(state: State, queue: str) -> list[str]:
     ]
 
 
-def being_deleted_now(state: State) -> list[str]:
+def _being_deleted(state: State) -> list[str]:
     """The queues that somebody began to delete."""
     return [
         name
         for name, queue in state.queues.items()
         if queue.rule is not None and queue.rule.state is QueueState.DELETING
     ]
-
-
-def infos(state: State) -> list[QueueInfo]:
-    """The information about every queue, by name."""
-    found = (_info(state, name) for name in sorted(state.queues))
-    return [info for info in found if not info.is_gone]
-
-
-def info(state: State, queue: str) -> QueueInfo | None:
-    """The information about a queue; None for an unknown one."""
-    found = _info(state, queue) if queue in state.queues else None
-    return None if found is None or found.is_gone else found
 
 
 def _info(state: State, name: str) -> QueueInfo:
@@ -202,14 +255,14 @@ def running_by_key(state: State, queue: str) -> Counter[str]:
     )
 
 
-def key_info(state: State, queue: str, key: str) -> KeyInfo:
+def _key_info(state: State, queue: str, key: str) -> KeyInfo:
     """How many jobs of a key run in a queue, and when the next may start."""
     known = state.queues.get(queue)
     rate = None if known is None or known.rule is None else known.rule.config.key_start_rate
     running = running_by_key(state, queue)[key]
     if known is None or rate is None:
         return KeyInfo(running)
-    full_at = known.buckets.full_at(key_starts(key))
+    full_at = known.buckets.get(key_starts(key), 0)
     return KeyInfo(running, moment(rate.next_at(full_at, now=state.now)))
 
 
@@ -218,9 +271,3 @@ def _limit_keys(state: State, queue: str, limits: KeyLimits | None) -> None:
     if limits != known.lanes.key_limits:
         running = partial(running_by_key, state, queue)
         known.lanes.limit_keys(limits, running, state, known.buckets)
-
-
-def place_anew(state: State, queue: str) -> bool:
-    """Go on with placing pending jobs by changed rules; whether there may be more."""
-    known = state.queues.get(queue)
-    return known is not None and known.lanes.rebalance(state.now)

@@ -1,13 +1,15 @@
-"""Questions about jobs."""
+"""Looking at jobs and their records."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from heapq import merge, nsmallest
 from itertools import islice
 
+from leasehold.core.model.changes import Changes
+from leasehold.core.model.graph import Graph
 from leasehold.core.model.history import Attempt, HistoryEvent
 from leasehold.core.model.job import Job
 from leasehold.core.model.joblog import JobLog
@@ -20,9 +22,11 @@ from leasehold.core.model.pages import (
     history_page,
     log_page,
 )
+from leasehold.core.model.records import AuditRecord
 from leasehold.core.model.refusals import check_page
 from leasehold.core.model.retention import without_old_result
 from leasehold.core.model.search import (
+    COUNTED_MAX,
     Count,
     HeavyField,
     JobFilter,
@@ -38,15 +42,95 @@ from leasehold.core.model.search import (
 )
 from leasehold.core.model.status import Status
 from leasehold.env import from_micros
+from leasehold.stores.memory import feed
+from leasehold.stores.memory.dependents import graph
 from leasehold.stores.memory.heaps import order_of
+from leasehold.stores.memory.locked import LockedState
 from leasehold.stores.memory.metrics import stats
-from leasehold.stores.memory.record import (
-    Record,
-    attempts_of,
-    history_of,
-    snapshot,
-)
+from leasehold.stores.memory.record import Record, attempts_of, history_of, snapshot
 from leasehold.stores.memory.state import State
+
+
+class LookingVerbs(LockedState):
+    """Reads."""
+
+    def get(self, job_id: str) -> Job | None:
+        return self._look(get, job_id)
+
+    def position(self, job_id: str) -> int | None:
+        return self._look(_position, job_id)
+
+    def peek(self, queue: str, *, limit: int = 1) -> list[Job]:
+        return self._look(_peek, queue, limit)
+
+    def graph(self, job_ids: Sequence[str]) -> Graph:
+        return self._look(graph, job_ids)
+
+    def search(
+        self,
+        where: JobFilter,
+        *,
+        limit: int = 100,
+        cursor: str | None = None,
+        without: Collection[HeavyField] = (),
+        read_max: int | None = None,
+    ) -> Page:
+        return self._look(search, where, limit, cursor, without, read_max)
+
+    def count(
+        self, where: JobFilter, *, counted_max: int = COUNTED_MAX, read_max: int | None = None
+    ) -> Count:
+        return self._look(_count, where, counted_max, read_max)
+
+    def find_ids(self, prefix: str, *, limit: int = 10) -> list[str]:
+        def find(state: State) -> list[str]:
+            return nsmallest(limit, (each for each in state.records if each.startswith(prefix)))
+
+        return self._look(find)
+
+    def attempts(self, job_id: str) -> list[Attempt]:
+        return self._look(lambda state: attempts_of(state.records.get(job_id)))
+
+    def history(self, job_id: str) -> list[HistoryEvent]:
+        return self._look(lambda state: history_of(state.records.get(job_id)))
+
+    def log(self, job_id: str) -> JobLog:
+        return self._look(_log, job_id)
+
+    def history_page(
+        self, job_id: str, *, limit: int = 100, cursor: str | None = None
+    ) -> HistoryPage:
+        after = check_cursor(limit, cursor) or 0
+        later = (event for event in self.history(job_id) if event.sequence > after)
+        return history_page(list(islice(later, limit + 1)), limit)
+
+    def log_page(self, job_id: str, *, limit: int = 100, cursor: str | None = None) -> LogPage:
+        after = check_cursor(limit, cursor) or 0
+        kept = self.log(job_id)
+        numbered = list(enumerate(kept.lines, kept.dropped + 1))
+        later = numbered[max(0, after - kept.dropped) :]
+        return log_page(later[: limit + 1], after, limit)
+
+    def audit_page(
+        self,
+        *,
+        since: datetime | None = None,
+        before: datetime | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> AuditPage:
+        return self._look(_page_of_audit, since, before, limit, cursor)
+
+    def changes(self, cursor: str | None = None, *, limit: int = 1000) -> Changes:
+        return self._look(feed.changes, cursor, limit)
+
+    def audit_log(self, limit: int = 100) -> list[AuditRecord]:
+        return self._look(
+            lambda state: [record for _, record in islice(state.audits(), max(0, limit))]
+        )
+
+    def now(self) -> datetime:
+        return self._look(lambda state: from_micros(state.now))
 
 
 def get(state: State, job_id: str) -> Job | None:
@@ -94,7 +178,7 @@ def search(
     return Page(jobs)
 
 
-def count(state: State, where: JobFilter, counted_max: int, read_max: int | None = None) -> Count:
+def _count(state: State, where: JobFilter, counted_max: int, read_max: int | None = None) -> Count:
     """How many jobs fit, counted up to one more than the bound."""
     check_count(counted_max)
     check_read(read_max)
@@ -106,7 +190,7 @@ def count(state: State, where: JobFilter, counted_max: int, read_max: int | None
     for read, record in enumerate(_candidates(state, where)):
         if read == most:
             return counted_up_to(found, counted_max, read_all=False)
-        if _may_match(where, record) and where.matches(_seen(state, record)):
+        if _fits(state, where, record):
             found += 1
             if found > counted_max:
                 break
@@ -119,9 +203,7 @@ def count_by_status(state: State, where: JobFilter) -> Mapping[Status, int]:
     if known is not None:
         return known
     return Counter(
-        record.status
-        for record in _candidates(state, where)
-        if _may_match(where, record) and where.matches(_seen(state, record))
+        record.status for record in _candidates(state, where) if _fits(state, where, record)
     )
 
 
@@ -133,23 +215,17 @@ def find_fitting(
     candidates: Iterable[Record] = _candidates(state, where)
     if oldest_first:
         candidates = reversed(list(candidates))
-    found: list[Record] = []
-    for record in candidates:
-        if seen is not None and (record.seq <= seen if oldest_first else record.seq >= seen):
-            continue
-        if _may_match(where, record) and where.matches(_seen(state, record)):
-            if len(found) == limit:
-                return [each.id for each in found], str(found[-1].seq)
-            found.append(record)
-    return [each.id for each in found], None
+    if seen is not None:
+        candidates = (
+            each for each in candidates if (each.seq > seen if oldest_first else each.seq < seen)
+        )
+    fitting = (record for record in candidates if _fits(state, where, record))
+    found = list(islice(fitting, limit + 1))
+    following = str(found[limit - 1].seq) if len(found) > limit else None
+    return [record.id for record in found[:limit]], following
 
 
-def find_ids(state: State, prefix: str, limit: int) -> list[str]:
-    """Ids that begin like this, in order."""
-    return nsmallest(limit, (job_id for job_id in state.records if job_id.startswith(prefix)))
-
-
-def position(state: State, job_id: str) -> int | None:
+def _position(state: State, job_id: str) -> int | None:
     record = state.records.get(job_id)
     if record is None or record.status is not Status.PENDING:
         return None
@@ -160,7 +236,7 @@ def position(state: State, job_id: str) -> int | None:
     return sum(order_of(each, lanes.scoring, state.now) < own for each in lanes.records())
 
 
-def peek(state: State, queue: str, limit: int) -> list[Job]:
+def _peek(state: State, queue: str, limit: int) -> list[Job]:
     check_page(limit)
     known = state.queues.get(queue)
     if known is None:
@@ -173,31 +249,7 @@ def peek(state: State, queue: str, limit: int) -> list[Job]:
     return [_seen(state, record) for record in islice(served, limit)]
 
 
-def attempts(state: State, job_id: str) -> list[Attempt]:
-    record = state.records.get(job_id)
-    return [] if record is None else attempts_of(record)
-
-
-def history(state: State, job_id: str) -> list[HistoryEvent]:
-    record = state.records.get(job_id)
-    return [] if record is None else history_of(record)
-
-
-def page_of_history(state: State, job_id: str, limit: int, cursor: str | None) -> HistoryPage:
-    after = check_cursor(limit, cursor) or 0
-    later = (event for event in history(state, job_id) if event.sequence > after)
-    return history_page(list(islice(later, limit + 1)), limit)
-
-
-def page_of_log(state: State, job_id: str, limit: int, cursor: str | None) -> LogPage:
-    after = check_cursor(limit, cursor) or 0
-    kept = log(state, job_id)
-    numbered = list(enumerate(kept.lines, kept.dropped + 1))
-    later = numbered[max(0, after - kept.dropped) :]
-    return log_page(later[: limit + 1], after, limit)
-
-
-def page_of_audit(
+def _page_of_audit(
     state: State, since: datetime | None, before: datetime | None, limit: int, cursor: str | None
 ) -> AuditPage:
     below = check_cursor(limit, cursor)
@@ -211,7 +263,7 @@ def page_of_audit(
     return audit_page(list(islice(fitting, limit + 1)), limit)
 
 
-def log(state: State, job_id: str) -> JobLog:
+def _log(state: State, job_id: str) -> JobLog:
     record = state.records.get(job_id)
     if record is None or record.log is None:
         return JobLog([])
@@ -230,3 +282,7 @@ def _may_match(where: JobFilter, record: Record) -> bool:
     return (where.statuses is None or record.status in where.statuses) and (
         where.queues is None or record.draft.queue in where.queues
     )
+
+
+def _fits(state: State, where: JobFilter, record: Record) -> bool:
+    return _may_match(where, record) and where.matches(_seen(state, record))

@@ -192,8 +192,10 @@ def snapshot(record: Record) -> Job:
     )
 
 
-def attempts_of(record: Record) -> list[Attempt]:
-    """The job's attempts, oldest first."""
+def attempts_of(record: Record | None) -> list[Attempt]:
+    """The job's attempts, oldest first; none of a job that is gone."""
+    if record is None:
+        return []
     return [
         Attempt(
             job_id=record.id,
@@ -213,8 +215,10 @@ def attempts_of(record: Record) -> list[Attempt]:
     ]
 
 
-def history_of(record: Record) -> list[HistoryEvent]:
-    """Everything that happened to the job, oldest first."""
+def history_of(record: Record | None) -> list[HistoryEvent]:
+    """Everything that happened to the job, oldest first; nothing of a job that is gone."""
+    if record is None:
+        return []
     telling = Telling(record.id)
     for n, row in enumerate(record.history, start=1):
         if isinstance(row.message, int):

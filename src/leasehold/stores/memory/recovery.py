@@ -3,25 +3,73 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 
-from leasehold.core.model.budget import PROMOTED_AT_ONCE
+from leasehold.core.model.budget import PROMOTED_AT_ONCE, RECOVERED_AT_ONCE, batched
 from leasehold.core.model.lease import Settled, StuckJob, SweepReport
 from leasehold.core.model.lives import NO_LIFE
 from leasehold.core.rules.decision import Decision
 from leasehold.core.rules.fence import is_held
-from leasehold.core.rules.recovery import HeldJob, report_of, sweep
+from leasehold.core.rules.recovery import HeldJob, note_sweep, recover_one, report_of, sweep
 from leasehold.env import from_micros
+from leasehold.stores.memory import feed, registry
 from leasehold.stores.memory.holding import Histories
 from leasehold.stores.memory.lease import cancel_late, promote
+from leasehold.stores.memory.queues import QueueVerbs
 from leasehold.stores.memory.record import Record
 from leasehold.stores.memory.settling import end_attempt
 from leasehold.stores.memory.state import State
 
 
-def expired(state: State) -> list[str]:
+class RecoveryVerbs(QueueVerbs):
+    """Sweeps, which also go on with what was cut short; and single jobs taken back."""
+
+    def recover(self, *, actor: str | None = None) -> SweepReport:
+        report = SweepReport()
+        for jobs in batched(self._look(_expired), RECOVERED_AT_ONCE):
+            report = report.plus(self._run(_recover, jobs))
+        self._run(_cancel_late_jobs)
+        self._run(registry.forget_silent)
+        self._run(feed.end_if_unfollowed)
+        self._bury_the_rest()
+        if actor is not None:
+            self._run(lambda state: note_sweep(Holdings(state).audit, actor, report))
+        return report
+
+    def recover_one(
+        self,
+        job_id: str,
+        version: int,
+        *,
+        reset_attempts: bool,
+        reason: str,
+        actor: str | None = None,
+    ) -> Settled:
+        return self._run(
+            lambda state: recover_one(
+                Holdings(state),
+                job_id,
+                version,
+                reset_attempts=reset_attempts,
+                reason=reason,
+                actor=actor,
+            )
+        )
+
+    def stuck(
+        self, silent_seconds: float | None, *, running_seconds: float | None = None
+    ) -> list[StuckJob]:
+        return self._look(_stuck, silent_seconds, running_seconds)
+
+    def promote(self) -> int:
+        promoted = 0
+        while found := self._run(_promote_some):
+            promoted += found
+        return promoted
+
+
+def _expired(state: State) -> list[str]:
     """The jobs whose lease expired, the first expired first. Few run at a time, so all are looked
     at.
 
@@ -32,7 +80,7 @@ def expired(state: State) -> list[str]:
     return [record.id for record in lost]
 
 
-def cancel_late_jobs(state: State) -> None:
+def _cancel_late_jobs(state: State) -> None:
     """Cancel pending jobs past their start_by, so many of them."""
     for record in state.late():
         cancel_late(state, record)
@@ -49,9 +97,6 @@ class Holdings(Histories):
 
     def set_allowance(self, job: Record, allowance: int) -> None:
         job.allowance = allowance
-
-    def audit(self, actor: str, action: str, count: int, detail: dict[str, Any]) -> None:
-        self._state.note_action(actor, action, detail, count)
 
     def take_back(self, job: Record, decision: Decision) -> Settled:
         return end_attempt(self._state, job, decision, checkpoint=True)
@@ -71,7 +116,7 @@ def _held(record: Record) -> HeldJob:
     )
 
 
-def recover(state: State, jobs: Sequence[str]) -> SweepReport:
+def _recover(state: State, jobs: Sequence[str]) -> SweepReport:
     """Take those of these jobs back whose lease has expired."""
     started = state.env.clock.monotonic()
     running = [state.running[job_id] for job_id in jobs if job_id in state.running]
@@ -81,7 +126,7 @@ def recover(state: State, jobs: Sequence[str]) -> SweepReport:
     return msgspec.structs.replace(report, scan_ms=elapsed_ms)
 
 
-def stuck(
+def _stuck(
     state: State, silent_seconds: float | None, running_seconds: float | None
 ) -> list[StuckJob]:
     """Running jobs that are silent or run for so long, those silent for longest first."""
@@ -114,7 +159,7 @@ def _before(state: State, seconds: float | None) -> float:
     return -1 if seconds is None else state.now - seconds * 1e6
 
 
-def promote_some(state: State) -> int:
+def _promote_some(state: State) -> int:
     """Make due jobs pending, up to the budget; answers how many."""
     promoted = 0
     for queue in state.queues.values():

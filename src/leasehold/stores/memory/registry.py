@@ -2,20 +2,57 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from heapq import nsmallest
 
 import msgspec
 
 from leasehold.core.model.lease import LeaseRequest
-from leasehold.core.model.lives import is_remote
+from leasehold.core.model.lives import is_remote, remote_life
 from leasehold.core.model.records import CURRENT_JOBS_MAX, CurrentJob, WorkerInfo, without_gone
 from leasehold.core.rules.recovery import WORKER_SILENT_MICROS_MAX
 from leasehold.env import from_micros
+from leasehold.interrupts import SHIELD
+from leasehold.stores.memory.locked import LockedState
 from leasehold.stores.memory.record import Record
 from leasehold.stores.memory.state import State
 
 
-def enter(state: State, info: WorkerInfo, number: int | None) -> int:
+class _Registration:
+    """A worker's entry in the registry. Death cannot be proved here: it shares this process."""
+
+    lock_fd: int | None = None
+
+    def __init__(self, leave: Callable[[], None]) -> None:
+        self.close = leave
+
+
+class RegistryVerbs(LockedState):
+    """Workers, which enter the registry themselves."""
+
+    def register_worker(
+        self, info: WorkerInfo, *, is_remote: bool = False, is_entered: bool = False
+    ) -> _Registration:
+        # No death is proved here: a remote worker is only told apart in another way.
+        number = remote_life(info).number if is_remote else None
+        if number is None or not is_entered:
+            number = self._run(_enter, info, number)
+        return _Registration(partial(self._leave, info.id, number))
+
+    def _leave(self, worker: str, number: int) -> None:
+        """End a registration: one that was made under the same name since goes on."""
+        # Not through _run: a worker may leave in peace after its store was closed.
+        with SHIELD, self._lock:
+            if self._state.registrations.get(worker) == number:
+                del self._state.registrations[worker]
+                leave(self._state, worker)
+
+    def workers(self) -> list[WorkerInfo]:
+        return self._look(workers)
+
+
+def _enter(state: State, info: WorkerInfo, number: int | None) -> int:
     """Enter a worker, under a new number or this number; answers the number by which it ends."""
     now = from_micros(state.now)
     state.workers[info.id] = msgspec.structs.replace(info, started_at=now, heartbeat_at=now)
@@ -25,13 +62,6 @@ def enter(state: State, info: WorkerInfo, number: int | None) -> int:
         number = state.registered
     state.registrations[info.id] = number
     return number
-
-
-def end(state: State, worker: str, number: int) -> None:
-    """End a registration: one that was made under the same name since goes on."""
-    if state.registrations.get(worker) == number:
-        del state.registrations[worker]
-        leave(state, worker)
 
 
 def leave(state: State, worker: str) -> None:

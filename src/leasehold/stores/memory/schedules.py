@@ -3,15 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any
 
-from leasehold.core.model.job import Draft
-from leasehold.core.model.schedule import Schedule
+from leasehold.core.model.job import Draft, Job
+from leasehold.core.model.schedule import Fired, Schedule, ScheduleDraft
+from leasehold.core.model.stored import moment
 from leasehold.core.rules import scheduling
 from leasehold.env import from_micros, to_micros
 from leasehold.errors import LeaseholdError
+from leasehold.stores.memory.locked import LockedState
+from leasehold.stores.memory.record import snapshot
 from leasehold.stores.memory.state import State
 from leasehold.stores.memory.submission import submit
+
+
+class ScheduleVerbs(LockedState):
+    """Schedules."""
+
+    def set_schedule(self, draft: ScheduleDraft, *, actor: str) -> Schedule:
+        draft.check()
+        return self._run(lambda state: scheduling.set_schedule(ScheduleShelf(state), draft, actor))
+
+    def schedules(self) -> list[Schedule]:
+        return self._look(
+            lambda state: [known.detached() for _, known in sorted(state.schedules.items())]
+        )
+
+    def get_schedule(self, name: str) -> Schedule | None:
+        return self._look(lambda state: ScheduleShelf(state).find(name))
+
+    def remove_schedule(self, name: str, *, actor: str) -> Schedule:
+        return self._run(
+            lambda state: scheduling.remove_schedule(ScheduleShelf(state), name, actor)
+        )
+
+    def pause_schedule(self, name: str, *, paused: bool, actor: str) -> Schedule:
+        return self._run(
+            lambda state: scheduling.pause_schedule(ScheduleShelf(state), name, paused, actor)
+        )
+
+    def run_schedule(self, name: str, *, job_id: str, actor: str) -> Job:
+        def verb(state: State) -> Job:
+            refusal = scheduling.run_schedule(ScheduleShelf(state), name, job_id, actor)
+            if refusal is not None:
+                raise refusal
+            return snapshot(state.records[job_id])
+
+        return self._run(verb)
+
+    def fire_schedules(self) -> Fired:
+        return self._run(lambda state: Fired(fire_due(state), moment(state.next_tick)))
 
 
 class ScheduleShelf:
@@ -21,6 +61,7 @@ class ScheduleShelf:
         self._state = state
         self.now = from_micros(state.now)
         self.wake = state.wake
+        self.audit = state.note_action
 
     def find(self, name: str) -> Schedule | None:
         known = self._state.schedules.get(name)
@@ -61,12 +102,9 @@ class ScheduleShelf:
         record = self._state.records.get(job_id)
         return None if record is None else scheduling.schedule_in(record.draft.metadata)
 
-    def submit(self, draft: Draft) -> LeaseholdError | None:
-        [answer] = submit(self._state, [draft], partial=True)
-        return answer if isinstance(answer, LeaseholdError) else None
-
-    def audit(self, actor: str, action: str, count: int, detail: dict[str, Any]) -> None:
-        self._state.note_action(actor, action, detail, count)
+    def submit(self, drafts: Sequence[Draft]) -> Sequence[LeaseholdError | None]:
+        answers = submit(self._state, drafts, partial=True)
+        return [each if isinstance(each, LeaseholdError) else None for each in answers]
 
     def look_for_next(self) -> None:
         schedules = self._state.schedules.values()

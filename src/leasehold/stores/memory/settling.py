@@ -12,10 +12,10 @@ from leasehold.core.model.span import RETRY_ATTEMPT_MAX, Measure
 from leasehold.core.model.status import Status
 from leasehold.core.rules import failures
 from leasehold.core.rules.decision import Decision, completed, decide
-from leasehold.core.rules.fence import is_held
+from leasehold.core.rules.fence import is_held, settle_stale
 from leasehold.env import from_micros, to_micros
 from leasehold.errors import LeaseLostError
-from leasehold.stores.memory.holding import settle_stale
+from leasehold.stores.memory.holding import Histories
 from leasehold.stores.memory.lease import tell_breaker
 from leasehold.stores.memory.record import FailureCount, Record
 from leasehold.stores.memory.state import State
@@ -33,7 +33,7 @@ def settle(state: State, settlement: Settlement, now: datetime) -> Settled | Lea
     """Settle a job that is still held, or refuse its former holder."""
     record = state.records.get(settlement.job_id)
     if record is None or not is_held(record, settlement.version):
-        return settle_stale(state, settlement)
+        return settle_stale(Histories(state), settlement)
     outcome = within_limits(settlement.outcome, settlement.job_id)
     draft = record.draft
     queue = state.queues[draft.queue]

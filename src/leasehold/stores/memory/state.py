@@ -41,10 +41,9 @@ from leasehold.core.rules.sampling import end_minute
 from leasehold.core.rules.settings_in_force import SettingsInForce
 from leasehold.core.rules.undoing import OperationPart
 from leasehold.env import Env, from_micros, to_micros
-from leasehold.stores.memory import forgetting
 from leasehold.stores.memory.archive import JobArchive
 from leasehold.stores.memory.feed import Feed
-from leasehold.stores.memory.finished import Finished
+from leasehold.stores.memory.finished import Finished, trim
 from leasehold.stores.memory.links import JobLinks
 from leasehold.stores.memory.meter import Meter, SpanShelf
 from leasehold.stores.memory.queue_record import MemoryQueue
@@ -97,15 +96,15 @@ class State:
         """By id, in the order of submission."""
         self.queues: dict[str, MemoryQueue] = {}
         self.has_rules = False
-        """Whether any queue ever had rules: who needs none pays nothing for them."""
+        """Whether any queue ever had rules; without them, submits skip the gate."""
         self.running: dict[str, Record] = {}
         self.finished = Finished()
         self.settings = SettingsInForce.of(0, {})
         self.pins: dict[tuple[str, str], Pin] = {}
         self.tokens: dict[str, Token] = {}
+        """By the hash of their secret."""
         self.ended_sessions: dict[str, Sequence[str]] = {}
         """By the name of their token."""
-        """By the hash of their secret."""
         self.operations: dict[str, Operation] = {}
         """By id, in the order in which they began."""
         self.operation_parts: dict[str, dict[int, OperationPart]] = {}
@@ -193,7 +192,7 @@ class State:
             if now >= self.trim_at:
                 self._end_minute()
                 if forgets:
-                    forgetting.trim(self)
+                    trim(self)
 
     def _move_leases(self, time: StoreTime) -> None:
         for record in self.running.values():
@@ -211,6 +210,12 @@ class State:
         if found is None:
             found = self.queues[name] = MemoryQueue()
         return found
+
+    def chosen(self, queue: str | None) -> dict[str, MemoryQueue]:
+        """All queues, or the one of that name, if there is one."""
+        if queue is None:
+            return dict(self.queues)
+        return {queue: self.queues[queue]} if queue in self.queues else {}
 
     # -- changing jobs -----------------------------------------------------------------------
 
@@ -276,7 +281,7 @@ class State:
                 )
             )
         if self.feed is not None:
-            self.feed.note_job(record.id, after, event, len(history))
+            self.feed.note("job", record.id, after, event, len(history))
         if queue.rule is not None and lets_somebody_go_on(
             queue.rule.config,
             pending=counts[PENDING],
@@ -341,7 +346,7 @@ class State:
                 )
             )
         if self.feed is not None:
-            self.feed.note_job(record.id, record.status, event, len(record.history))
+            self.feed.note("job", record.id, record.status, event, len(record.history))
 
     def _leave(self, queue: MemoryQueue, record: Record) -> None:
         status = record.status
@@ -408,7 +413,7 @@ class State:
         if minute > self.open_minute:
             end_minute(SpanShelf(self), minute)
 
-    def note_action(self, actor: str, action: str, detail: Mapping[str, Any], count: int) -> None:
+    def note_action(self, actor: str, action: str, count: int, detail: Mapping[str, Any]) -> None:
         """Write an administrative action to the audit log."""
         self._audited += 1
         record = AuditRecord(
@@ -425,3 +430,12 @@ class State:
         """Tell followers that something which is no job has changed."""
         if self.feed is not None:
             self.feed.note(kind, name)
+
+
+class Shelf:
+    """The state as a rule of the core asks for it, inside one verb."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self.now = state.now
+        self.audit = state.note_action

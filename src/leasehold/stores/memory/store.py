@@ -12,28 +12,31 @@ from leasehold.core.model.retention import RetentionPolicy
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import UnsupportedError
 from leasehold.stores.memory import inspection
-from leasehold.stores.memory.metrics import heap_figures
+from leasehold.stores.memory.access import PinVerbs, SettingVerbs, TokenVerbs
+from leasehold.stores.memory.holding import HoldingVerbs
+from leasehold.stores.memory.leasing import ExchangeVerbs
+from leasehold.stores.memory.metrics import FigureVerbs, heap_figures
+from leasehold.stores.memory.people import PeopleVerbs
+from leasehold.stores.memory.pruning import KeepingVerbs
+from leasehold.stores.memory.reading import LookingVerbs
+from leasehold.stores.memory.recovery import RecoveryVerbs
+from leasehold.stores.memory.registry import RegistryVerbs
+from leasehold.stores.memory.schedules import ScheduleVerbs
 from leasehold.stores.memory.state import State
-from leasehold.stores.memory.verbs.access import SettingVerbs, TokenVerbs
-from leasehold.stores.memory.verbs.figures import FigureVerbs
-from leasehold.stores.memory.verbs.holding import HoldingVerbs
-from leasehold.stores.memory.verbs.keeping import KeepingVerbs
-from leasehold.stores.memory.verbs.looking import LookingVerbs
-from leasehold.stores.memory.verbs.people import PeopleVerbs
-from leasehold.stores.memory.verbs.pins import PinVerbs
-from leasehold.stores.memory.verbs.producing import ProducingVerbs
-from leasehold.stores.memory.verbs.queues import QueueVerbs, ScheduleVerbs
+from leasehold.stores.memory.submission import ProducingVerbs
 
 CAPACITY_DEFAULT: Final = 1_000_000
 
 
 class MemoryStore(
     ProducingVerbs,
+    ExchangeVerbs,
     HoldingVerbs,
+    RecoveryVerbs,
+    RegistryVerbs,
     PeopleVerbs,
     LookingVerbs,
     FigureVerbs,
-    QueueVerbs,
     ScheduleVerbs,
     SettingVerbs,
     TokenVerbs,
@@ -74,14 +77,14 @@ class MemoryStore(
 
     def repair_clock(self, *, actor: str) -> ClockRepair:
         raise UnsupportedError(
-            f"a memory store lives no longer than its process, so {actor} can start it anew "
-            "once the clock is right"
+            f"a memory store lives no longer than its process, so {actor} can start it anew once "
+            f"the clock is right"
         )
 
     def check(self) -> list[str]:
         return self._look(inspection.problems)
 
-    def backup(self, path: str) -> None:
+    def backup(self, path: str, *, actor: str, replace: bool = False) -> None:  # noqa: ARG002
         raise UnsupportedError(
             f"nothing was written to {path}: the memory store cannot be backed up. "
             "Use a SQLite store for jobs that must outlive the process."

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from types import MappingProxyType
 
+from leasehold.core.contract.transactions import Connection, JobTransaction, OwnConnection
 from leasehold.core.model.drain import Drain
 from leasehold.core.model.job import Draft
 from leasehold.core.model.queue_config import QueueRule
 from leasehold.core.model.records import Submitted
 from leasehold.core.model.refusals import id_is_taken
 from leasehold.core.model.status import Status
+from leasehold.core.model.tokens import Token
 from leasehold.core.rules import submitting
+from leasehold.core.rules.dependencies import SortedOut
 from leasehold.core.rules.gate import QueueFill
 from leasehold.core.rules.intake import (
     IDEMPOTENCY_MICROS,
@@ -22,11 +26,20 @@ from leasehold.core.rules.intake import (
     NewKey,
     NewLinks,
 )
+from leasehold.core.rules.replies import (
+    check_request_id,
+    digest_of_submit,
+    keep_submit,
+    submit_again,
+)
 from leasehold.core.rules.submitting import due_at
-from leasehold.errors import LeaseholdError, QueueFullError
-from leasehold.stores.memory import dependents, inheritance
-from leasehold.stores.memory.buckets import StartBook
-from leasehold.stores.memory.forgetting import drop_expired_keys, is_full_of_dead
+from leasehold.core.rules.tokens import check_same
+from leasehold.errors import LeaseholdError, QueueFullError, UnsupportedError
+from leasehold.stores.memory import dependents, replies
+from leasehold.stores.memory.access import find_token
+from leasehold.stores.memory.finished import drop_expired_keys, is_full_of_dead
+from leasehold.stores.memory.locked import LockedState
+from leasehold.stores.memory.queue_record import StartBook
 from leasehold.stores.memory.record import Record, record_of
 from leasehold.stores.memory.state import KnownKey, State
 
@@ -132,7 +145,7 @@ class Intake(StartBook):
             linked = [record for record in added if record.id in links]
             for record in linked:
                 dependents.link(state, record, links[record.id])
-            inheritance.raise_needed(state, linked)
+            dependents.raise_needed(state, linked)
         for record in added:
             state.add(record)
         return [Submitted(record.id, record.status) for record in added]
@@ -151,3 +164,81 @@ class Intake(StartBook):
             queue.totals.rejected += 1
             queue.totals.rate_limited += rate_limited
             queue.since = queue.since or self._state.now
+
+
+class ProducingVerbs(LockedState):
+    """Submits, and what cannot be had here."""
+
+    def submit(
+        self, drafts: Sequence[Draft], *, partial: bool = False
+    ) -> list[Submitted | LeaseholdError]:
+        if not partial:
+            for draft in drafts:
+                draft.check()
+            return list(self._run(submit, drafts))
+        sorted_out = SortedOut.of(drafts)
+        return sorted_out.woven(
+            self._run(submit, sorted_out.good, sorted_out.refused, partial=True)
+        )
+
+    def submit_as(
+        self, token: Token, digest: str, drafts: Sequence[Draft]
+    ) -> list[Submitted | LeaseholdError]:
+        for draft in drafts:
+            draft.check()
+
+        def submit_checked(state: State) -> list[Submitted | LeaseholdError]:
+            check_same(token, find_token(state, digest))
+            return list(submit(state, drafts))
+
+        return self._run(submit_checked)
+
+    def submit_once(
+        self, request_id: str, drafts: Sequence[Draft], *, partial: bool = False
+    ) -> list[Submitted | LeaseholdError]:
+        check_request_id(request_id)
+        if not partial:
+            for draft in drafts:
+                draft.check()
+        sorted_out = SortedOut.of(drafts)
+        digest = digest_of_submit(drafts, partial=partial)
+
+        def submit_unless_done(state: State) -> list[Submitted | LeaseholdError]:
+            before = replies.find(state, request_id)
+            if before is not None:
+                return submit_again(before, digest)
+            answers = list(submit(state, sorted_out.good, sorted_out.refused, partial=partial))
+            replies.keep(state, request_id, keep_submit(answers, digest))
+            return answers
+
+        return sorted_out.woven(self._run(submit_unless_done))
+
+    def connect(self) -> Connection:
+        raise self._no_transactions()
+
+    def lend(self, connection: OwnConnection) -> AbstractAsyncContextManager[None] | None:  # noqa: ARG002 - none can be.
+        return None
+
+    def owns(self, connection: OwnConnection) -> bool:  # noqa: ARG002 - none can be.
+        return False
+
+    def submit_within(
+        self,
+        connection: OwnConnection,  # noqa: ARG002 - none would do.
+        drafts: Sequence[Draft],  # noqa: ARG002
+        *,
+        partial: bool = False,  # noqa: ARG002
+    ) -> list[Submitted | LeaseholdError]:
+        raise self._no_transactions()
+
+    def open_transaction(self, job_id: str, version: int) -> JobTransaction:  # noqa: ARG002
+        raise self._no_transactions()
+
+    def address(self) -> str | None:
+        return None
+
+    def _no_transactions(self) -> UnsupportedError:
+        return UnsupportedError(
+            "a memory store has no database for tables of your own, so there is no transaction to "
+            "share: use a SQLite file"
+        )

@@ -15,8 +15,8 @@ _CLOCK: Final = (
     "step by slewing (chrony, ntpd -x); if it is set ahead, leases end as much earlier"
 )
 _OWN_TRANSACTIONS: Final = (
-    "whoever writes to the store beside a transaction that it has open itself waits for the turn "
-    "like everybody else, and gets StoreBusyError after lock_timeout_seconds"
+    "a process that writes to the store beside its own open transaction waits for the turn like "
+    "any other, and gets StoreBusyError after lock_timeout_seconds"
 )
 NOT_KEPT: Final = {
     **dict.fromkeys(("CLK-1", "CLK-2", "CLK-3", "CLK-4"), _CLOCK),
@@ -31,7 +31,7 @@ class WithoutLocalVerbs:
     def repair_clock(self, *, actor: str) -> ClockRepair:  # noqa: ARG002  # as above
         raise _unsupported("the repair of a clock")
 
-    def backup(self, path: str) -> None:  # noqa: ARG002  # as above
+    def backup(self, path: str, *, actor: str, replace: bool = False) -> None:  # noqa: ARG002
         raise UnsupportedError(
             "a PostgreSQL store is backed up with the tools of its server, such as pg_dump"
         )

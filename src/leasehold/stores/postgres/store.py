@@ -161,10 +161,10 @@ class PostgresStore(WithoutLocalVerbs, TableStore):
 
     # -- recovery ----------------------------------------------------------------------------
 
-    def recover(self) -> SweepReport:
+    def recover(self, *, actor: str | None = None) -> SweepReport:
         # First, or what follows might take long.
         self._beliefs.correct()
-        return super().recover()
+        return super().recover(actor=actor)
 
     # -- workers -----------------------------------------------------------------------------
 

@@ -45,6 +45,15 @@ class Address(NamedTuple):
     def is_secure(self) -> bool:
         return self.scheme.endswith("s")
 
+    @property
+    def certificate_hint(self) -> str:
+        """For a connection that a server has closed: servers do not say what they had missed."""
+        if not self.is_secure or self.cert is not None:
+            return ""
+        return (
+            " (does the server ask for a client certificate? It is cert=FILE&key=FILE in the URL)"
+        )
+
     def __str__(self) -> str:
         """The URL without its secret."""
         servers = ",".join(f"{_bracketed(host)}:{port}" for host, port in self.servers)
@@ -85,7 +94,7 @@ def _server(scheme: str, text: str) -> tuple[str, int]:
     if not host:
         raise UnsupportedError(
             f"'{scheme}://...' names no server: write {scheme}://TOKEN@host:port, or several "
-            "host:port with commas between them"
+            "host:port separated by commas"
         )
     return host, port or _PORTS[scheme]
 

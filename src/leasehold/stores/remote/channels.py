@@ -158,7 +158,9 @@ class Channels:
         except grpc.RpcError as error:
             if error.code() in _NO_REPLY:
                 channel.close()
-                raise FailedError(error.details() or "", was_sent=False) from None
+                told = error.details() or ""
+                hint = self._address.certificate_hint if "closed" in told else ""
+                raise FailedError(told + hint, was_sent=False) from None
         with self._lock:
             kept = self._open.setdefault(server, channel)
         if kept is not channel:
@@ -241,7 +243,7 @@ def _told(error: Any, address: Address) -> Exception:
     if code in (grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN):
         return StoreError(f"{address} failed ({details}); its log says why")
     return UnsupportedError(
-        f"{address} is no Leasehold service, or another version of it: it answered with "
+        f"{address} is not a Leasehold service, or is another version of it: it answered with "
         f"{code.name} ({details})"
     )
 

@@ -28,6 +28,8 @@ from leasehold.stores.remote.carrying import (
 from leasehold.stores.remote.replies import Reply, answer_of
 
 ROOT: Final = "/api/v1/store/"
+_CUT: Final = (RemoteDisconnected, ConnectionError, ssl.SSLError)
+"""How a connection ends that a server does not want."""
 
 
 class Connections:
@@ -72,7 +74,8 @@ class Connections:
             return Reply(answer.status, kind, answer.read())
         except (OSError, HTTPException) as error:
             connection.close()
-            raise FailedError(error, was_sent=True) from None
+            hint = self._address.certificate_hint if isinstance(error, _CUT) else ""
+            raise FailedError((str(error) or type(error).__name__) + hint, was_sent=True) from None
         except BaseException:
             # The rest of the reply is not for the next caller.
             connection.close()

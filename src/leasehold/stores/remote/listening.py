@@ -158,4 +158,4 @@ class Listening:
                 if hints.cancel_requested != []:
                     listener.on_cancel_requested(hints.cancel_requested)
             except Exception:
-                logger.exception("a listener failed; the others are told all the same")
+                logger.exception("a listener failed; the others are still notified")

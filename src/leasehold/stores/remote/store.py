@@ -263,4 +263,6 @@ def _begin_in_fork() -> None:
         store._begin_in_fork()  # noqa: SLF001  # it is this class's own business
 
 
+# Nothing is done before a fork: with no thread inside gRPC's library, that runs hooks of its own,
+# which may hang the parent; with one inside, it skips them, and may abort the child.
 at_fork(after_in_child=_begin_in_fork)

@@ -53,7 +53,7 @@ class Transport:
                 if failed.was_sent and not may_repeat:
                     raise StoreUnavailableError(
                         f"{self.address} did not answer ({failed}): {verb} may have been carried "
-                        "out all the same; look before you try it again"
+                        f"out nevertheless; check before you try it again"
                     ) from None
                 self.turn_from(server)
                 left -= 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -24,7 +25,7 @@ from leasehold.core.model.schedule import Schedule, ScheduleDraft
 from leasehold.core.model.tokens import Token
 from leasehold.core.rules.moving import RowStore
 from leasehold.env import SYSTEM, Env
-from leasehold.errors import LeaseholdError
+from leasehold.errors import LeaseholdError, StoreError
 from leasehold.stores.sqlite.disk.files import Durability
 from leasehold.stores.sqlite.disk.lock import LOCK_TIMEOUT_SECONDS
 from leasehold.stores.sqlite.keeping import moving
@@ -49,6 +50,8 @@ from leasehold.stores.sqlite.writing.database import Database
 from leasehold.stores.sqlite.writing.transaction_verbs import HeldTransaction
 from leasehold.stores.tables.orders import TableOperations
 from leasehold.stores.tables.store import TableStore
+
+logger = logging.getLogger("leasehold.store")
 
 T = TypeVar("T")
 
@@ -191,9 +194,15 @@ class SQLiteStore(TableStore):
     def check(self) -> list[str]:
         return self._database.look(inspection.check)
 
-    def backup(self, path: str) -> None:
+    def backup(self, path: str, *, actor: str, replace: bool = False) -> None:
         with self._database.read() as db:
-            inspection.backup(db, Path(path))
+            inspection.backup(db, Path(path), replace=replace)
+        detail = {"path": os.path.abspath(path)}
+        try:
+            self._database.write(lambda step: step.audit(actor, "backup", 0, detail))
+        except StoreError as error:
+            # A copy is wanted most where the store takes no more writes.
+            logger.warning("the backup %s is not in the audit log: %s", path, error)
 
     def row_store(self) -> RowStore:
         return moving.Rows(self._database)

@@ -22,7 +22,7 @@ from leasehold.core.model.retention import DAY_SECONDS, day_number
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.stored import moment
 from leasehold.env import from_micros, to_micros
-from leasehold.stores.tables.statements import Dialect, SqlConnection
+from leasehold.stores.tables.statements import Clause, Dialect, SqlConnection, numbered
 
 DROP: Final = """
     DELETE FROM archive WHERE (day, seq) IN (
@@ -57,11 +57,9 @@ class ArchiveRow(NamedTuple):
 
 
 COLUMNS: Final = ", ".join(ArchiveRow._fields)
-FIND: Final = f"SELECT {COLUMNS} FROM archive WHERE id = $1 ORDER BY seq DESC LIMIT 1"  # noqa: S608  # our own names
+FIND: Final = f"SELECT {COLUMNS} FROM archive WHERE id = $1 ORDER BY seq DESC LIMIT 1"
 _DAY_MICROS: Final = round(DAY_SECONDS * 1e6)
 
-Clause = tuple[str, tuple[Any, ...]]
-"""A condition with {} where each of its values goes, and the values."""
 
 decode_metadata = msgspec.json.Decoder(dict[str, Any]).decode
 
@@ -134,9 +132,9 @@ class TableArchive(ABC):
         by = ", ".join(f"{column} DESC" for column in order.columns)
         while True:
             below = [] if seen is None else [order.below(seen)]
-            condition, values = _numbered([*asked, *below])
+            condition, values = numbered([*asked, *below])
             rows = db.execute(
-                f"SELECT {COLUMNS} FROM archive WHERE {condition} "  # noqa: S608  # our own names
+                f"SELECT {COLUMNS} FROM archive WHERE {condition} "
                 f"ORDER BY {by} LIMIT ${len(values) + 1}",
                 (*values, page),
             ).fetchall()
@@ -195,17 +193,6 @@ def _of_the_span(span: ArchiveSpan) -> list[Clause]:
     if span.run_micros_max is not None:
         clauses.append(("run_micros <= {}", (span.run_micros_max,)))
     return clauses
-
-
-def _numbered(clauses: Sequence[Clause]) -> tuple[str, list[Any]]:
-    """One condition with numbered placeholders, and its values."""
-    said: list[str] = []
-    all_values: list[Any] = []
-    for clause, values in clauses:
-        first = len(all_values) + 1
-        said.append(clause.format(*(f"${n}" for n in range(first, first + len(values)))))
-        all_values += values
-    return " AND ".join(said) or "true", all_values
 
 
 def _job(row: ArchiveRow) -> ArchivedJob:

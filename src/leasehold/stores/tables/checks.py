@@ -76,12 +76,12 @@ _LANELESS: Final = "SELECT id FROM job WHERE lane NOT IN (SELECT id FROM lane) L
 _MISPLACED: Final = f"""
     SELECT job.id FROM ready JOIN job USING (seq) LEFT JOIN place ON place.seq = job.seq
     WHERE NOT ({AT_ITS_PLACE}) LIMIT 10
-"""  # noqa: S608  # our own names
+"""
 _PLACED_NOWHERE: Final = "SELECT seq FROM place WHERE seq NOT IN (SELECT seq FROM ready) LIMIT 10"
 _NEVER_DUE: Final = f"""
     SELECT id FROM waiting JOIN job USING (seq)
     WHERE status <> {STATUS_CODE[Status.BLOCKED]} AND due IS NULL LIMIT 10
-"""  # noqa: S608  # our own number
+"""
 _OVERSPENT: Final = """
     SELECT job.id FROM (
         SELECT seq, attempts FROM ready UNION ALL SELECT seq, attempts FROM waiting
@@ -118,7 +118,7 @@ def misplaced(db: SqlConnection) -> Iterator[str]:
 
 def miscounted(db: SqlConnection, lanes: str) -> Iterator[str]:
     """`lanes` names the table or view of lanes."""
-    kept_counts = f"SELECT id, queue, task, {', '.join(Status)} FROM {lanes}"  # noqa: S608  # our own names
+    kept_counts = f"SELECT id, queue, task, {', '.join(Status)} FROM {lanes}"
     counted = {(lane, status): n for lane, status, n in db.execute(_RECOUNT)}
     for lane, queue, task, *kept in db.execute(kept_counts):
         for status, count in zip(Status, kept, strict=True):

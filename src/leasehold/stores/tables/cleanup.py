@@ -40,13 +40,13 @@ _COLUMNS: Final = (
     "lock_micros", "phase", "ended_up_to", "seq_up_to", "bound",
 )  # fmt: skip
 _NAMES: Final = ", ".join(_COLUMNS)
-ONE: Final = f"SELECT {_NAMES} FROM cleanup WHERE run = $1"  # noqa: S608  # our own names
-LATEST: Final = f"SELECT {_NAMES} FROM cleanup ORDER BY run DESC LIMIT $1"  # noqa: S608  # as above
+ONE: Final = f"SELECT {_NAMES} FROM cleanup WHERE run = $1"
+LATEST: Final = f"SELECT {_NAMES} FROM cleanup ORDER BY run DESC LIMIT $1"
 _VALUES: Final = ", ".join(f"${n}" for n in range(1, len(_COLUMNS) + 1))
 _CHANGES: Final = ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS[1:])
 SAVE: Final = f"""
     INSERT INTO cleanup ({_NAMES}) VALUES ({_VALUES}) ON CONFLICT (run) DO UPDATE SET {_CHANGES}
-"""  # noqa: S608  # our own names
+"""
 FORGET: Final = "DELETE FROM cleanup WHERE run <= $1"
 
 

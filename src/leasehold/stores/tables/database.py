@@ -72,4 +72,4 @@ class TableDatabase(ABC):
                 pass
         except StoreError as error:
             # The caller's own request is durable; the next lease or sweep goes on with this.
-            logger.warning("some jobs will be placed anew later: %s", error)
+            logger.warning("some jobs will be reordered later: %s", error)

@@ -231,7 +231,7 @@ class TableDependents:
             SELECT link.seq, {HAS_ENDED} FROM dependency AS link
             WHERE link.needs = $1 AND link.seq > {self.up_to.format("$1")}
             ORDER BY link.seq LIMIT $2
-        """  # noqa: S608  # our own names
+        """
         return self._db.execute(statement, (seq, limit)).fetchall()
 
     def looked_up_to(self, seq: int, dependent: int) -> None:
@@ -247,7 +247,7 @@ class TableDependents:
             SELECT job.id FROM dependency AS link JOIN job ON job.seq = link.seq
             WHERE link.needs = $1 AND link.seq > {self.up_to.format("$1")} AND NOT {HAS_ENDED}
             LIMIT 1
-        """  # noqa: S608  # our own names
+        """
         row: Any = self._db.execute(statement, (seq,)).fetchone()
         return None if row is None else row[0]
 
@@ -257,7 +257,7 @@ class TableDependents:
         return f"""
             EXISTS (SELECT 1 FROM dependency AS link WHERE link.needs = finished.seq
                     AND link.seq > {cls.up_to.format("finished.seq")} AND NOT {HAS_ENDED})
-        """  # noqa: S608  # our own names
+        """
 
     @classmethod
     def look_through(cls, database: TableDatabase, job_ids: Sequence[str]) -> None:
@@ -333,9 +333,9 @@ def graph_of(db: SqlConnection, linked: str, job_ids: Any) -> Graph:
 def problems(db: SqlConnection) -> Iterator[str]:
     """Every fault that would leave a job blocked for ever, or run it too early."""
     for (job_id,) in db.execute(_WAITS_FOR_NOBODY):
-        yield f"job {job_id} is blocked, but waits for nobody"
+        yield f"job {job_id} is blocked, but waits for no job"
     for (job_id,) in db.execute(_WAITS_FOR_EVER):
-        yield f"job {job_id} waits for a job that has ended or is gone, and nobody will tell it"
+        yield f"job {job_id} waits for a job that has ended or is gone, and will not be told"
     for (seq,) in db.execute(_BLOCKED_NO_MORE):
         yield f"number {seq} waits for another job, but is not blocked"
     for (seq,) in db.execute(_NEVER_TOLD):

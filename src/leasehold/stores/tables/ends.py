@@ -7,18 +7,29 @@ its rows: records beyond their bound, and jobs that become pending again.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any, ClassVar, Final
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, ClassVar, Final, TypeVar
 
-from leasehold.core.model.joblog import LogLine, bounded
-from leasehold.core.model.lease import Renewal, Renewed, RunningLease, decide_renewal
+from leasehold.core.model.joblog import LogLine, bounded, check_progress
+from leasehold.core.model.lease import (
+    Renewal,
+    Renewed,
+    RunningLease,
+    decide_renewal,
+)
 from leasehold.core.model.limits import LOG_LINES_MAX
+from leasehold.core.model.status import Event
+from leasehold.core.rules import fence
 from leasehold.core.rules.ends import GatheredEnds
+from leasehold.core.rules.fence import Histories
 from leasehold.core.rules.placing import PendingEntry
 from leasehold.env import to_micros
 from leasehold.errors import LeaseExpiredError, LeaseLostError
+from leasehold.stores.tables.database import TableDatabase
 from leasehold.stores.tables.job_states import TableHistories
 from leasehold.stores.tables.step import TableStep
+
+T = TypeVar("T")
 
 SURPLUS_ATTEMPT: Final = """
     SELECT version FROM attempt WHERE seq = $1 ORDER BY version DESC LIMIT 1 OFFSET $2
@@ -187,3 +198,42 @@ class TableMessages(ABC):
         )
         step.execute(DROP_LINES, (seq, n + len(lines) - LOG_LINES_MAX))
         return None
+
+
+class HoldingVerbs:
+    """Messages of holders of leases."""
+
+    _database: TableDatabase
+    _messages: type[TableMessages]
+    _histories: Callable[[Any], Histories[Any]]
+
+    def _write_as_holder(self, operation: Callable[[Any], T]) -> T:
+        """A holder writes only to the rows of its own leases."""
+        return self._database.write(operation)
+
+    def renew(self, worker: str, renewals: Sequence[Renewal]) -> list[Renewed | LeaseLostError]:
+        return self._write_as_holder(lambda step: self._messages.renew(step, worker, renewals))
+
+    def report_progress(self, job_id: str, version: int, progress: bytes) -> None:
+        check_progress(job_id, progress)
+        lost = self._write_as_holder(
+            lambda step: self._messages.report_progress(step, job_id, version, progress)
+        )
+        if lost is not None:
+            raise lost
+
+    def append_log(
+        self, job_id: str, version: int, lines: Sequence[LogLine], *, dropped: int = 0
+    ) -> None:
+        lost = self._write_as_holder(
+            lambda step: self._messages.append_log(step, job_id, version, lines, dropped)
+        )
+        if lost is not None:
+            raise lost
+
+    def tell(
+        self, job_id: str, event: Event, *, worker: str | None, version: int, message: str
+    ) -> None:
+        self._database.write(
+            lambda step: fence.tell(self._histories(step), job_id, event, worker, version, message)
+        )

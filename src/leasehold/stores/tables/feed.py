@@ -51,7 +51,7 @@ _READ: Final = f"""
     FROM change LEFT JOIN job ON job.seq = change.seq
     WHERE change.n > $1 AND change.n <= $2 AND coalesce(name, job.id) IS NOT NULL
     ORDER BY change.n LIMIT $3
-"""  # noqa: S608  # our own names
+"""
 _FOLLOW: Final = """
     INSERT INTO meta VALUES ('followed_at', $1)
     ON CONFLICT (key) DO UPDATE SET value = excluded.value
@@ -80,7 +80,7 @@ def noted() -> Iterator[Noted]:
             f"change_{table}_{what.split(maxsplit=1)[0].lower()}",
             what,
             table,
-            "INSERT INTO change (kind, name, seq, status, events) "  # noqa: S608  # our own names
+            "INSERT INTO change (kind, name, seq, status, events) "
             f"VALUES ({kind}, {name}, {seq}, {status}, {n})",
         )
 

@@ -8,21 +8,33 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
 from leasehold.core.model.failure import Failure
 from leasehold.core.model.records import Stats, WorkerInfo, WorkerTotals
+from leasehold.core.model.refusals import check_page
 from leasehold.core.model.span import BANDS, COUNTED, MINUTE_MICROS
 from leasehold.core.model.status import Status
 from leasehold.core.model.stored import UNREADABLE
+from leasehold.core.rules import failures, metrics
 from leasehold.core.rules.failures import ErrorType, StandingFailure
+from leasehold.core.rules.lifetime import LifetimeReader, QueueLifetime, lifetimes
 from leasehold.core.rules.measuring import WORKER_COUNTERS
-from leasehold.core.rules.metrics import QueueStanding
+from leasehold.core.rules.metrics import (
+    WINDOW_SECONDS,
+    DayPoint,
+    DurationName,
+    MinutePoint,
+    QueueMetrics,
+    QueueStanding,
+)
+from leasehold.core.rules.timeline import ResolutionName, Timeline, timeline
 from leasehold.env import from_micros, to_micros
+from leasehold.stores.tables.database import TableDatabase
 from leasehold.stores.tables.records import who_works
 from leasehold.stores.tables.statements import Kind, Query, Reader, SqlConnection
 
@@ -33,7 +45,7 @@ OF_QUEUE: Final = "queue = coalesce($1, queue)"
 def stats_from(lanes: str) -> str:
     """The statement for the counters of a queue, or of all; `lanes` names the table or view."""
     names = (*(status.value for status in Status), *(f"total_{name}" for name in COUNTED))
-    return f"SELECT {_sums(names)} FROM {lanes} WHERE {OF_QUEUE}"  # noqa: S608  # our own names
+    return f"SELECT {_sums(names)} FROM {lanes} WHERE {OF_QUEUE}"
 
 
 def standings_from(lanes: str, queue: str) -> str:
@@ -42,7 +54,7 @@ def standings_from(lanes: str, queue: str) -> str:
     `queue` is how the queue's name is read.
     """
     names = (*(status.value for status in Status), *(f"pending_{band}" for band in BANDS))
-    return f"SELECT {queue}, {_sums(names)} FROM {lanes} WHERE {OF_QUEUE} GROUP BY queue"  # noqa: S608  # our own names
+    return f"SELECT {queue}, {_sums(names)} FROM {lanes} WHERE {OF_QUEUE} GROUP BY queue"
 
 
 def _sums(names: tuple[str, ...]) -> str:
@@ -241,3 +253,92 @@ class TableMetrics(ABC):
     def workers(self) -> list[WorkerInfo]:
         known = who_works(self._reader, self.now)
         return [each for each in known if each.id not in self._lost]
+
+
+class MetricsOf(Protocol):
+    """The class of a store's `TableMetrics` over its `Spans`."""
+
+    stats: str
+
+    def __call__(self, db: Any, now: int, lost: Collection[str] = (), /) -> LifetimeReader: ...
+
+
+class FigureVerbs(ABC):
+    """None of them scans jobs."""
+
+    _database: TableDatabase
+    _reader: Callable[[Any], Reader]
+    _failures: Callable[[Any], TableFailures]
+    _metrics: MetricsOf
+
+    @abstractmethod
+    def _lost_workers(self, db: Any) -> Collection[str]:
+        """Workers proved dead whose jobs are not taken back yet."""
+
+    def stats(self, queue: str | None = None) -> Stats:
+        return self._database.look(lambda db: stats(db, self._metrics.stats, queue))
+
+    def metrics(
+        self, queue: str | None = None, *, window_seconds: float = WINDOW_SECONDS
+    ) -> QueueMetrics:
+        return self._database.look(
+            lambda db: metrics.metrics(
+                self._measured(db, self._lost_workers(db)), queue, window_seconds
+            )
+        )
+
+    def metrics_by_queue(
+        self,
+        *,
+        window_seconds: float = WINDOW_SECONDS,
+        durations: Sequence[DurationName] | None = None,
+    ) -> list[QueueMetrics]:
+        return self._database.look(
+            lambda db: metrics.metrics_by_queue(
+                self._measured(db, self._lost_workers(db)), window_seconds, durations
+            )
+        )
+
+    def series(self, queue: str | None = None, *, minutes: int = 60) -> list[MinutePoint]:
+        return self._database.look(lambda db: metrics.series(self._measured(db), queue, minutes))
+
+    def daily(self, queue: str | None = None, *, days: int = 30) -> list[DayPoint]:
+        return self._database.look(lambda db: metrics.daily(self._measured(db), queue, days))
+
+    def timeline(
+        self,
+        metrics: Sequence[str],
+        queue: str | None = None,
+        *,
+        since: datetime,
+        until: datetime | None = None,
+        resolution: ResolutionName = "minute",
+    ) -> Timeline:
+        return self._database.look(
+            lambda db: timeline(
+                self._measured(db), metrics, queue, since=since, until=until, resolution=resolution
+            )
+        )
+
+    def lifetimes(self) -> list[QueueLifetime]:
+        return self._database.look(lambda db: lifetimes(self._measured(db, self._lost_workers(db))))
+
+    def _measured(self, db: SqlConnection, lost: Collection[str] = ()) -> LifetimeReader:
+        return self._metrics(db, self._database.now(db), lost)
+
+    def failures(
+        self, queue: str | None = None, *, task: str | None = None, limit: int = 20
+    ) -> list[Failure]:
+        check_page(limit)
+        return self._database.look(
+            lambda db: failures.in_order(self._failures(db).all(), queue, task)[:limit]
+        )
+
+    def worker_totals(self, *, limit: int = 100) -> list[WorkerTotals]:
+        check_page(limit)
+
+        def look(db: SqlConnection) -> list[WorkerTotals]:
+            totals = worker_totals(self._reader(db), self._measured(db).open_minute())
+            return metrics.in_order(totals)[:limit]
+
+        return self._database.look(look)

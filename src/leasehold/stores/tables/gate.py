@@ -43,7 +43,7 @@ def keep_breaker(step: TableStep, lane: int, breaker: BreakerState) -> None:
 RUNNING: Final = "SELECT CAST(coalesce(sum(running), 0) AS bigint) FROM lane WHERE queue = $1"
 PENDING: Final = "SELECT CAST(coalesce(sum(pending), 0) AS bigint) FROM lane WHERE queue = $1"
 # SQLite takes a value that is no number for greater than all numbers: it is left out.
-NEXT_REST: Final = f"SELECT min(until) FROM resting WHERE queue = $1 AND until <= {MOMENT_MAX}"  # noqa: S608  # our own number
+NEXT_REST: Final = f"SELECT min(until) FROM resting WHERE queue = $1 AND until <= {MOMENT_MAX}"
 
 
 class Limits:
@@ -97,7 +97,7 @@ FORGET_FULL_BUCKETS: Final = f"""
     DELETE FROM bucket WHERE (queue, name) IN (
         SELECT queue, name FROM bucket WHERE full_at <= $1 ORDER BY full_at
         LIMIT {FORGOTTEN_AT_ONCE})
-"""  # noqa: S608  # our own number
+"""
 
 LaneName = tuple[str, str]
 """Queue and task."""

@@ -72,7 +72,7 @@ _CREATED: Final = Query(
 # When a lease began whose attempt record had to go.
 _LEASED_AT: Final = f"""
     SELECT at FROM event WHERE seq = $1 AND version = $2 AND event = {EVENT_CODE[Event.LEASED]}
-"""  # noqa: S608  # our own number
+"""
 
 
 class JobHistory:

@@ -8,6 +8,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any, ClassVar, Final
 
+from leasehold.core.model.codes import STATUS_CODE, STATUS_OF
 from leasehold.core.model.graph import Graph
 from leasehold.core.model.job import Job
 from leasehold.core.model.pages import check_cursor
@@ -29,16 +30,58 @@ from leasehold.core.model.status import Status
 from leasehold.core.model.stored import UNREADABLE
 from leasehold.core.rules.rule_book import RuleBook
 from leasehold.core.rules.serving import SEQ, Lane, LaneReader, Row, in_order
+from leasehold.env import to_micros
 from leasehold.stores.tables.dependents import graph_of
 from leasehold.stores.tables.figures import stats
+from leasehold.stores.tables.job_row import BY_STATUS, IDS
 from leasehold.stores.tables.order import AT_ITS_PLACE
-from leasehold.stores.tables.statements import Dialect, SqlConnection
+from leasehold.stores.tables.statements import Clause, Dialect, SqlConnection, numbered
 
 FEW: Final = 10_000
 """So many jobs are found by a list of their numbers, wherever they stand."""
 # Two seeks; both ends in one SELECT would be a scan.
 NUMBERS: Final = "SELECT (SELECT min(seq) FROM job), (SELECT max(seq) FROM job)"
-FAILED: Final = f"SELECT count(*) FROM (SELECT 1 FROM failed_job LIMIT {FEW + 1}) AS failed"  # noqa: S608  # our own number
+FAILED: Final = f"SELECT count(*) FROM (SELECT 1 FROM failed_job LIMIT {FEW + 1}) AS failed"
+
+
+def of_the_job(where: JobFilter, dialect: Dialect) -> list[Clause]:
+    """A filter's conditions on a job's own columns, but for texts and metadata."""
+    compared = (
+        ("job.priority >= {}", where.priority_min),
+        ("job.priority <= {}", where.priority_max),
+        ("job.created_at >= {}", where.created_from and to_micros(where.created_from)),
+        ("job.created_at < {}", where.created_before and to_micros(where.created_before)),
+        ("finished.finished_at >= {}", where.finished_from and to_micros(where.finished_from)),
+        ("finished.finished_at < {}", where.finished_before and to_micros(where.finished_before)),
+        ("job.idempotency_key = {}", where.idempotency_key),
+        ("job.parent_id = {}", where.parent_id),
+        ("job.limit_key = {}", where.limit_key),
+    )
+    clauses: list[Clause] = [(clause, (value,)) for clause, value in compared if value is not None]
+    clauses += among(dialect, {"job.id": where.ids})
+    if where.has_parent:
+        clauses.append(("job.parent_id IS NOT NULL", ()))
+    return clauses
+
+
+def among(dialect: Dialect, wanted: Mapping[str, Sequence[str] | None]) -> list[Clause]:
+    """That columns have one of the values wanted of them; None wants nothing."""
+    return [
+        (dialect.among(column, "{}"), (dialect.listed(values),))
+        for column, values in wanted.items()
+        if values is not None
+    ]
+
+
+def has(status: Status) -> str:
+    """That a job has a status, by what stands beside it."""
+    if status.is_terminal:
+        return f"finished.status = {STATUS_CODE[status]}"
+    if status is Status.PENDING:
+        return "(finished.seq IS NULL AND waiting.seq IS NULL AND running.seq IS NULL)"
+    if status is Status.RUNNING:
+        return "running.seq IS NOT NULL"
+    return f"waiting.status = {STATUS_CODE[status]}"
 
 
 def lowest_read(
@@ -80,7 +123,7 @@ _PENDING: Final = f"""
     SELECT lane.queue, ready.seq FROM job JOIN lane ON lane.id = job.lane
         LEFT JOIN place ON place.seq = job.seq JOIN ready ON {AT_ITS_PLACE}
     WHERE job.id = $1
-"""  # noqa: S608  # our own names
+"""
 _PARKED: Final = "SELECT -id FROM key_lane WHERE queue = $1"
 
 
@@ -136,11 +179,8 @@ class TableJobs(ABC):
         """
 
     @abstractmethod
-    def _count(self, where: JobFilter, limit: int, bottom: int | None) -> int:
-        """How many jobs fit, counted up to so many."""
-
-    @abstractmethod
-    def _by_status(self, where: JobFilter) -> Mapping[Status, int]: ...
+    def _clauses(self, where: JobFilter) -> list[Clause]:
+        """A filter's conditions, which must all hold; as many as this database can decide."""
 
     @abstractmethod
     def _fitting(
@@ -151,6 +191,30 @@ class TableJobs(ABC):
     def _read_max(self, where: JobFilter, read_max: int) -> int:  # noqa: ARG002  # for subclasses
         """How many jobs a search may read: fewer where to read one costs more."""
         return read_max
+
+    # -- filters -------------------------------------------------------------------------------
+
+    def _condition(
+        self, where: JobFilter, *numbers: tuple[str, int | None]
+    ) -> tuple[str, list[Any]]:
+        """A filter's condition and its values, with these about the jobs' numbers."""
+        about = ((clause, (number,)) for clause, number in numbers if number is not None)
+        return numbered([*self._clauses(where), *about])
+
+    def _count(self, where: JobFilter, limit: int, bottom: int | None) -> int:
+        """How many jobs fit, counted up to so many."""
+        condition, values = self._condition(where, ("job.seq >= {}", bottom))
+        fitting = f"{IDS} WHERE {condition} LIMIT ${len(values) + 1}"
+        found: Any = self._db.execute(
+            f"SELECT count(*) FROM ({fitting}) AS fitting",
+            (*values, limit),
+        ).fetchone()
+        return int(found[0])
+
+    def _by_status(self, where: JobFilter) -> Mapping[Status, int]:
+        condition, values = self._condition(where)
+        found = self._db.execute(f"{BY_STATUS} WHERE {condition} GROUP BY 1", values)
+        return {STATUS_OF[code]: jobs for code, jobs in found if code in STATUS_OF}
 
     # -- reads ---------------------------------------------------------------------------------
 

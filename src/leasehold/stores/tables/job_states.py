@@ -48,7 +48,7 @@ HOLDER_UNDER: Final = f"""
     UNION ALL SELECT worker FROM event
         WHERE seq = $1 AND version = $2 AND event = {EVENT_CODE[Event.LEASED]}
     LIMIT 1
-"""  # noqa: S608  # our own number
+"""
 
 
 RECORDS_OF_A_JOB: Final = (
@@ -96,7 +96,7 @@ def state_by(column: str, dialect: Dialect, ended: str) -> str:
     UNION ALL
     SELECT job.seq, job.id, job.lane, {ended}, NULL, job.priority
         FROM job CROSS JOIN finished WHERE finished.seq = job.seq AND {which}
-    """  # noqa: S608  # our own names
+    """
 
 
 class Ending(NamedTuple):
@@ -282,7 +282,7 @@ class TableHistories:
         self.remove(list(jobs))
         self._of_each(FORGET_KEYS, seqs, "job.seq")
         for table in RECORDS_OF_A_JOB:
-            self._of_each(f"DELETE FROM {table} WHERE {{}}", seqs)  # noqa: S608  # our own names
+            self._of_each(f"DELETE FROM {table} WHERE {{}}", seqs)
         for job in jobs:
             self._step.count(job.lane, job.status.value, -1)
             self._step.count(job.lane, "total_cleaned")

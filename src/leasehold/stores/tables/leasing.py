@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import chain, islice
 from typing import Any, ClassVar, Final, NamedTuple
 
 from leasehold.core.model.breaker import BreakerState
@@ -31,7 +32,13 @@ from leasehold.core.rules.serving import Lane, LaneReader, Row, in_order
 from leasehold.stores.tables import gate
 from leasehold.stores.tables.gate import Limits
 from leasehold.stores.tables.job_states import TableHistories, cancel_late
-from leasehold.stores.tables.order import Candidate, TableReady, as_candidate
+from leasehold.stores.tables.order import (
+    LIMIT_KEY,
+    START_BY,
+    Candidate,
+    TableReady,
+    as_candidate,
+)
 from leasehold.stores.tables.parking import free_of
 from leasehold.stores.tables.rebalance import rebalance
 from leasehold.stores.tables.step import TableStep
@@ -268,7 +275,19 @@ class TableLeaseLook(ABC):
         if walk.is_over:
             return
         take, cancel, park = Verdict.TAKE, Verdict.CANCEL, Verdict.PARK
-        for job in map(as_candidate, self._in_order()):
+        rows = iter(self._in_order())
+        if len(lanes) == 1:
+            # The most common look: all jobs are of one lane, and nothing is to be judged.
+            [lane] = lanes.values()
+            first = list(islice(rows, walk.plain_left(lane)))
+            if any(row[START_BY] is not None or row[LIMIT_KEY] is not None for row in first):
+                rows = chain(first, rows)
+            elif first:
+                self.taken += map(as_candidate, first)
+                walk.took(lane, len(first))
+                if walk.is_over:
+                    return
+        for job in map(as_candidate, rows):
             verdict = walk.judge(lanes[job.lane], job.start_by, job.version, job.limit_key)
             if verdict is take:
                 self.taken.append(job)

@@ -23,7 +23,7 @@ SET_FACT: Final = """
 UNSEAL: Final = "DELETE FROM meta WHERE key = 'seal'"
 AUDIT: Final = """
     INSERT INTO audit (at, actor, action, count, detail)
-    SELECT clock, $1, 'migrate_store', (SELECT count(*) FROM job), $2 FROM store_state
+    SELECT clock, $1, $2, (SELECT count(*) FROM job), $3 FROM store_state
 """
 
 
@@ -74,9 +74,11 @@ class TableRows(ABC):
             self._insert(db, table, rows)
             _write_seal(db, seal)
 
-    def reopen(self, found: Seal) -> None:
+    def reopen(self, found: Seal, actor: str) -> None:
         with self._unchanged(found) as db:
-            self._raise_versions(db)
+            if found.is_complete:
+                self._raise_versions(db)
+            _audit(db, actor, "reopen_store", {"target": found.other})
             db.execute(UNSEAL)
             db.execute(NEXT_GENERATION)
 
@@ -85,7 +87,7 @@ class TableRows(ABC):
             self._go_on_from(db, counters)
             if counters.signing_key is not None:
                 db.execute(SET_FACT, ("signing_key", counters.signing_key))
-            db.execute(AUDIT, (actor, msgspec.json.encode({"source": seal.other}).decode()))
+            _audit(db, actor, "migrate_store", {"source": seal.other})
             db.execute(UNSEAL)
             db.execute(NEXT_GENERATION)
 
@@ -95,6 +97,10 @@ class TableRows(ABC):
         with self._database.alone() as db:
             check_unchanged(seal_of(fact(db, READ_SEAL)), found, self.shown)
             yield db
+
+
+def _audit(db: SqlConnection, actor: str, action: str, detail: dict[str, str]) -> None:
+    db.execute(AUDIT, (actor, action, msgspec.json.encode(detail).decode()))
 
 
 def _write_seal(db: SqlConnection, seal: Seal | None) -> None:

@@ -39,7 +39,7 @@ FIND_STANDING: Final = f"""
     SELECT {STANDING} FROM job LEFT JOIN place ON place.seq = job.seq
         LEFT JOIN raised ON raised.seq = job.seq JOIN ready ON {AT_ITS_PLACE}
     WHERE job.seq = $1
-"""  # noqa: S608  # our own names
+"""
 
 
 def standing_of(step: SqlConnection, seq: int) -> Standing | None:
@@ -94,6 +94,8 @@ class Candidate(NamedTuple):
     lane: int
 
 
+START_BY: Final = Candidate._fields.index("start_by")
+LIMIT_KEY: Final = Candidate._fields.index("limit_key")
 as_candidate: Final[Callable[[Row], Candidate]] = partial(tuple.__new__, Candidate)
 """As `Candidate._make`, but nothing of it is Python code: it is done for every job."""
 
@@ -133,12 +135,12 @@ def keys_of(which: str) -> str:
         SELECT coalesce(place.lane, job.lane), coalesce(place.tier, (100 - priority) * 1000),
                coalesce(turn, created_at), job.seq
         FROM job LEFT JOIN place USING (seq) WHERE job.seq {which}
-    """  # noqa: S608  # our own names
+    """
 
 
 COUNT_EVENT: Final = f"""
     UPDATE ready SET events = events + 1 WHERE (lane, tier, turn, seq) IN ({keys_of("= $1")})
-"""  # noqa: S608  # our own names
+"""
 # A parked job does not stand in the lane it belongs to.
 HOME: Final = "SELECT lane FROM job WHERE seq = $1"
 

@@ -7,14 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any, ClassVar, Final
 
 import msgspec
 
-from leasehold.core.model.budget import BURIED_AT_ONCE, batched
+from leasehold.core.model.budget import BURIED_AT_ONCE, PURGE_AT_ONCE, batched
 from leasehold.core.model.codes import DELETED_BY
 from leasehold.core.model.key_limits import KeyInfo
-from leasehold.core.model.queue_config import DELETED_RULE, QueueInfo, QueueRule, QueueState
+from leasehold.core.model.queue_config import (
+    DELETED_RULE,
+    QueueConfig,
+    QueueInfo,
+    QueueRule,
+    QueueState,
+)
 from leasehold.core.model.records import Purged
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import WAITING, Status
@@ -129,7 +136,7 @@ class TableQueues:
             return [], False
         page = self.jobs(self._db).search(fitting, limit, None)
         numbers = (
-            f"SELECT seq FROM job WHERE {self.jobs.dialect.among('id', '$1')} ORDER BY seq DESC"  # noqa: S608  # our own names
+            f"SELECT seq FROM job WHERE {self.jobs.dialect.among('id', '$1')} ORDER BY seq DESC"
         )
         ids = self.jobs.dialect.listed([job.id for job in page.jobs])
         found = self._db.execute(numbers, (ids,)).fetchall()
@@ -261,7 +268,7 @@ class TableQueueBook:
             return {}
         dialect = self.histories.dialect
         needed = dialect.among("needs", "$1")
-        counted = f"SELECT needs, count(*) FROM blocker WHERE {needed} GROUP BY needs"  # noqa: S608  # our own names
+        counted = f"SELECT needs, count(*) FROM blocker WHERE {needed} GROUP BY needs"
         return dict(self._step.execute(counted, (dialect.listed(jobs),)).fetchall())
 
     def erase(self, jobs: Collection[int]) -> None:
@@ -279,19 +286,27 @@ class TableQueueBook:
         return found
 
 
-class QueueChanges:
-    """Changes of queues in a store that keeps its books in this way."""
+class QueueVerbs:
+    """Queues and their rules."""
 
-    def __init__(self, database: TableDatabase, book: type[TableQueueBook]) -> None:
-        self._database = database
-        self._book = book
+    _database: TableDatabase
+    _queue_book: type[TableQueueBook]
 
-    def change(self, queue: str, verb: Callable[[TableQueueBook], None]) -> QueueInfo:
+    def create_queue(self, queue: str, config: QueueConfig, *, actor: str) -> QueueInfo:
+        return self._change(queue, lambda book: queue_orders.create(book, queue, config, actor))
+
+    def update_queue(self, queue: str, changes: Mapping[str, Any], *, actor: str) -> QueueInfo:
+        return self._change(queue, lambda book: queue_orders.update(book, queue, changes, actor))
+
+    def set_queue_state(self, queue: str, state: QueueState, *, actor: str) -> QueueInfo:
+        return self._change(queue, lambda book: queue_orders.set_state(book, queue, state, actor))
+
+    def _change(self, queue: str, order: Callable[[TableQueueBook], None]) -> QueueInfo:
         """Change what counts in a queue, and place its jobs accordingly."""
 
         def operation(step: TableStep) -> QueueInfo:
-            book = self._book(step)
-            verb(book)
+            book = self._queue_book(step)
+            order(book)
             return book.info(queue)
 
         with self._database.read() as db:
@@ -303,46 +318,61 @@ class QueueChanges:
         self._database.rebalance_the_rest()
         return info
 
-    def purge(self, queue: str, where: JobFilter, limit: int, actor: str) -> Purged:
-        """Delete some of a queue's jobs: a reader finds them, one write takes them."""
+    def purge_queue(
+        self, queue: str, where: JobFilter, *, actor: str, limit: int = PURGE_AT_ONCE
+    ) -> Purged:
+        # A reader finds the jobs, one write takes them.
         with self._database.read() as db:
             jobs, more = self._queues(db).to_purge(queue, where, limit)
         return self._database.write(
-            lambda step: queue_orders.purge(self._book(step), queue, where, jobs, actor, more=more)
+            lambda step: queue_orders.purge(
+                self._queue_book(step), queue, where, jobs, actor, more=more
+            )
         )
 
-    def delete(self, queue: str, actor: str, *, force: bool) -> int:
-        """Delete a queue; answers how many jobs went with it."""
+    def delete_queue(self, queue: str, *, force: bool, actor: str) -> int:
         # First it is marked: from then on nothing comes in and nothing is leased, and should this
         # call be cut short, any sweep goes on.
         is_gone = self._database.write(
-            lambda step: queue_orders.delete(self._book(step), queue, actor, force=force)
+            lambda step: queue_orders.delete(self._queue_book(step), queue, actor, force=force)
         )
-        return 0 if is_gone else self._bury(queue)
+        return 0 if is_gone else _bury(self._database, self._queue_book, queue)
 
-    def finish_deleting(self) -> None:
-        """Go on where a call that deletes a queue was cut short."""
-        with self._database.read() as db:
-            unfinished = self._queues(db).being_deleted()
-        for queue in unfinished:
-            self._bury(queue)
+    def queue_info(self, queue: str) -> QueueInfo | None:
+        return self._database.look(lambda db: self._queues(db).info(queue))
 
-    def _bury(self, queue: str) -> int:
-        """Finish deleting a queue, so many jobs in each write; answers how many it buried."""
-        buried = 0
-        done = False
-        while not done:
-            with self._database.read() as db:
-                found = self._queues(db).waiting_in(queue)
-            for jobs in batched(found, BURIED_AT_ONCE) if found else ((),):
-                more, done = self._bury_some(queue, jobs, buried)
-                buried += more
-        return buried
+    def list_queues(self) -> list[QueueInfo]:
+        return self._database.look(lambda db: self._queues(db).infos())
 
-    def _bury_some(self, queue: str, jobs: Sequence[int], buried: int) -> Buried:
-        return self._database.write(
-            lambda step: queue_orders.bury(self._book(step), queue, jobs, buried)
-        )
+    def key_info(self, queue: str, key: str) -> KeyInfo:
+        return self._database.look(lambda db: self._queues(db).key_info(queue, key))
 
     def _queues(self, db: SqlConnection) -> TableQueues:
-        return self._book.queues(db, self._database.now(db))
+        return self._queue_book.queues(db, self._database.now(db))
+
+
+def finish_deleting(database: TableDatabase, book: type[TableQueueBook]) -> None:
+    """Go on where a call that deletes a queue was cut short."""
+    with database.read() as db:
+        unfinished = book.queues(db, database.now(db)).being_deleted()
+    for queue in unfinished:
+        _bury(database, book, queue)
+
+
+def _bury(database: TableDatabase, book: type[TableQueueBook], queue: str) -> int:
+    """Finish deleting a queue, so many jobs in each write; answers how many it buried."""
+    buried = 0
+    done = False
+    while not done:
+        with database.read() as db:
+            found = book.queues(db, database.now(db)).waiting_in(queue)
+        for jobs in batched(found, BURIED_AT_ONCE) if found else ((),):
+            more, done = database.write(partial(_bury_some, book, queue, jobs, buried))
+            buried += more
+    return buried
+
+
+def _bury_some(
+    book: type[TableQueueBook], queue: str, jobs: Sequence[int], buried: int, step: TableStep
+) -> Buried:
+    return queue_orders.bury(book(step), queue, jobs, buried)

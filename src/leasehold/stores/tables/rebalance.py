@@ -20,7 +20,7 @@ CROSSING: Final = f"""
         AND ready.lane = coalesce(place.lane, job.lane) AND ready.tier = place.tier
         AND ready.turn = place.turn AND ready.seq = job.seq
     ORDER BY crosses_at LIMIT $2
-"""  # noqa: S608  # our own names
+"""
 LAGS: Final = """
     SELECT 1 FROM place WHERE crosses_at <= $1 UNION ALL SELECT 1 FROM rescoring LIMIT 1
 """
@@ -39,7 +39,7 @@ AFTER: Final = f"""
     WHERE job.seq = ready.seq AND ready.lane = $1
         AND (ready.tier, ready.turn, ready.seq) > ($2, $3, $4)
     ORDER BY ready.tier, ready.turn, ready.seq LIMIT $5
-"""  # noqa: S608  # our own names
+"""
 GOT_SO_FAR: Final = "UPDATE rescoring SET tier = $1, turn = $2, seq = $3 WHERE lane = $4"
 RESCORED: Final = "DELETE FROM rescoring WHERE lane = $1"
 
@@ -59,7 +59,7 @@ LOOK_AGAIN: Final = f"""
         SELECT (SELECT id FROM key_lane WHERE key_lane.lane = lane.id ORDER BY key LIMIT 1) AS first
         FROM lane WHERE queue = $1) AS found
     WHERE first IS NOT NULL ON CONFLICT DO NOTHING
-"""  # noqa: S608  # our own number
+"""
 NEXT_ACCOUNT: Final = "SELECT id FROM key_lane WHERE lane = $1 AND key > $2 ORDER BY key LIMIT 1"
 PLACE_ANEW: Final = """
     INSERT INTO rescoring VALUES ($1, -1, 0, 0)

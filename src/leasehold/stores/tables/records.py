@@ -57,7 +57,7 @@ HELD: Final = Query(
     CROSS JOIN job CROSS JOIN lane
     WHERE job.seq = held.seq AND lane.id = job.lane AND held.n <= {CURRENT_JOBS_MAX}
     ORDER BY held.worker, held.n
-    """,  # noqa: S608  # our own number
+    """,
 )
 LEASES: Final = Query({"worker": Kind.TEXT, "count(*)": Kind.WHOLE}, "FROM running GROUP BY worker")
 LOG: Final = Query(

@@ -8,9 +8,20 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, ClassVar, Final
 
+from leasehold.core.model.archive import EVERYTHING, ArchivedJob, ArchivePage, ArchiveSpan
 from leasehold.core.model.codes import STATUS_OF
 from leasehold.core.model.queue_retention import QueueRetention
-from leasehold.core.model.retention import DAY_SECONDS, CleanUp, PruneReport, Scope
+from leasehold.core.model.retention import (
+    BATCH_MAX,
+    DAILY,
+    DAY_SECONDS,
+    CleanUp,
+    PruneReport,
+    RetentionPolicy,
+    Scope,
+)
+from leasehold.core.model.search import JobFilter
+from leasehold.core.model.settings import retention_by
 from leasehold.core.rules import cleaning
 from leasehold.core.rules.cleaning import PruneRequest
 from leasehold.core.rules.cleanup_store import (
@@ -21,9 +32,10 @@ from leasehold.core.rules.cleanup_store import (
     EndedJob,
 )
 from leasehold.core.rules.ended_dependents import within_budget
+from leasehold.core.rules.settings_in_force import SettingsInForce
 from leasehold.env import from_micros, to_micros
 from leasehold.stores.tables import cleanup
-from leasehold.stores.tables.archive import DROP
+from leasehold.stores.tables.archive import DROP, TableArchive
 from leasehold.stores.tables.cleanup import OLD_KEYS, TableLook
 from leasehold.stores.tables.database import TableDatabase
 from leasehold.stores.tables.dependents import TableDependents
@@ -153,7 +165,7 @@ class TableRemoval(ABC):
     def _delete(self, tables: Sequence[str], keys: Sequence[int]) -> None:
         seqs = self._listed(keys)
         for table in tables:
-            self._step.execute(self._of("seq", f"DELETE FROM {table} WHERE {{}}"), (seqs,))  # noqa: S608  # our own names
+            self._step.execute(self._of("seq", f"DELETE FROM {table} WHERE {{}}"), (seqs,))
 
     def _of(self, column: str, statement: str, *further: str) -> str:
         """A statement about the jobs that are listed in its first value."""
@@ -184,3 +196,50 @@ class TablePruning:
 
     def _remove(self, operation: Callable[[CleanUpWrite[int]], PruneReport]) -> PruneReport:
         return self._database.write(lambda step: operation(self.removal(step)))
+
+
+class KeepingVerbs:
+    """Clean-ups and the archive."""
+
+    _database: TableDatabase
+    _archive: TableArchive
+    _pruning: type[TablePruning]
+    _read_settings: Callable[[Any], SettingsInForce]
+
+    def prune(
+        self,
+        policy: RetentionPolicy | None = None,
+        *,
+        run: int | None = None,
+        scope: Scope = DAILY,
+        limit: int = BATCH_MAX,
+        actor: str,
+    ) -> PruneReport:
+        order = PruneRequest(policy or self._policy(), scope, limit, actor)
+        return self._pruning(self._database).run(run, order)
+
+    def _policy(self) -> RetentionPolicy:
+        with self._database.read() as db:
+            values = self._read_settings(db).values
+        return retention_by(values, RetentionPolicy())
+
+    def cleanups(self, limit: int = 100) -> list[CleanUp]:
+        return self._database.look(lambda db: list(cleanup.latest_cleanups(db, limit)))
+
+    def archived(self, job_id: str) -> ArchivedJob | None:
+        return self._database.look(lambda db: self._archive.find(db, job_id))
+
+    def search_archive(
+        self,
+        where: JobFilter,
+        *,
+        span: ArchiveSpan = EVERYTHING,
+        slowest_first: bool = False,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> ArchivePage:
+        return self._database.look(
+            lambda db: self._archive.search(
+                db, where, span, limit, cursor, slowest_first=slowest_first
+            )
+        )

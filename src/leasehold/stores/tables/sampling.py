@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 import msgspec
 
 from leasehold.core.model.budget import FORGOTTEN_AT_ONCE
-from leasehold.core.model.histogram import Measurements
+from leasehold.core.model.histogram import Measurements, sum_of
 from leasehold.core.model.priority import FIRST_DEADLINE_TIER
 from leasehold.core.model.span import MINUTE_MICROS, SUMMED, Span, span_of_counts
 from leasehold.core.rules.sampling import KeptSpan, Resolution
@@ -48,7 +48,48 @@ def oldest_from(pending_lanes: str, queue: str, *, moment: str, by_age: str) -> 
                 AND (available_at <> turn OR tier >= {FIRST_DEADLINE_TIER})
                 ORDER BY available_at LIMIT 1))
         FROM stood GROUP BY queue
-    """  # noqa: S608  # our own names
+    """
+
+
+LANE_COUNTERS: Final = ("pending", *(f"total_{name}" for name in SUMMED))
+
+
+Added = Callable[[str], str]
+"""How a database adds up a column of counts, and tells the sum as a whole number."""
+
+
+def totals_from(lanes: str, queue: str, added: Added, more: str = "") -> str:
+    """The statement for the counters of each queue, or of one: LANE_COUNTERS, in their order.
+
+    `queue` is how the queue's name is read.
+    """
+    sums = (f"{added(name)} AS {name}" for name in LANE_COUNTERS)
+    return f"""
+        SELECT {queue} AS name, {", ".join(sums)}{more} FROM {lanes}
+        WHERE queue = coalesce($1, queue) GROUP BY queue
+    """
+
+
+def totals_of_all_from(totals: str, added: Added, more: str = "") -> str:
+    """The same for all queues together, and how many jobs are pending in the deepest."""
+    sums = (f"coalesce({added(name)}, 0)" for name in LANE_COUNTERS)
+    deepest = "coalesce(max(pending), 0)"
+    return f"SELECT {', '.join(sums)}, {deepest}{more} FROM ({totals}) AS of_each"
+
+
+def look_of_all_from(added: Added) -> str:
+    """The statement for the totals of all queues at the last look, and the depth of the deepest."""
+    sums = ", ".join(map(added, (*SUMMED, "pending")))
+    return f"SELECT {sums}, max(pending) FROM span WHERE resolution = $1"
+
+
+def summed_from(spans: str, added: Added) -> str:
+    """The statement that adds up the spans of each queue; see `TableSpans.summed_counts`."""
+    sums = ", ".join(map(added, SUMMED))
+    return f"""
+        SELECT queue, {sums}, max(deepest), max(oldest_micros) FROM {spans}
+        WHERE resolution = $1 AND at >= $2 GROUP BY queue
+    """
 
 
 SPAN_COLUMNS: Final = (
@@ -64,7 +105,11 @@ FORGET: Final = f"""
     DELETE FROM span WHERE (resolution, queue, at) IN (
         SELECT resolution, queue, at FROM span WHERE resolution = $1 AND at < $2
         ORDER BY at LIMIT {FORGOTTEN_AT_ONCE})
-"""  # noqa: S608  # our own number
+"""
+MEASURED_OF_ALL: Final = """
+    SELECT measure, bucket, CAST(sum(jobs) AS bigint), CAST(sum(micros) AS bigint)
+    FROM measured WHERE lane <> 0 GROUP BY measure, bucket
+"""
 FORGET_MEASURED: Final = "DELETE FROM measured"
 NEXT_MINUTE: Final = "UPDATE store_state SET open_minute = $1"
 
@@ -81,12 +126,21 @@ class TableSpans(ABC):
     of so many keys that have jobs parked."""
     keys_aged: ClassVar[int] = KEYS_AGED_AT_ONCE
     """Of how many; who only looks asks for all."""
+    lane_totals_of_all: ClassVar[str]
+    """The same for all queues, and the depth of the deepest."""
     measured: ClassVar[str]
     """By queue, or for one: measure, bucket, jobs and microseconds since the minute began."""
     kept_spans: ClassVar[str]
     """Selects queue, time and SPAN_COLUMNS of the spans of a resolution from a time on."""
     kept_spans_of_queue: ClassVar[str]
     """The same of one queue."""
+    look_of_all: ClassVar[str]
+    """For a resolution: a sum for each name in SUMMED, of `pending`, and the largest of that."""
+    summed_counts: ClassVar[str]
+    """By queue, for the spans of a resolution from a time on: a sum for each name in SUMMED, and
+    the largest `deepest` and `oldest_micros`."""
+    kept_measures: ClassVar[str]
+    """Queue, `pending_before`, `pending` and `measures` of the same spans, the earliest first."""
     keep_span: ClassVar[str]
     """For `many`: resolution, queue, time and SPAN_COLUMNS."""
     add_worked: ClassVar[str]
@@ -108,16 +162,33 @@ class TableSpans(ABC):
     def totals(self, queue: str | None) -> Mapping[str, Span]:
         found: dict[str, dict[int, Measurements]] = defaultdict(dict)
         for name, measure, bucket, jobs, micros in self._db.execute(self.measured, (queue,)):
-            of_queue = found[queue_name(name)]
-            one = Measurements(micros, {bucket: jobs})
-            known = of_queue.get(measure)
-            of_queue[measure] = one if known is None else known.plus(one)
-        totals_of = self._db.execute(self.lane_totals, (queue,))
-        rows = ((queue_name(name), *figures) for name, *figures in totals_of)
+            _add(found[queue_name(name)], measure, bucket, jobs, micros)
+        rows = ((queue_name(name), *figures) for name, *figures in self._lane_totals(queue))
         return {
             name: span_of_counts(*totals, pending=pending, measures=found.get(name, {}))
             for name, pending, *totals in rows
         }
+
+    def _lane_totals(self, queue: str | None) -> Iterable[Any]:
+        return self._db.execute(self.lane_totals, (queue,))
+
+    def totals_of_all(self) -> Span:
+        measures: dict[int, Measurements] = {}
+        for measure, bucket, jobs, micros in self._db.execute(MEASURED_OF_ALL):
+            _add(measures, measure, bucket, jobs, micros)
+        pending, *totals, deepest = self._lane_totals_of_all()
+        return span_of_counts(*totals, pending=pending, deepest=deepest, measures=measures)
+
+    def _lane_totals_of_all(self) -> Sequence[int]:
+        return tuple(self._db.execute(self.lane_totals_of_all, (None,)).fetchone())
+
+    def last_look_of_all(self) -> Span:
+        row = self._db.execute(self.look_of_all, (Resolution.EVER,)).fetchone()
+        if row[0] is None:
+            return Span()
+        self._check(row)
+        *counts, pending, deepest = row
+        return span_of_counts(*counts, pending=pending, deepest=deepest)
 
     def available_since(self, queue: str | None) -> Mapping[str, int]:
         found = {
@@ -146,6 +217,35 @@ class TableSpans(ABC):
             found[name][at] = span_of_counts(*figures, _decode(measures))
         return found
 
+    def summed(
+        self, resolution: Resolution, first: int, measures: Collection[int]
+    ) -> Mapping[str, Span]:
+        asked = (resolution, first)
+        depths: dict[str, tuple[int, int]] = {}
+        measured: dict[str, list[dict[int, Measurements]]] = defaultdict(list)
+        for name, before, pending, found in self._db.execute(self.kept_measures, asked):
+            depths[name] = (depths[name][0] if name in depths else before, pending)
+            measured[name].append(_decode(found))
+        summed = {}
+        for name, *figures in self._db.execute(self.summed_counts, asked):
+            *counts, deepest, oldest = figures
+            before, pending = depths[name]
+            self._check((*figures, before, pending))
+            of_queue = measured[name]
+            summed[name] = span_of_counts(
+                *counts,
+                pending_before=before,
+                pending=pending,
+                deepest=deepest,
+                oldest_micros=oldest,
+                measures={
+                    measure: several[0] if len(several) == 1 else sum_of(several)
+                    for measure in measures
+                    if (several := [each[measure] for each in of_queue if measure in each])
+                },
+            )
+        return summed
+
     def keep(self, spans: Sequence[KeptSpan]) -> None:
         self._many(self.keep_span, [(*each[:3], *_row(each.span)) for each in spans])
 
@@ -159,6 +259,15 @@ class TableSpans(ABC):
 
     def forget_workers(self, kept: int) -> None:
         self._db.execute(FORGET_WORKERS, (FORGOTTEN_AT_ONCE, kept))
+
+
+def _add(found: dict[int, Measurements], measure: int, bucket: int, jobs: int, micros: int) -> None:
+    known = found.get(measure)
+    if known is None:
+        found[measure] = Measurements(micros, {bucket: jobs})
+    else:
+        known.buckets[bucket] = known.buckets.get(bucket, 0) + jobs
+        found[measure] = Measurements(known.micros + micros, known.buckets)
 
 
 def _row(span: Span) -> tuple[Any, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -20,18 +20,20 @@ from leasehold.stores.tables.database import TableDatabase
 from leasehold.stores.tables.statements import Dialect, SqlConnection
 from leasehold.stores.tables.step import TableStep
 
+T = TypeVar("T")
+
 COLUMNS: Final = (
     "name", "draft", "created_at", "updated_at", "next_at", "due_at", "paused", "last_at",
     "last_job_id", "fired", "missed", "missed_at", "error",
 )  # fmt: skip
 # A value that is no number is above all numbers, and left out.
-NEXT_LOOK: Final = f"SELECT min(due_at) FROM schedule WHERE due_at <= {MOMENT_MAX}"  # noqa: S608  # our own number
+NEXT_LOOK: Final = f"SELECT min(due_at) FROM schedule WHERE due_at <= {MOMENT_MAX}"
 _VALUES: Final = ", ".join(f"${n}" for n in range(1, len(COLUMNS) + 1))
 _CHANGES: Final = ", ".join(f"{name} = excluded.{name}" for name in COLUMNS[1:])
 KEEP: Final = f"""
     INSERT INTO schedule ({", ".join(COLUMNS)}) VALUES ({_VALUES})
     ON CONFLICT (name) DO UPDATE SET {_CHANGES}
-"""  # noqa: S608  # our own names
+"""
 # The request is not written again: it may be large, or say more than this version knows.
 MOVE_ON: Final = """
     UPDATE schedule SET next_at = $1, due_at = $2, last_at = $3, last_job_id = $4, fired = $5,
@@ -117,8 +119,8 @@ class TableSchedules(ABC):
         self._step: TableStep = step
 
     @abstractmethod
-    def _submit(self, draft: Draft) -> Sequence[object] | LeaseholdError:
-        """Submit one job."""
+    def _submit(self, drafts: Sequence[Draft]) -> Sequence[object] | LeaseholdError:
+        """Submit jobs, each by itself."""
 
     @abstractmethod
     def read_job(self, job_id: str) -> Job | None: ...
@@ -150,7 +152,7 @@ class TableSchedules(ABC):
         self._step.execute(MOVE_ON, (*_progress_of(schedule).values(), schedule.name))
 
     def postpone(self, key: int, until: datetime, error: str) -> None:
-        statement = f"UPDATE schedule SET due_at = $1, error = $2 WHERE {self.rows.number} = $3"  # noqa: S608  # our own name
+        statement = f"UPDATE schedule SET due_at = $1, error = $2 WHERE {self.rows.number} = $3"
         self._step.execute(statement, (to_micros(until), error, key))
 
     def remove(self, name: str) -> None:
@@ -165,11 +167,11 @@ class TableSchedules(ABC):
         job = self.read_job(job_id)
         return None if job is None else scheduling.schedule_in(job.metadata)
 
-    def submit(self, draft: Draft) -> LeaseholdError | None:
-        answers = self._submit(draft)
+    def submit(self, drafts: Sequence[Draft]) -> Sequence[LeaseholdError | None]:
+        answers = self._submit(drafts)
         if isinstance(answers, LeaseholdError):
-            return answers
-        return answers[0] if isinstance(answers[0], LeaseholdError) else None
+            return [answers] * len(drafts)
+        return [each if isinstance(each, LeaseholdError) else None for each in answers]
 
     def audit(self, actor: str, action: str, count: int, detail: dict[str, Any]) -> None:
         self._step.audit(actor, action, count, detail)
@@ -221,3 +223,38 @@ def _progress_of(schedule: Schedule) -> dict[str, Any]:
         "missed_at": micros(schedule.missed_at),
         "error": schedule.error,
     }
+
+
+class ScheduleVerbs:
+    """Schedules."""
+
+    _database: TableDatabase
+    _schedules: type[TableSchedules]
+
+    def set_schedule(self, draft: ScheduleDraft, *, actor: str) -> Schedule:
+        draft.check()
+        return self._on_shelf(lambda shelf: scheduling.set_schedule(shelf, draft, actor))
+
+    def schedules(self) -> list[Schedule]:
+        return self._database.look(self._schedules.rows.every)
+
+    def get_schedule(self, name: str) -> Schedule | None:
+        return self._database.look(lambda db: self._schedules.rows.find(db, name))
+
+    def remove_schedule(self, name: str, *, actor: str) -> Schedule:
+        return self._on_shelf(lambda shelf: scheduling.remove_schedule(shelf, name, actor))
+
+    def pause_schedule(self, name: str, *, paused: bool, actor: str) -> Schedule:
+        return self._on_shelf(lambda shelf: scheduling.pause_schedule(shelf, name, paused, actor))
+
+    def run_schedule(self, name: str, *, job_id: str, actor: str) -> Job:
+        answer = self._on_shelf(lambda shelf: shelf.run(name, job_id, actor))
+        if isinstance(answer, QueueFullError):
+            raise answer
+        return answer
+
+    def fire_schedules(self) -> Fired:
+        return self._on_shelf(lambda shelf: shelf.fire())
+
+    def _on_shelf(self, operation: Callable[[TableSchedules], T]) -> T:
+        return self._database.write(lambda step: operation(self._schedules(self._database, step)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
@@ -11,8 +12,14 @@ from msgspec import UNSET
 from leasehold.core.model.pins import Pin, PinKind
 from leasehold.core.model.settings import SettingValue, StoredSettings
 from leasehold.core.model.stored import UNREADABLE
-from leasehold.core.rules.pins import stops_in
-from leasehold.core.rules.settings_in_force import SettingChange, setting_to_set, setting_to_unset
+from leasehold.core.rules.pins import pin, stops_in, unpin
+from leasehold.core.rules.settings_in_force import (
+    SettingChange,
+    SettingsInForce,
+    setting_to_set,
+    setting_to_unset,
+)
+from leasehold.stores.tables.database import TableDatabase
 from leasehold.stores.tables.statements import SqlConnection
 from leasehold.stores.tables.step import TableStep
 
@@ -70,17 +77,7 @@ KEEP: Final = """
 FORGET: Final = "DELETE FROM setting WHERE name = $1"
 
 
-def keep(step: TableStep, name: str, value: SettingValue, actor: str) -> StoredSettings:
-    """Set one; answers all of them."""
-    return _carry_out(step, setting_to_set(step.settings.values, name, value), actor)
-
-
-def forget(step: TableStep, name: str, actor: str) -> StoredSettings:
-    """Unset one; answers the remaining settings."""
-    return _carry_out(step, setting_to_unset(step.settings.values, name), actor)
-
-
-def _carry_out(step: TableStep, change: SettingChange | None, actor: str) -> StoredSettings:
+def _change(step: TableStep, change: SettingChange | None, actor: str) -> StoredSettings:
     if change is not None:
         if change.value is UNSET:
             step.execute(FORGET, (change.name,))
@@ -91,3 +88,38 @@ def _carry_out(step: TableStep, change: SettingChange | None, actor: str) -> Sto
         # Workers should look at them.
         step.hints.ready = True
     return step.settings.stored({}, stops(step.db))
+
+
+class SettingVerbs:
+    """What is set in the store."""
+
+    _database: TableDatabase
+    _read_settings: Callable[[Any], SettingsInForce]
+
+    def settings(self) -> StoredSettings:
+        return self._database.look(lambda db: self._read_settings(db).stored({}, stops(db)))
+
+    def set_setting(self, name: str, value: SettingValue, *, actor: str) -> StoredSettings:
+        return self._database.write(
+            lambda step: _change(step, setting_to_set(step.settings.values, name, value), actor)
+        )
+
+    def unset_setting(self, name: str, *, actor: str) -> StoredSettings:
+        return self._database.write(
+            lambda step: _change(step, setting_to_unset(step.settings.values, name), actor)
+        )
+
+
+class PinVerbs:
+    """What people left on the store for others."""
+
+    _database: TableDatabase
+
+    def pins(self, kind: PinKind) -> list[Pin]:
+        return self._database.look(lambda db: pins(db, kind))
+
+    def pin(self, kind: PinKind, name: str, text: str, *, actor: str) -> Pin:
+        return self._database.write(lambda step: pin(PinShelf(step), kind, name, text, actor))
+
+    def unpin(self, kind: PinKind, name: str, *, actor: str) -> Pin | None:
+        return self._database.write(lambda step: unpin(PinShelf(step), kind, name, actor))

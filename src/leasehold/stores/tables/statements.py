@@ -53,6 +53,18 @@ class Dialect(NamedTuple):
         return f"{column} {self.is_one_of.format(placeholder)}"
 
 
+Clause = tuple[str, tuple[Any, ...]]
+"""A condition with {} where its values go, and the values."""
+
+
+def numbered(clauses: Iterable[Clause]) -> tuple[str, list[Any]]:
+    """The conditions, all of which must hold, as one with numbered placeholders; and its values."""
+    found = list(clauses)
+    values = [value for _, given in found for value in given]
+    condition = " AND ".join(clause for clause, _ in found) or "1 = 1"
+    return condition.format(*(f"${n}" for n in range(1, len(values) + 1))), values
+
+
 NO_LIMIT: Final = 2**63 - 1
 """More rows than there can be, and above the number of every one."""
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from leasehold.stores.tables.verbs.access import PinVerbs, SettingVerbs, TokenVerbs
-from leasehold.stores.tables.verbs.figures import FigureVerbs
-from leasehold.stores.tables.verbs.holding import HoldingVerbs
-from leasehold.stores.tables.verbs.keeping import KeepingVerbs
-from leasehold.stores.tables.verbs.looking import LookingVerbs
-from leasehold.stores.tables.verbs.people import PeopleVerbs
-from leasehold.stores.tables.verbs.queues import QueueVerbs, ScheduleVerbs
+from leasehold.stores.tables.ends import HoldingVerbs
+from leasehold.stores.tables.figures import FigureVerbs
+from leasehold.stores.tables.looking import LookingVerbs
+from leasehold.stores.tables.orders import PeopleVerbs
+from leasehold.stores.tables.queues import QueueVerbs
+from leasehold.stores.tables.recover import RecoveryVerbs
+from leasehold.stores.tables.removing import KeepingVerbs
+from leasehold.stores.tables.schedules import ScheduleVerbs
+from leasehold.stores.tables.settings import PinVerbs, SettingVerbs
+from leasehold.stores.tables.tokens import TokenVerbs
 
 
 class TableStore(
     HoldingVerbs,
+    RecoveryVerbs,
     PeopleVerbs,
     LookingVerbs,
     FigureVerbs,

@@ -5,7 +5,7 @@ Guard of a new token: its name is looked for inside the write.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -13,9 +13,17 @@ import msgspec
 
 from leasehold.core.model.stored import UNREADABLE, problem_of
 from leasehold.core.model.text import is_text
-from leasehold.core.model.tokens import Token
-from leasehold.env import Env, from_micros
+from leasehold.core.model.tokens import Token, TokenDraft
+from leasehold.core.rules.tokens import (
+    check_same,
+    create_token,
+    end_session,
+    is_over,
+    revoke_token,
+)
+from leasehold.env import from_micros
 from leasehold.errors import StoreCorruptError
+from leasehold.stores.tables.database import TableDatabase
 from leasehold.stores.tables.statements import SqlConnection
 from leasehold.stores.tables.step import TableStep
 
@@ -135,6 +143,51 @@ class TokenShelf:
         self._step.execute(CHANGE, (msgspec.json.encode(document).decode(), name))
 
 
-def make_key(step: TableStep, env: Env) -> None:
-    """Make the signing key, unless there is one."""
-    step.execute(MAKE_KEY, (env.new_secret() + env.new_secret(),))
+class TokenVerbs:
+    """Who may come in from other machines."""
+
+    _database: TableDatabase
+    _tokens: Callable[[Any], TokenReader]
+
+    def create_token(self, draft: TokenDraft, digest: str, *, actor: str) -> Token:
+        return self._database.write(
+            lambda step: create_token(TokenShelf(step, self._tokens(step.db)), draft, digest, actor)
+        )
+
+    def tokens(self) -> list[Token]:
+        return self._database.look(lambda db: self._tokens(db).every())
+
+    def find_token(self, digest: str) -> Token | None:
+        return self._database.look(lambda db: self._tokens(db).find(digest, self._database.now(db)))
+
+    def _token_check(self, token: Token, digest: str) -> Callable[[TableStep], None]:
+        """For a write that relies on a token that was found before."""
+        return lambda step: check_same(token, self._tokens(step.db).find(digest, step.now))
+
+    def revoke_token(self, name: str, *, actor: str) -> Token:
+        return self._database.write(
+            lambda step: revoke_token(TokenShelf(step, self._tokens(step.db)), name, actor)
+        )
+
+    def end_session(self, token: str, session: str) -> None:
+        self._database.write(
+            lambda step: end_session(TokenShelf(step, self._tokens(step.db)), token, session)
+        )
+
+    def is_session_over(self, token: str, session: str) -> bool:
+        return self._database.look(
+            lambda db: is_over(self._tokens(db).ended_sessions(token), session)
+        )
+
+    def signing_key(self) -> bytes:
+        with self._database.read() as db:
+            known = self._tokens(db).signing_key()
+        if known is not None:
+            return known
+        made = self._database.env.new_secret() + self._database.env.new_secret()
+
+        def make(step: TableStep) -> None:
+            step.execute(MAKE_KEY, (made,))
+
+        self._database.write(make)
+        return self.signing_key()

@@ -38,7 +38,7 @@ CALLS: dict[str, Callable[[Store], object]] = {
     "renew": lambda store: store.renew("worker", [Renewal("job", 1, 60)]),
     "report_progress": lambda store: store.report_progress("job", 1, b"{}"),
     "append_log": lambda store: store.append_log("job", 1, said("line")),
-    "recover": lambda store: store.recover(),
+    "recover": lambda store: store.recover(actor="me"),
     "promote": lambda store: store.promote(),
     "stuck": lambda store: store.stuck(60),
     "cancel": lambda store: store.cancel(["job"], reason="", actor="me"),

@@ -177,7 +177,7 @@ class LimitingClauses(ConformanceBase):
         assert error.retry_after_seconds is None
         assert (error.limit, error.remaining) == (4, 3)
         assert error.reset_at == store.now() + timedelta(seconds=0.5)
-        assert "4 at most in a burst" in str(error)
+        assert "and 4 at once" in str(error)
 
     def test_lim_3_after_the_time_told_it_fits(self, store: Store, clock: ManualClock) -> None:
         limit(store, rate_per_second=0.3)

@@ -39,11 +39,19 @@ MINUTES_OF_A_TEST: Final = 60
 """In which a test does all that is added up in the end: to read two days takes long."""
 
 
-def live(store: Store, clock: ManualClock, job_id: str, *, wait: float = 0, run: float = 0) -> None:
+def live(
+    store: Store,
+    clock: ManualClock,
+    job_id: str,
+    *,
+    queue: str = "default",
+    wait: float = 0,
+    run: float = 0,
+) -> None:
     """Take a job through its whole life."""
-    submit(store, draft(job_id))
+    submit(store, draft(job_id, queue=queue))
     clock.advance(wait)
-    lease = lease_one(store)
+    lease = lease_one(store, queues=(queue,))
     clock.advance(run)
     settle(store, lease, Complete())
 

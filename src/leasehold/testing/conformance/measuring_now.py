@@ -1,13 +1,15 @@
-"""MET-3, MET-5 to MET-8, MET-26: how long jobs wait and run, and how a queue stands now."""
+"""MET-3, MET-5 to MET-8, MET-26, MET-27: how long jobs wait and run, and how a queue stands now."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
 from leasehold.core.contract.store import Store
+from leasehold.core.model.histogram import Durations
 from leasehold.core.model.outcome import Cancel, Complete, Outcome, Release, Snooze
 from leasehold.core.model.queue_config import QueueConfig
 from leasehold.core.model.records import SILENT_SECONDS, WorkerInfo
@@ -218,6 +220,30 @@ class MeasuringNowClauses(ConformanceBase):
         ]  # fmt: skip
         with pytest.raises(InvalidWindowError):
             store.metrics_by_queue(window_seconds=0)
+
+    def test_met_27_only_the_durations_that_are_asked_for(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        for minute in range(3):
+            for queue in ("default", "other"):
+                live(store, clock, f"{queue}-{minute}", queue=queue, wait=minute + 1, run=7)
+            clock.advance(MINUTE)
+        whole = store.metrics_by_queue()
+        assert [each.wait.count for each in whole] == [3, 3]
+        assert [each.run.p50_seconds for each in whole] == pytest.approx([7, 7], rel=0.1)
+        no_bands = dict.fromkeys(BANDS, Durations())
+        some = store.metrics_by_queue(durations=("wait", "held"))
+        assert some == [
+            msgspec.structs.replace(each, run=Durations(), wait_by_priority=no_bands)
+            for each in whole
+        ]
+        none = store.metrics_by_queue(durations=())
+        assert [(each.completed, each.wait, each.held) for each in none] == [
+            (3, Durations(), Durations())
+        ] * 2
+        wrong: Any = ["walk"]
+        with pytest.raises(InvalidWindowError, match="walk"):
+            store.metrics_by_queue(durations=wrong)
 
     def test_met_8_active_workers(self, store: Store, env: Env, clock: ManualClock) -> None:
         def enter(name: str, *queues: str) -> None:

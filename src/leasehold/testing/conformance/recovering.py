@@ -157,6 +157,18 @@ class RecoveringClauses(ConformanceBase):
         [lost] = store.failures()
         assert lost.jobs == ("three", "one", "four", "two")
 
+    def test_rec_9_a_sweep_that_somebody_orders_is_audited(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        submit(store, draft())
+        lease_one(store, lease_seconds=10)
+        clock.advance(10)
+        store.recover(actor="me")
+        store.recover()
+        store.recover(actor="you")
+        told = [(each.actor, each.action, each.count) for each in store.audit_log()]
+        assert told == [("you", "sweep", 0), ("me", "sweep", 1)]
+
     def test_rec_6_one_job_is_taken_from_its_holder(self, store: Store) -> None:
         submit(store, draft(max_retries=1))
         lease = lease_one(store)

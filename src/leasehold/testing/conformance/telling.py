@@ -138,13 +138,13 @@ class TellingClauses(ConformanceBase):
         settle(store, lease, Complete())
         told = [(each.event.value, each.worker, each.message) for each in store.history("job")]
         assert told[:4] == [
-            ("created", None, "submitted, to run later"),
+            ("created", None, "submitted; runs later"),
             ("promoted", None, "due"),
             ("leased", "anna", f"leased by anna until {until}"),
             ("failed", "anna", "OSError: the line is dead"),
         ]
-        assert told[4] == ("promoted", None, "due to be tried again")
-        assert told[6] == ("completed", "bert", "completed by bert after 1 min 15 s")
+        assert told[4] == ("promoted", None, "due for a retry")
+        assert told[6] == ("completed", "bert", "completed by bert after 1m15s")
 
     def test_his_3_from_whom_it_was_recovered_and_why(
         self, store: Store, clock: ManualClock
@@ -201,7 +201,7 @@ class TellingClauses(ConformanceBase):
         fail_often(store, clock, ATTEMPT_RECORDS_MAX)
         assert lease.version not in {each.lease_version for each in store.attempts("job")}
         assert store.history("job")[: len(before)] == before
-        assert before[-1].message == "handed back by anna after 3.0 s"
+        assert before[-1].message == "handed back by anna after 3s"
         page = store.history_page("job", limit=1, cursor="2")
         assert page.events == before[2:3], "also if it is read in parts"
         assert_history_replays(store, get(store))

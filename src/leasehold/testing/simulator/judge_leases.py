@@ -233,7 +233,11 @@ def judge_tell(
 # -- recovering --------------------------------------------------------------------------------
 
 
-def judge_recover(model: Model, answer: SweepReport) -> None:
+def judge_recover(
+    model: Model,
+    answer: SweepReport,
+    actor: str | None = None,  # noqa: ARG001 - as above.
+) -> None:
     running = [job for job in model.jobs.values() if job.status is Status.RUNNING]
     expired = [job for job in running if (job.id, job.version) not in model.held]
     for job in running:

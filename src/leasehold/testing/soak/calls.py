@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -65,12 +66,16 @@ class Described(msgspec.Struct, frozen=True):
     description: Mapping[str, Any]
 
 
+_fields = cache(msgspec.structs.fields)
+"""The fields of a record's type: to work out their types anew for every value took long."""
+
+
 def brief(value: Any) -> str:
     """A value for people: records without fields that have their default."""
     if isinstance(value, msgspec.Struct):
         said = [
             f"{field.name}={brief(getattr(value, field.name))}"
-            for field in msgspec.structs.fields(value)
+            for field in _fields(type(value))
             if getattr(value, field.name) != field.default
         ]
         return f"{type(value).__name__}({', '.join(said)})"

@@ -23,7 +23,7 @@ from leasehold.worker.attempt import (
     outcome_of_error,
     outcome_of_value,
 )
-from leasehold.worker.context import enter_context
+from leasehold.worker.context import current_attempt
 from leasehold.worker.copies import here, leave_copy
 from leasehold.worker.describe import guarded
 from leasehold.worker.executors.sharedloop import SharedLoop
@@ -110,7 +110,7 @@ class AsyncExecutor:
         guarded(loop.close, None)
 
     def _replace_loop(self) -> None:
-        logger.error("the event loop of async tasks died; what ran on it has failed")
+        logger.error("the event loop of async tasks died; its jobs have failed")
         _broken_loops.append(self._loop)
         self._loop = SharedLoop()
         self._fail_what_runs()
@@ -148,7 +148,7 @@ class AsyncExecutor:
         lease, task, context = run.lease, run.task, run.context
         end_span = None
         try:
-            enter_context(context)
+            current_attempt.set(run)
             end_span = begin_run(lease)
             run.started = self._clock.monotonic()
             called = lease
@@ -161,7 +161,7 @@ class AsyncExecutor:
             value = await task.func(*args, **kwargs)
             if here() != context.pid:
                 leave_copy()
-            outcome = outcome_of_value(value, lease, task, context)
+            outcome = outcome_of_value(value, lease, task, run)
             if is_large(outcome):
                 outcome = await asyncio.to_thread(with_result_kept, outcome, lease, task, context)
         except BaseException as error:  # noqa: BLE001 - whatever it raises is its job's failure.

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from leasehold.core.contract.local_store import local_part
-from leasehold.core.contract.store import Store
-from leasehold.core.contract.transactions import JobTransaction
 from leasehold.core.model.lease import Lease
 from leasehold.errors import LeaseLostError, StoreUnavailableError, UnsupportedError
 from leasehold.worker.executors.wire import Favour, Leave
+
+if TYPE_CHECKING:
+    from leasehold.core.contract.store import Store
+    from leasehold.core.contract.transactions import JobTransaction
 
 _stores: dict[str, Store] = {}
 """By address, opened when the first task of this child needs it."""
@@ -24,6 +26,9 @@ class ChildBacking:
         self._ask = ask
 
     def open(self, lease: Lease) -> JobTransaction:
+        # Few tasks open a transaction, and a child starts sooner without the whole contract.
+        from leasehold.core.contract.local_store import local_part
+
         store = self._store(lease)
         self._made_way(lease)
         try:

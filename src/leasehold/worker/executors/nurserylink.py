@@ -175,7 +175,9 @@ class NurseryLink:
             pass
         except (ValueError, msgspec.DecodeError):
             # What cannot be understood may have been the end of any command: begin anew.
-            logger.exception("the helper process that runs commands talks nonsense; it is replaced")
+            logger.exception(
+                "the helper process that runs commands sent an invalid message; it is replaced"
+            )
         status = await process.end()
         for ticket in list(self._tickets.values()):
             # The kernel kills a command together with the nursery, but not its own children.

@@ -24,7 +24,7 @@ from leasehold.worker.safelog import safe_logger
 logger = safe_logger(__name__)
 
 _CLOSED = Release(reason="the worker was stopped before the job had ended")
-_DIED = Fail(JobError("ExecutorDied", "what ran the job in another process broke off"))
+_DIED = Fail(JobError("ExecutorDied", "the process that ran the job broke off"))
 
 
 class Slot(ABC):
@@ -135,7 +135,7 @@ class SlotExecutor:
             loop.run_until_complete(self._serve())
         except BaseException:
             # Its processes are tied to this thread, and die with it.
-            logger.exception("%s broke off; what ran there has failed", self._thread_name)
+            logger.exception("%s broke off; its jobs have failed", self._thread_name)
         finally:
             guarded(loop.close, None)
             self._bury()
@@ -199,7 +199,9 @@ class SlotExecutor:
         except asyncio.CancelledError:
             raise
         except BaseException as error:
-            logger.exception("job %s: nothing could be started to run it", candidate.lease.job_id)
+            logger.exception(
+                "job %s: no process or thread could be started to run it", candidate.lease.job_id
+            )
             await slot.close()
             return _broken(error)
 

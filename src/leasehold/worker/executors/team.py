@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from leasehold.codec import CallCodec
+from leasehold.core.model.job import COMMAND_TASK
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import UnknownTaskError
 from leasehold.worker.executors.aio import AsyncExecutor
 from leasehold.worker.executors.base import Executor
 from leasehold.worker.executors.threads import ThreadExecutor
 from leasehold.worker.run import Run
-from leasehold.worker.task import COMMAND_TASK, ExecutorKind, TaskDefinition
+from leasehold.worker.task import ExecutorKind, TaskDefinition
 
 KILLING: Final[frozenset[ExecutorKind]] = frozenset({"process", "command"})
 """The kinds whose stopped runs really end, so that it pays to wait for the end."""

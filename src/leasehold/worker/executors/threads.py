@@ -7,7 +7,7 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 
 from leasehold.env import SYSTEM, Env
-from leasehold.worker.attempt import attempt, broke_off
+from leasehold.worker.attempt import attempt_of, broke_off
 from leasehold.worker.run import Run
 from leasehold.worker.safelog import safe_logger
 
@@ -88,10 +88,10 @@ class ThreadExecutor:
             return False
         monotonic = self._clock.monotonic
         run.started = monotonic()
-        outcome = attempt(run.lease, run.task, run.context)
+        outcome = attempt_of(run.lease, run.task, run)
         run.finished = monotonic()
         run.finish(outcome)
-        if run in self._replaced:
+        if self._replaced and run in self._replaced:
             self._replaced.discard(run)
             return True
         return False

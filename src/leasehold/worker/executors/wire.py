@@ -176,7 +176,7 @@ def body_bytes(header: bytes) -> int:
     """How many bytes follow a header; raises ConnectionError for what cannot be one of ours."""
     length = int.from_bytes(header)
     if length > FRAME_BYTES_MAX:
-        raise ConnectionError(f"a frame of {length} bytes: the child speaks another language")
+        raise ConnectionError(f"the child process sent an invalid message, of {length} bytes")
     return length
 
 
@@ -186,7 +186,7 @@ def from_child(body: bytes) -> FromChild:
         message: FromChild = _from_child.decode(body)
         return message
     except msgspec.DecodeError as error:
-        raise ConnectionError(f"the child speaks another language: {error}") from error
+        raise ConnectionError(f"the child process sent an invalid message: {error}") from error
 
 
 class ChildEnd:
@@ -209,7 +209,9 @@ class ChildEnd:
     def send(self, message: FromChild) -> None:
         """Send it; raises ConnectionError where this process, or this descriptor, must not."""
         if os.getpid() != self._pid:
-            raise ConnectionError("only the process that runs a job may speak to its worker")
+            raise ConnectionError(
+                "only the process that runs a job may send messages to its worker"
+            )
         frame = to_frame(message)
         with self._lock:
             # A task may have closed the descriptor, and its number may be another file's by now.

@@ -50,7 +50,7 @@ ARCHIVE: Final = f"""
         SELECT max(version) FROM attempt
         WHERE attempt.seq = job.seq AND attempt.error_type IS NOT NULL)
     WHERE finished.seq = ANY($1)
-"""  # noqa: S608  # our own numbers
+"""
 INSERT_ARCHIVED: Final = f"""
     INSERT INTO archive SELECT * FROM {
     unnested(
@@ -58,7 +58,7 @@ INSERT_ARCHIVED: Final = f"""
         "text text text bigint bigint bigint"
     )
 }
-"""  # noqa: S608  # our own names
+"""
 OLDEST_DAY: Final = "SELECT day FROM archive ORDER BY day LIMIT 1"
 _RESULT: Final = ArchiveRow._fields.index("result")
 
@@ -102,7 +102,7 @@ ENDED: Final = f"""
     WHERE status = $4 AND (finished_at, seq) > ($1, $2)
         AND finished_at <= $6 AND NOT ({DependentsBook.still_needed()})
     ORDER BY finished_at, seq LIMIT $3
-"""  # noqa: S608  # our own words
+"""  # our own words
 RESULTS: Final = """
     SELECT 0, seq, (
             SELECT finished_at FROM finished WHERE finished.seq = job.seq AND result IS NOT NULL

@@ -113,7 +113,7 @@ class Rows(TableRows):
         begin = ""
         if after is not None:
             begin = f"WHERE ({key}) > ({', '.join(f'${n + 2}' for n in range(len(after)))})"
-        statement = f"SELECT {columns} FROM {read_from} {begin} ORDER BY {key} LIMIT $1"  # noqa: S608  # our own names
+        statement = f"SELECT {columns} FROM {read_from} {begin} ORDER BY {key} LIMIT $1"
         with self._database.read() as db:
             found = db.execute(statement, (limit, *(after or ()))).fetchall()
         return [tuple(map(_cell, row)) for row in found]
@@ -166,7 +166,7 @@ def _raise_identity(table: str, column: str) -> str:
     return f"""
         SELECT setval('{sequence}', 1 + greatest($1, (SELECT max({column}) FROM {table}),
             (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM {sequence})), false)
-    """  # noqa: S608  # our own names
+    """
 
 
 def _cell(cell: Any) -> Any:

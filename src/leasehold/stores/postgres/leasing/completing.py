@@ -10,7 +10,7 @@ locks the rows and says which they are; the second moves them, inside the server
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from leasehold.core.model.blob import BLOB_CODEC
@@ -52,7 +52,7 @@ COMPLETE: Final = f"""
     SELECT seq, {_STATUS}, $5::bigint, acquired_at, available_at, version, attempts, events + 1,
            result, codec, NULL
     FROM ended
-"""  # noqa: S608  # our own names
+"""
 
 
 class Completions:
@@ -69,23 +69,19 @@ class Completions:
     @staticmethod
     def among(settlements: Sequence[Settlement], known: Grants) -> Completions | None:
         """These settlements, if all of them are such."""
-        find = known.find
-        grants: list[Grant] = []
-        for settlement in settlements:
-            grant = find(settlement.version)
+        versions = [settlement.version for settlement in settlements]
+        grants = known.find_all(versions)
+        if not grants or len(set(versions)) < len(grants):
+            return None
+        for settlement, grant in zip(settlements, grants, strict=True):
             outcome = settlement.outcome
             if (
-                grant is None
+                type(outcome) is not Complete
                 or grant[0] != settlement.job_id
-                or type(outcome) is not Complete
                 or outcome.codec == BLOB_CODEC
                 or (outcome.result is not None and len(outcome.result) > PAYLOAD_BYTES_MAX)
             ):
                 return None
-            grants.append(grant)
-        versions = {settlement.version for settlement in settlements}
-        if not grants or len(versions) < len(grants):
-            return None
         return Completions(settlements, grants)
 
     def settle(self, step: Step) -> list[Settled] | None:
@@ -102,34 +98,35 @@ class Completions:
         # By its moment, too: in a schema that was dropped and made anew, versions begin anew.
         found = {row[:2]: row for row in step.first(*self.ahead)}
         try:
-            rows = [found[version, granted_at] for version, granted_at in self._leases()]
+            rows = [
+                found[settlement.version, grant[6]]
+                for settlement, grant in zip(self._settlements, self._grants, strict=True)
+            ]
         except KeyError:
             return None
         outcomes: list[Any] = [settlement.outcome for settlement in self._settlements]
         step.execute(
             COMPLETE,
             (
-                RowPlaces([place for *_, place, _ in rows]),
+                RowPlaces([row[2] for row in rows]),
                 [outcome.result for outcome in outcomes],
                 [None if outcome.codec == "json" else outcome.codec for outcome in outcomes],
                 [outcome.note for outcome in outcomes],
                 step.now,
             ),
         )
+        step.push(len(rows))
         self._count(step)
         events_max = 2 * step.settings.attempt_records_max
-        for grant, (*_, events) in zip(self._grants, rows, strict=True):
-            if events >= events_max:
-                trim_attempts(step, grant[1])
+        if max(row[3] for row in rows) >= events_max:
+            for grant, (*_, events) in zip(self._grants, rows, strict=True):
+                if events >= events_max:
+                    trim_attempts(step, grant[1])
         step.jobs_ended([settlement.job_id for settlement in self._settlements])
         return [
             Settled(each.job_id, each.version, COMPLETED_EVENT, COMPLETED_STATUS, grant[5])
             for each, grant in zip(self._settlements, self._grants, strict=True)
         ]
-
-    def _leases(self) -> Iterator[tuple[int, int]]:
-        for settlement, grant in zip(self._settlements, self._grants, strict=True):
-            yield settlement.version, grant[6]
 
     def _count(self, step: Step) -> None:
         now = step.now

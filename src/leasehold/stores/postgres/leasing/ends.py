@@ -22,7 +22,7 @@ INSERT_FINISHED: Final = f"""
     INSERT INTO finished SELECT * FROM {
     unnested("bigint bigint bigint bigint bigint bigint bigint bigint bytea text text")
 }
-"""  # noqa: S608  # our own names
+"""
 # The record of an attempt that was taken from its holder has the expiry of its lease.
 SETTLED_UNDER: Final = """
     SELECT outcome, after, attempts FROM attempt
@@ -63,7 +63,7 @@ END_LEASES: Final = f"""
         ) AS guarded)
     DELETE FROM running USING held WHERE running.seq = held.seq
     RETURNING {HELD}
-"""  # noqa: S608  # our own names
+"""
 INSERT_ATTEMPTS: Final = f"""
     INSERT INTO attempt SELECT * FROM {
     unnested(
@@ -71,17 +71,17 @@ INSERT_ATTEMPTS: Final = f"""
         "text bytea bigint bigint bigint"
     )
 }
-"""  # noqa: S608  # our own names
+"""
 COUNT_FAILURES: Final = f"""
     INSERT INTO failed_job
     SELECT seq, 1, at, at FROM {unnested("bigint bigint")} AS failed (seq, at)
     ON CONFLICT (seq) DO UPDATE SET count = failed_job.count + 1, last_at = excluded.last_at
-"""  # noqa: S608  # our own names
+"""
 INSERT_WAITING: Final = f"""
     INSERT INTO waiting SELECT * FROM {
     unnested("bigint bigint bigint bigint bigint bigint bigint text")
 }
-"""  # noqa: S608  # our own names
+"""
 
 
 class Ends(TableEnds):
@@ -103,12 +103,12 @@ EXTEND: Final = f"""
     UPDATE running SET expires_at = until, heartbeat_at = now
     FROM {unnested("bigint bigint bigint bigint")} AS renewed (seq, version, until, now)
     WHERE running.seq = renewed.seq AND running.version = renewed.version
-"""  # noqa: S608  # our own names
+"""
 KEEP_PROGRESS: Final = """
     INSERT INTO progress VALUES ($1, $2)
     ON CONFLICT (seq) DO UPDATE SET document = excluded.document
 """
-ADD_LINES: Final = f"INSERT INTO log SELECT * FROM {unnested('bigint bigint bigint text')}"  # noqa: S608  # our own names
+ADD_LINES: Final = f"INSERT INTO log SELECT * FROM {unnested('bigint bigint bigint text')}"
 
 
 class Messages(TableMessages):

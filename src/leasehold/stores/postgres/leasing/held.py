@@ -123,7 +123,7 @@ class HeldTransaction:
     def complete(self, settlement: Settlement) -> Settled:
         if self._raw.info.transaction_status is not TransactionStatus.INTRANS:
             raise TransactionError(
-                f"job {self._job_id} has no open transaction any more: a statement in it failed, "
+                f"job {self._job_id} no longer has an open transaction: a statement in it failed, "
                 "or it was ended inside the task. Nothing of it is kept"
             )
         self._raw.patience_seconds = patience_seconds(self._database.address)

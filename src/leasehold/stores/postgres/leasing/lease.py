@@ -75,7 +75,7 @@ GRANT: Final = f"""
     SELECT seq, version, $4::text, $5::bigint, $5::bigint + micros, $5::bigint, attempts + 1,
            events + 1, events + 1, available_at, NULL, micros, $6::integer
     FROM leased
-"""  # noqa: S608  # our own names
+"""
 
 
 def ahead(request: LeaseRequest, guess: int | None = None) -> list[Statement]:
@@ -156,24 +156,24 @@ class LeaseLook(TableLeaseLook):
             seconds, _, expires_at = lengths[task, own_seconds]
             try:
                 lease = Lease(
-                    job_id=job_id,
-                    version=base + number,
-                    worker=worker,
-                    queue=lane.queue.name,
-                    task=task,
-                    payload=payload,
-                    codec=codec or "json",
-                    priority=priority,
-                    attempt=attempts + 1,
-                    allowance=allowance,
-                    acquired_at=acquired_at,
-                    expires_at=expires_at,
-                    lease_seconds=seconds,
-                    timeout_seconds=timeout_seconds,
-                    deadline=None if deadline is None else from_micros(deadline),
-                    retry=None if retry is None else retry_of(retry),
-                    metadata=None if metadata is None else metadata_of(metadata),
-                    parent_id=parent_id,
+                    job_id,
+                    base + number,
+                    worker,
+                    lane.queue.name,
+                    task,
+                    payload,
+                    codec or "json",
+                    priority,
+                    attempts + 1,
+                    allowance,
+                    acquired_at,
+                    expires_at,
+                    seconds,
+                    timeout_seconds,
+                    None if deadline is None else from_micros(deadline),
+                    None if retry is None else retry_of(retry),
+                    None if metadata is None else metadata_of(metadata),
+                    parent_id,
                 )
             except UNREADABLE as error:
                 unreadable.append((job, problem_of(error)))
@@ -190,28 +190,45 @@ class LeaseLook(TableLeaseLook):
             return
         step, now = self._step, self._step.now
         worker = granted[0][1].worker
+        # Column by column: nothing is done for each job that can be done for all of them at once.
+        rows: list[Row] = [job for job, _ in granted]
+        leases = [lease for _, lease in granted]
+        (
+            tiers, turns, seqs, _, available, _, _, _, _, _, _, priorities, _, _, _, deadlines, _,
+            _, _, _, created, keys, lanes, _, places,
+        ) = zip(*rows, strict=True)  # fmt: skip
+        counted = list(zip(lanes, priorities, strict=True))
         waits: defaultdict[tuple[int, Measure], list[int]] = defaultdict(list)
-        rows, counted, lengths, grants = RowPlaces(), [], [], {}
+        if len(set(counted)) == 1:
+            waits[lanes[0], WAIT_OF_PRIORITY[priorities[0]]] = [now - since for since in available]
+        else:
+            for (lane, priority), since in zip(counted, available, strict=True):
+                waits[lane, WAIT_OF_PRIORITY[priority]].append(now - since)
+        grants = {
+            lease.version: (lease.job_id, seq, lane, lease.queue, worker, lease.attempt, now)
+            for lease, seq, lane in zip(leases, seqs, lanes, strict=True)
+        }
+        lengths = [round(lease.lease_seconds * 1e6) for lease in leases]
         placed: list[int] = []
         """Jobs that may have a row in `place` to forget."""
-        for job, lease in granted:
-            columns: Row = job
-            (
-                tier, turn, seq, _, available_at, _, _, _, job_id, _, _, priority, _, _, _,
-                deadline, _, _, _, _, created_at, limit_key, lane, _, row,
-            ) = columns  # fmt: skip
-            rows.append(row)
-            counted.append((lane, priority))
-            lengths.append(round(lease.lease_seconds * 1e6))
-            waits[lane, WAIT_OF_PRIORITY[priority]].append(now - available_at)
-            grants[lease.version] = (job_id, seq, lane, lease.queue, worker, lease.attempt, now)
-            if (
-                turn != created_at
-                or limit_key is not None
+        if not (
+            turns == created
+            and keys.count(None) == deadlines.count(None) == len(rows)
+            and all(
+                tier == default_tier(each) for tier, each in {*zip(tiers, priorities, strict=True)}
+            )
+        ):
+            placed = [
+                seq
+                for tier, turn, seq, priority, deadline, created_at, key in zip(
+                    tiers, turns, seqs, priorities, deadlines, created, keys, strict=True
+                )
+                if turn != created_at
+                or key is not None
                 or deadline is not None
                 or tier != default_tier(priority)
-            ):
-                placed.append(seq)
-        step.execute(GRANT, (rows, list(grants), lengths, worker, now, life))
+            ]
+        step.execute(GRANT, (RowPlaces(places), list(grants), lengths, worker, now, life))
+        step.push(len(rows))
         count_granted(step, ReadyRows(step), granted, waits, counted, placed)
         step.grants.add(grants)

@@ -41,7 +41,7 @@ COUNT_RUNNING: Final = f"""
     INSERT INTO key_lane (queue, key, lane, running)
     SELECT * FROM {unnested("text text bigint bigint")}
     ON CONFLICT (lane, key) DO UPDATE SET running = key_lane.running + excluded.running
-"""  # noqa: S608  # our own names
+"""
 COUNTED: Final = """
     SELECT place.seq, place.tier, key_lane.id, key_lane.queue, key_lane.key, key_lane.lane
     FROM place JOIN key_lane ON key_lane.id = place.key_lane WHERE place.seq = ANY($1)
@@ -59,13 +59,13 @@ PARKED_IN_GROUP: Final = f"""
     SELECT parked.lane, key_lane.id, key_lane.queue, key_lane.key, key_lane.lane
     FROM parked LEFT JOIN key_lane ON key_lane.id = -parked.lane WHERE parked.lane IS NOT NULL
     ORDER BY parked.lane
-"""  # noqa: S608  # our own number
+"""
 RESTED: Final = f"""
     DELETE FROM resting WHERE (queue, key) IN (
         SELECT queue, key FROM resting WHERE queue = ANY($1) AND until <= $2
         ORDER BY until LIMIT {RESTED_AT_ONCE})
     RETURNING queue, key
-"""  # noqa: S608  # our own number
+"""
 TIERS_NOW: Final = "SELECT seq, tier FROM place WHERE seq = ANY($1)"
 
 
@@ -100,29 +100,29 @@ ENTER_NEW: Final = f"""
     SELECT lane, (100 - priority) * 1000, turn, seq, 0, 0, 1, turn, parent_id
     FROM {unnested("bigint bigint bigint bigint text")}
         AS new (lane, priority, turn, seq, parent_id)
-"""  # noqa: S608  # our own names
+"""
 ENTER: Final = f"""
     INSERT INTO ready SELECT * FROM {
     unnested("bigint bigint bigint bigint bigint bigint bigint bigint text")
 }
-"""  # noqa: S608  # our own names
+"""
 MOVE: Final = f"""
     UPDATE ready SET tier = to_tier, turn = to_turn FROM {
     unnested("bigint bigint bigint bigint bigint bigint")
 } AS moved (to_tier, to_turn, lane, tier, turn, seq)
     WHERE ready.lane = moved.lane AND ready.tier = moved.tier AND ready.turn = moved.turn
         AND ready.seq = moved.seq
-"""  # noqa: S608  # our own names
+"""
 REMEMBER_PLACES: Final = f"""
     INSERT INTO place (seq, tier, turn, crosses_at)
     SELECT * FROM {unnested("bigint bigint bigint bigint")}
     ON CONFLICT (seq) DO UPDATE
     SET tier = excluded.tier, turn = excluded.turn, crosses_at = excluded.crosses_at
-"""  # noqa: S608  # our own names
+"""
 FORGET_PLACES: Final = "DELETE FROM place WHERE seq = ANY($1)"
 LEAVE_BY_NUMBERS: Final = f"""
     DELETE FROM ready WHERE (lane, tier, turn, seq) IN ({keys_of("= ANY($1)")})
-"""  # noqa: S608  # our own names
+"""
 
 
 class ReadyRows(TableReady):
@@ -158,28 +158,28 @@ _FREE: Final = "FOR UPDATE OF ready SKIP LOCKED"
 READY_IN_LANE: Final = f"""
     SELECT {_LEASE} FROM ready JOIN job USING (seq)
     WHERE ready.lane = $1 AND {_AFTER} ($2, $3, $4) {_PAGED} LIMIT $5 {_FREE}
-"""  # noqa: S608  # our own names
+"""
 READY_IN_TIER: Final = f"""
     SELECT {_LEASE} FROM ready JOIN job USING (seq)
     WHERE ready.lane = $1 AND {_AFTER} ($2, $3, $4) AND tier = $2 {_PAGED} LIMIT $5 {_FREE}
-"""  # noqa: S608  # our own names
+"""
 READY_IN_GROUP: Final = f"""
     SELECT {_LEASE} FROM ready JOIN job USING (seq)
     WHERE ready.parent_id = $1 AND ready.lane = $2 AND {_AFTER} ($3, $4, $5)
     {_PAGED} LIMIT $6 {_FREE}
-"""  # noqa: S608  # our own names
+"""
 READY_IN_TIER_OF_GROUP: Final = f"""
     SELECT {_LEASE} FROM ready JOIN job USING (seq)
     WHERE ready.parent_id = $1 AND ready.lane = $2 AND {_AFTER} ($3, $4, $5) AND tier = $3
     {_PAGED} LIMIT $6 {_FREE}
-"""  # noqa: S608  # our own names
+"""
 PLACES_IN_LANE: Final = f"""
     SELECT {PLACE} FROM ready WHERE ready.lane = $1 AND {_AFTER} ($2, $3, $4) {_PAGED} LIMIT $5
-"""  # noqa: S608  # our own names
+"""
 PLACES_IN_TIER: Final = f"""
     SELECT {PLACE} FROM ready
     WHERE ready.lane = $1 AND {_AFTER} ($2, $3, $4) AND tier = $2 {_PAGED} LIMIT $5
-"""  # noqa: S608  # our own names
+"""
 SPREAD_OF_GROUP: Final = """
     SELECT (SELECT min(tier) FROM ready
             WHERE parent_id = $1 AND lane = $2),

@@ -81,7 +81,7 @@ class Registry(TableRegistry):
     forget = f"""
         DELETE FROM worker USING {unnested("text integer")} AS over (id, life)
         WHERE worker.id = over.id AND worker.life = over.life
-    """  # noqa: S608  # our own names
+    """
     _database: Database
 
     def register(self, info: WorkerInfo) -> SessionLife:

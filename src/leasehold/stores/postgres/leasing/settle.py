@@ -56,7 +56,7 @@ SETTLE: Final = f"""
             ORDER BY seq LIMIT 1 FOR UPDATE) AS running)
     SELECT held.id, held.lane, allowance, retry, queue, failures_in_row, row, {HELD_BY_NAME}
     FROM held JOIN lane ON lane.id = held.lane
-"""  # noqa: S608  # our own names
+"""
 # Rows that were read in this write, and locked: they were not changed since. (A statement that
 # finds and deletes them at once has to find them twice.)
 END: Final = "DELETE FROM running WHERE ctid = ANY($1)"

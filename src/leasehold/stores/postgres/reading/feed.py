@@ -40,7 +40,7 @@ _BEING_COMMITTED: Final = f"""
     WHERE locktype = 'advisory' AND granted AND objsubid = 1
         AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
         AND classid = ((key >> 32) & 4294967295)::oid AND objid = (key & 4294967295)::oid
-"""  # noqa: S608  # our own names
+"""
 _PAUSE: Final = "SELECT pg_sleep($1::float8)"
 _PAUSES_SECONDS: Final = (0.0, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
 """Between two questions whether the transactions under way have ended."""

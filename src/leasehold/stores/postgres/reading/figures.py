@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from leasehold.core.model.failure import FailedAttempt, Failure
 from leasehold.core.model.outcome import JobError
-from leasehold.core.model.span import BANDS, SUMMED
+from leasehold.core.model.span import BANDS
 from leasehold.core.rules import metrics_check
 from leasehold.core.rules.failures import ErrorType, note
 from leasehold.core.rules.measuring import WORKER_COUNTERS
@@ -35,7 +35,11 @@ from leasehold.stores.tables.sampling import (
     SPAN_COLUMNS,
     SPAN_NAMES,
     TableSpans,
+    look_of_all_from,
     oldest_from,
+    summed_from,
+    totals_from,
+    totals_of_all_from,
 )
 from leasehold.stores.tables.statements import PlainReader, Query
 
@@ -46,18 +50,18 @@ KEEP: Final = f"""
     unnested("text text text text text text bigint bigint bigint text text")
 } ON CONFLICT (fingerprint) DO UPDATE SET count = excluded.count, first_at = excluded.first_at,
         last_at = excluded.last_at, jobs = excluded.jobs, hours = excluded.hours
-"""  # noqa: S608  # our own names
+"""
 NAMES: Final = "SELECT id, queue, task FROM lane WHERE id = ANY($1)"
 FORGET: Final = "DELETE FROM failure WHERE fingerprint = ANY($1)"
 KNOWN_TYPES: Final = f"""
     SELECT queue, error_type FROM error_total WHERE (queue, error_type) IN (
         SELECT * FROM {unnested("text text")})
-"""  # noqa: S608  # our own names
+"""
 COUNT_TYPES: Final = f"""
     INSERT INTO error_total SELECT * FROM {unnested("text text bigint bigint")}
     ON CONFLICT (queue, error_type) DO UPDATE
     SET attempts = error_total.attempts + excluded.attempts, last_at = excluded.last_at
-"""  # noqa: S608  # our own names
+"""
 _SUMS: Final = ", ".join(
     f"coalesce(sum(jobs) FILTER (WHERE measure = {number}), 0)::bigint AS {name}"
     for number, name in enumerate(WORKER_COUNTERS)
@@ -69,7 +73,7 @@ ADD_WORKED: Final = f"""
     UPDATE worker_total SET last_at = $1, {_MORE}
     FROM (SELECT bucket AS number, {_SUMS} FROM measured WHERE lane = 0 GROUP BY bucket) AS lately
     WHERE worker_total.id = lately.number
-"""  # noqa: S608  # our own names
+"""
 FIND_WORKER: Final = """
     SELECT id FROM worker_total WHERE worker = $1 AND queue = (SELECT queue FROM lane WHERE id = $2)
 """
@@ -123,11 +127,11 @@ def _storable(row: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(storable(each) if isinstance(each, str) else each for each in row)
 
 
-_SUMS_OF_LANES: Final = ", ".join(f"sum(total_{name})::bigint" for name in SUMMED)
-TOTALS: Final = f"""
-    SELECT queue, sum(pending)::bigint, {_SUMS_OF_LANES} FROM lane_now
-    WHERE queue = coalesce($1, queue) GROUP BY queue
-"""  # noqa: S608  # our own names
+def _added(column: str) -> str:
+    return f"sum({column})::bigint"
+
+
+TOTALS: Final = totals_from("lane_now", "queue", _added)
 MEASURED: Final = """
     SELECT queue, measure, bucket, sum(jobs)::bigint, sum(micros)::bigint
     FROM measured JOIN lane ON lane.id = measured.lane
@@ -141,23 +145,31 @@ OLDEST: Final = oldest_from(
     moment="available_at",
     by_age="",
 )
-KEPT: Final = f"SELECT queue, at, {SPAN_NAMES} FROM span WHERE resolution = $1 AND at >= $2"  # noqa: S608  # our own names
+KEPT: Final = f"SELECT queue, at, {SPAN_NAMES} FROM span WHERE resolution = $1 AND at >= $2"
+KEPT_MEASURES: Final = """
+    SELECT queue, pending_before, pending, measures FROM span
+    WHERE resolution = $1 AND at >= $2 ORDER BY at
+"""
 KEEP_SPAN: Final = f"""
     INSERT INTO span (resolution, queue, at, {SPAN_NAMES})
     SELECT * FROM {unnested("bigint text bigint" + " bigint" * (len(SPAN_COLUMNS) - 1) + " bytea")}
     ON CONFLICT (resolution, queue, at) DO UPDATE
     SET {", ".join(f"{name} = excluded.{name}" for name in SPAN_COLUMNS)}
-"""  # noqa: S608  # our own names
+"""
 
 
 class SpanShelf(TableSpans):
     """See `leasehold.core.rules.sampling.SpanShelf`."""
 
     lane_totals = TOTALS
+    lane_totals_of_all = totals_of_all_from(TOTALS, _added)
     measured = MEASURED
     oldest = OLDEST
     kept_spans = KEPT
     kept_spans_of_queue = f"{KEPT} AND queue = $3"
+    look_of_all = look_of_all_from(_added)
+    summed_counts = summed_from("span", _added)
+    kept_measures = KEPT_MEASURES
     keep_span = KEEP_SPAN
     add_worked = ADD_WORKED
     _db: SqlConnection
@@ -174,7 +186,7 @@ RECOUNT: Final = """
     JOIN lane ON lane.id = job.lane GROUP BY lane.queue, lane.task, job.priority
 """
 COUNTED_BY_BAND: Final = (
-    f"SELECT queue, task, {', '.join(f'pending_{band}' for band in BANDS)} FROM lane_now"  # noqa: S608  # our own names
+    f"SELECT queue, task, {', '.join(f'pending_{band}' for band in BANDS)} FROM lane_now"
 )
 LATEST_MINUTE: Final = "SELECT max(at) FROM span WHERE resolution = $1"
 

@@ -11,81 +11,37 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, get_args
 
-from leasehold.core.model.codes import STATUS_CODE, STATUS_OF
+from leasehold.core.model.codes import STATUS_CODE
 from leasehold.core.model.job import Job
 from leasehold.core.model.search import HeavyField, JobFilter, lightened
 from leasehold.core.model.status import Status
-from leasehold.env import to_micros
 from leasehold.stores.postgres.leasing.order import FOR_COUNTING, LaneReader
 from leasehold.stores.postgres.reading.figures import STATS
 from leasehold.stores.postgres.rules.known import read_rules
 from leasehold.stores.postgres.schema.rows import jobs_of
 from leasehold.stores.postgres.server.connection import POSTGRES, SqlConnection
-from leasehold.stores.tables.job_reading import TableJobs
-from leasehold.stores.tables.job_row import BY_STATUS, IDS, JOB, job_without
-
-Clause = tuple[str, Any]
-"""A condition with {} where its value goes, and the value."""
+from leasehold.stores.tables.job_reading import TableJobs, among, has, of_the_job
+from leasehold.stores.tables.job_row import JOB, job_without
+from leasehold.stores.tables.statements import Clause, numbered
 
 
-def conditions(where: JobFilter) -> tuple[list[str], list[Any]]:
-    """The clauses that must all hold, and the values for their placeholders."""
-    clauses, values = numbered(_of_the_job(where))
-    if where.has_parent:
-        clauses.append("job.parent_id IS NOT NULL")
+def conditions(where: JobFilter) -> list[Clause]:
+    """The clauses that must all hold, as far as the server can decide them."""
+    clauses = [
+        *of_the_job(where, POSTGRES),
+        *among(POSTGRES, {"lane.queue": where.queues, "lane.task": where.tasks}),
+    ]
     if where.statuses is not None:
-        clauses.append(_one_of(where.statuses))
+        clauses.append((_one_of(where.statuses), ()))
     if where.error_text:
         # Most never failed: only the others need be compared.
-        clauses.append("job.seq IN (SELECT seq FROM failed_job)")
-    return clauses, values
-
-
-def counted_jobs(db: SqlConnection, where: JobFilter) -> int:
-    """How many jobs there are in the queues, of the tasks and in the statuses of a filter."""
-    statuses = tuple(Status) if where.statuses is None else where.statuses
-    counted = " + ".join(each.value for each in statuses) or "0"
-    listed = (("queue = ANY({})", _list(where.queues)), ("task = ANY({})", _list(where.tasks)))
-    clauses, values = numbered([each for each in listed if each[1] is not None])
-    found: Any = db.execute(
-        f"SELECT coalesce(sum({counted}), 0)::bigint FROM lane_now "  # noqa: S608  # our own names
-        f"WHERE {' AND '.join(clauses) or 'true'}",
-        values,
-    ).fetchone()
-    return int(found[0])
-
-
-def numbered(found: Sequence[Clause]) -> tuple[list[str], list[Any]]:
-    """Conditions with numbered placeholders, and their values."""
-    clauses = [clause.format(f"${n}") for n, (clause, _) in enumerate(found, start=1)]
-    return clauses, [value for _, value in found]
+        clauses.append(("job.seq IN (SELECT seq FROM failed_job)", ()))
+    return clauses
 
 
 def compares_texts(where: JobFilter) -> bool:
     """Whether each job has to be looked at in Python."""
     return not (where.text is None and where.error_text is None and where.metadata is None)
-
-
-def _of_the_job(where: JobFilter) -> list[Clause]:
-    compared = (
-        ("job.priority >= {}", where.priority_min),
-        ("job.priority <= {}", where.priority_max),
-        ("job.created_at >= {}", where.created_from and to_micros(where.created_from)),
-        ("job.created_at < {}", where.created_before and to_micros(where.created_before)),
-        ("finished.finished_at >= {}", where.finished_from and to_micros(where.finished_from)),
-        ("finished.finished_at < {}", where.finished_before and to_micros(where.finished_before)),
-        ("job.idempotency_key = {}", where.idempotency_key),
-        ("job.parent_id = {}", where.parent_id),
-        ("job.limit_key = {}", where.limit_key),
-        ("job.id = ANY({})", _list(where.ids)),
-        ("lane.queue = ANY({})", _list(where.queues)),
-        ("lane.task = ANY({})", _list(where.tasks)),
-    )
-    return [(clause, value) for clause, value in compared if value is not None]
-
-
-def _list(wanted: Sequence[str] | None) -> list[str] | None:
-    return None if wanted is None else list(wanted)
 
 
 def _one_of(statuses: Sequence[Status]) -> str:
@@ -96,8 +52,8 @@ def _one_of(statuses: Sequence[Status]) -> str:
     server would look through the whole of each for every job.
     """
     if len(statuses) == 1 and not statuses[0].is_terminal:
-        return f"job.seq IN (SELECT seq FROM {_table_of(statuses[0])})"  # noqa: S608  # our own names
-    return f"({' OR '.join(map(_has, statuses)) or 'false'})"
+        return f"job.seq IN (SELECT seq FROM {_table_of(statuses[0])})"
+    return f"({' OR '.join(map(has, statuses)) or 'false'})"
 
 
 def _table_of(status: Status) -> str:
@@ -106,16 +62,6 @@ def _table_of(status: Status) -> str:
     return (
         "running" if status is Status.RUNNING else f"waiting WHERE status = {STATUS_CODE[status]}"
     )
-
-
-def _has(status: Status) -> str:
-    if status.is_terminal:
-        return f"finished.status = {STATUS_CODE[status]}"
-    if status is Status.PENDING:
-        return "(finished.seq IS NULL AND waiting.seq IS NULL AND running.seq IS NULL)"
-    if status is Status.RUNNING:
-        return "running.seq IS NOT NULL"
-    return f"waiting.status = {STATUS_CODE[status]}"
 
 
 # The columns of a filter's conditions: see `conditions`.
@@ -192,8 +138,19 @@ class Jobs(TableJobs):
         rows.sort(key=lambda row: place[row[0]])
         return jobs_of(self._db, rows)
 
+    def _clauses(self, where: JobFilter) -> list[Clause]:
+        return conditions(where)
+
     def _counted(self, where: JobFilter) -> int:
-        return counted_jobs(self._db, where)
+        statuses = tuple(Status) if where.statuses is None else where.statuses
+        counted = " + ".join(each.value for each in statuses) or "0"
+        lanes = among(POSTGRES, {"queue": where.queues, "task": where.tasks})
+        condition, values = numbered(lanes)
+        found: Any = self._db.execute(
+            f"SELECT coalesce(sum({counted}), 0)::bigint FROM lane_now WHERE {condition}",
+            values,
+        ).fetchone()
+        return int(found[0])
 
     def _lowest_read(
         self, where: JobFilter, before: int | None, read_max: int | None
@@ -240,15 +197,8 @@ class Jobs(TableJobs):
         found: list[tuple[int, Job]] = []
         read = 0
         while True:
-            clauses, values = conditions(where)
-            if seen is not None:
-                clauses.append(f"job.seq {'>' if oldest_first else '<'} ${len(values) + 1}")
-                values.append(seen)
-            if bottom is not None:
-                clauses.append(f"job.seq >= ${len(values) + 1}")
-                values.append(bottom)
-            condition = " AND ".join(clauses) or "true"
-            order = "ASC" if oldest_first else "DESC"
+            beyond, order = ("job.seq > {}", "ASC") if oldest_first else ("job.seq < {}", "DESC")
+            condition, values = self._condition(where, (beyond, seen), ("job.seq >= {}", bottom))
             # Their numbers first, as a list: else all records of a job, in ten tables, are looked
             # up for every job that is walked past, or whole tables of them are sorted.
             numbers = (
@@ -272,26 +222,11 @@ class Jobs(TableJobs):
     def _count(self, where: JobFilter, limit: int, bottom: int | None) -> int:
         if compares_texts(where):
             return len(self._walk(where, JOB, limit, None, bottom=bottom))
-        clauses, values = conditions(where)
-        if bottom is not None:
-            clauses.append(f"job.seq >= ${len(values) + 1}")
-            values.append(bottom)
-        condition = " AND ".join(clauses) or "true"
-        found: Any = self._db.execute(
-            f"SELECT count(*) FROM ({IDS} WHERE {condition} LIMIT ${len(values) + 1}) AS fitting",  # noqa: S608  # our own names
-            (*values, limit),
-        ).fetchone()
-        return int(found[0])
+        return super()._count(where, limit, bottom)
 
     def _by_status(self, where: JobFilter) -> Mapping[Status, int]:
-        if compares_texts(where):
-            return self._compared_by_status(where)
-        clauses, values = conditions(where)
-        condition = " AND ".join(clauses) or "true"
-        counted = f"{BY_STATUS} WHERE {condition} GROUP BY 1"
-        return {STATUS_OF[code]: jobs for code, jobs in self._db.execute(counted, values)}
-
-    def _compared_by_status(self, where: JobFilter) -> Mapping[Status, int]:
+        if not compares_texts(where):
+            return super()._by_status(where)
         counted: Counter[Status] = Counter()
         seen: int | None = None
         while found := self._walk(where, JOB, COMPARED_AT_ONCE, seen):

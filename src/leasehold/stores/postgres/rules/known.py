@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 KEEP_BUCKETS: Final = f"""
     INSERT INTO bucket SELECT * FROM {unnested("text text bigint")}
     ON CONFLICT (queue, name) DO UPDATE SET full_at = excluded.full_at
-"""  # noqa: S608  # our own names
+"""
 FIND_LANES: Final = f"""
     SELECT lane.queue, lane.task, id FROM {unnested("text text")} AS wanted (queue, task)
         JOIN lane ON lane.queue = wanted.queue AND lane.task = wanted.task
-"""  # noqa: S608  # our own names
+"""
 MAKE_LANES: Final = f"""
     INSERT INTO lane (queue, task, made_at) SELECT * FROM {unnested("text text bigint")}
     RETURNING queue, task, id
-"""  # noqa: S608  # our own names
+"""
 QUEUES: Final = "SELECT queue FROM lane UNION SELECT name FROM queue ORDER BY 1"
 
 

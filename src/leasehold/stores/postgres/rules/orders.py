@@ -22,7 +22,7 @@ from leasehold.stores.tables.statements import Query
 
 # Few rows: one per queue and task. `coalesce` makes one statement of it, for one queue and for all.
 FIGURES: Final = (
-    f"SELECT queue, {', '.join(f'sum({status.value})::bigint' for status in Status)}, "  # noqa: S608  # our own names
+    f"SELECT queue, {', '.join(f'sum({status.value})::bigint' for status in Status)}, "
     "min(made_at), bool_and(deleted_after IS NOT DISTINCT FROM total_submitted) "
     "FROM lane_now WHERE queue = coalesce($1, queue) GROUP BY queue"
 )
@@ -31,7 +31,7 @@ NOTE_DELETED: Final = """
     UPDATE lane SET deleted_after = lane_now.total_submitted FROM lane_now
     WHERE lane_now.id = lane.id AND lane.queue = $1
 """
-NOTE_PURGED: Final = f"INSERT INTO resolving (seq, purged) SELECT *, 1 FROM {unnested('bigint')}"  # noqa: S608  # our own names
+NOTE_PURGED: Final = f"INSERT INTO resolving (seq, purged) SELECT *, 1 FROM {unnested('bigint')}"
 
 
 class QueueReader(TableQueues):

@@ -29,11 +29,11 @@ from leasehold.stores.tables.schedules import (
 )
 
 _NAMES: Final = ", ".join((*COLUMNS, "number"))
-ALL: Final = f"SELECT {_NAMES} FROM schedule ORDER BY name"  # noqa: S608  # our own names
-ONE: Final = f"SELECT {_NAMES} FROM schedule WHERE name = $1"  # noqa: S608  # as above
+ALL: Final = f"SELECT {_NAMES} FROM schedule ORDER BY name"
+ONE: Final = f"SELECT {_NAMES} FROM schedule WHERE name = $1"
 DUE: Final = f"""
     SELECT {_NAMES} FROM schedule WHERE due_at <= $1 ORDER BY due_at, name LIMIT $2
-"""  # noqa: S608  # our own names
+"""
 
 
 def schedule_of(row: tuple[Any, ...]) -> Schedule | UnreadableSchedule:
@@ -57,8 +57,8 @@ class ScheduleShelf(TableSchedules):
     _database: Database
     _step: Step
 
-    def _submit(self, draft: Draft) -> Sequence[object] | LeaseholdError:
-        return submit_in(self._step, self._database.lanes, [draft], partial=True)
+    def _submit(self, drafts: Sequence[Draft]) -> Sequence[object] | LeaseholdError:
+        return submit_in(self._step, self._database.lanes, drafts, partial=True)
 
     def read_job(self, job_id: str) -> Job | None:
         return read_job(self._step.db, job_id)

@@ -63,8 +63,12 @@ class _Bytes(Dumper):
             return _head(size, self._element) + (_LENGTH(len(cell)) + cell) * size
         if None not in obj:
             cells = self._encoded(obj)
-            lengths = map(_LENGTH, map(len, cells))
-            joined = b"".join(chain.from_iterable(zip(lengths, cells, strict=True)))
+            lengths = set(map(len, cells))
+            if len(lengths) == 1:  # As ids are, and the places of rows.
+                length = _LENGTH(lengths.pop())
+                return _head(size, self._element) + length + length.join(cells)
+            each_length = map(_LENGTH, map(len, cells))
+            joined = b"".join(chain.from_iterable(zip(each_length, cells, strict=True)))
             return _head(size, self._element) + joined
         there = iter(self._encoded([each for each in obj if each is not None]))
         parts = []
@@ -133,5 +137,7 @@ class ColumnDumper(ListBinaryDumper):
 def _kind_of(obj: list[Any]) -> type:
     for each in obj:
         if each is not None:
-            return type(each)
+            kind = type(each)
+            # Members of an enumeration are numbers to the server.
+            return int if issubclass(kind, int) and kind is not bool else kind
     return type(None)

@@ -110,8 +110,6 @@ class SqlConnection:
 
     __slots__ = ("_pipeline", "raw")
 
-    undo = "ROLLBACK"
-    """The statement that undoes its writes."""
     is_own = True
     """Whether a transaction is the store's, from its beginning to its end."""
 
@@ -124,6 +122,11 @@ class SqlConnection:
         self.execute(how)
         if self.raw.is_pooled:
             self.execute(*_set(self.raw.settings, "true"))
+
+    def undo(self) -> None:
+        """Undo the writes of the transaction; reads may go on, in another one."""
+        self.execute("ROLLBACK")
+        self.begin()
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -156,6 +159,11 @@ class SqlConnection:
         cursor: SqlCursor = self.raw.cursor(binary=True).execute(statement.encode(), values)
         return cursor
 
+    def push(self) -> None:
+        """Let the server begin with the statements of a pipeline that were executed so far."""
+        if self._pipeline is not None:
+            self._pipeline.push()
+
     def many(self, statement: str, rows: Sequence[Sequence[Any]]) -> SqlCursor | None:
         """Execute a statement about many rows, given the rows; nothing, if there are none."""
         return self.execute(*about(statement, rows)) if rows else None
@@ -170,12 +178,14 @@ class BorrowedConnection(SqlConnection):
 
     __slots__ = ("_borrowed",)
 
-    undo = "ROLLBACK TO SAVEPOINT leasehold"
     is_own = False
 
     def __init__(self, raw: psycopg.Connection[Row]) -> None:
         super().__init__(cast("RawConnection", raw))
         self._borrowed: psycopg.Pipeline | None = None
+
+    def undo(self) -> None:
+        self.execute("ROLLBACK TO SAVEPOINT leasehold")
 
     @contextmanager
     def pipelined(self) -> Iterator[None]:

@@ -53,7 +53,7 @@ def translate(error: Exception, address: Address) -> Exception:
     """The error that a caller of the store is told; one of our own is passed on unchanged."""
     where = address.shown
     if isinstance(error, UnicodeEncodeError):
-        return InvalidJobError(f"text that is no UTF-8 cannot be stored: {error.reason}")
+        return InvalidJobError(f"text that is not UTF-8 cannot be stored: {error.reason}")
     if isinstance(error, PoolTimeout):
         return StoreBusyError(
             f"{where}: no connection was free within {address.pool_timeout_seconds:g} s; "
@@ -75,7 +75,8 @@ def translate(error: Exception, address: Address) -> Exception:
     if isinstance(error, (errors.DataCorrupted, errors.IndexCorrupted)):
         return StoreCorruptError(f"{where}: {told}")
     if isinstance(error, psycopg.OperationalError):
-        told = " ".join(told.split())
+        # The driver writes its question under the refusal, which has no full stop.
+        told = " ".join(told.split()).replace("refused Is the server", "refused. Is the server")
         if error.sqlstate is None and "FATAL: " in told:
             # A wrong password, a database that is not there, too many connections.
             told = told.rpartition("FATAL: ")[2].strip()

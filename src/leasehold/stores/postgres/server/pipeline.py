@@ -4,6 +4,10 @@ psycopg's own pipeline sends each statement by itself, and looks each time wheth
 back: two system calls here and a wake-up of the server for each. That was most of the cost of a
 write of one job. Here statements gather in libpq's buffer and leave in one piece, with a request to
 answer all of them; values and rows are still converted by psycopg, and it still does the waiting.
+
+Nobody waits for more than the answer that is asked for: of statements about many rows, the server
+carries out the next one while the rows of the one before are being looked at. A statement that
+takes it long can be sent off by itself (`push`), and then goes on beside the work here.
 """
 
 from __future__ import annotations
@@ -100,7 +104,7 @@ class Reply:
 
     def _received(self) -> PGresult:
         if self.result is None:
-            self._pipeline.receive()
+            self._pipeline.receive(self)
         assert self.result is not None
         return self.result
 
@@ -116,6 +120,8 @@ class Pipeline:
         self._prepared = Prepared() if may_prepare else None
         self._sent: deque[Reply | None] = deque()
         """The unanswered statements, in their order; None where a part ends."""
+        self._is_asked_to_answer = True
+        """Whether the server was asked to answer all of them; else it may wait for more."""
 
     def begin(self) -> None:
         self._sent.clear()
@@ -173,7 +179,12 @@ class Pipeline:
             pgconn.send_query_params(query, dumped, types, formats, Format.BINARY)
         reply = Reply(self)
         self._sent.append(reply)
+        self._is_asked_to_answer = False
         return reply
+
+    def push(self) -> None:
+        """Let the server begin with what was sent so far."""
+        self._pgconn.flush()
 
     def rows(self, result: PGresult) -> list[Row]:
         """The rows of a statement that was answered."""
@@ -182,17 +193,21 @@ class Pipeline:
         self._loader.set_pgresult(result)
         return self._loader.load_rows(0, result.ntuples, tuple)
 
-    def receive(self) -> None:
-        """Wait for the answers to all statements sent; raises the first error of them."""
-        self._pgconn.send_flush_request()
-        self._wait(self._communicate())
+    def receive(self, wanted: Reply) -> None:
+        """Wait for the answer to a statement; raises the first error up to it."""
+        if not self._is_asked_to_answer:
+            self._pgconn.send_flush_request()
+            self._is_asked_to_answer = True
+        self._wait(self._communicate(wanted))
 
     def _close_part(self) -> None:
         """What follows an error is not done, up to here."""
         self._pgconn.pipeline_sync()
         self._sent.append(None)
+        self._is_asked_to_answer = True
 
-    def _communicate(self) -> Waiting:
+    def _communicate(self, wanted: Reply | None = None) -> Waiting:
+        """Take in all answers, or those that are there when the wanted one is."""
         pgconn, sent = self._pgconn, self._sent
         while pgconn.flush():
             # Both, or the server could wait for us to read its answers.
@@ -202,6 +217,8 @@ class Pipeline:
         """Whether the last statement is answered, and nothing came of the next one."""
         while sent:
             while pgconn.is_busy():
+                if wanted is not None and wanted.result is not None:
+                    return
                 yield Wait.R
                 pgconn.consume_input()
             result = pgconn.get_result()

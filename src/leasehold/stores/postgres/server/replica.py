@@ -92,7 +92,9 @@ class Replica:
         except psycopg.errors.UndefinedTable:
             row = (None,)
         if row[0] != self._store_id:
-            raise UnsupportedError(f"replica=...: {self.address.shown} is no replica of this store")
+            raise UnsupportedError(
+                f"replica=...: {self.address.shown} is not a replica of this store"
+            )
 
     def close(self) -> None:
         with self._mutex:

@@ -1,9 +1,9 @@
 """A process's messages beside its transactions: news, and that its workers live.
 
-*News* go by NOTIFY. It takes a lock of the whole server at commit, so it is never part of a hot
-transaction: a thread sends it, one for all commits meanwhile. Only a process that has had no news
-for a while lets the transaction itself carry those of a new job: whoever waits for that hears of it
-with the commit, a round trip and two changes of threads earlier. It is only a hint, and a slow poll
+*News* go by NOTIFY. It takes a lock of the whole server until its transaction is durable, so it is
+never part of a transaction that has to be: it is sent right behind the COMMIT, in the same piece,
+and costs neither a round trip nor a sync of its own. A process that has had news a moment ago lets
+a thread send the next ones, as one for all commits meanwhile. They are only a hint, and a slow poll
 finds the news that a lost one did not tell.
 
 *Lives*: each worker holds an advisory lock on a connection that lasts as long as its process. The
@@ -57,9 +57,6 @@ NEWS_GAP_SECONDS: Final = 0.002
 """So long a process that has sent news gathers others, before it sends them as one. Each costs some
 0.2 ms of processor time, here and at the server; and a worker that serves a stream of jobs lets
 some milliseconds pass between two exchanges anyway (`worker.pace`)."""
-QUIET_SECONDS: Final = 0.1
-"""A process that has had no news for so long may have them carried by a transaction: ten times per
-second at most, so that hundreds of producers do not wait for each other's commits."""
 CLOSE_WAIT_SECONDS: Final = 5.0
 CUT_OFF_SECONDS: Final = 2 * 60 * 60
 """For so long the server bears a connection on which it hears nothing, whatever its own settings:
@@ -75,6 +72,15 @@ BEAR_SILENCE: Final = """
         set_config('tcp_user_timeout', $2, false)
 """
 LET_GO: Final = "SELECT pg_advisory_unlock_shared(hashtext('leasehold life ' || $1), $2::integer)"
+
+
+def _news_of(hints: Hints) -> str:
+    kinds = (
+        (READY, hints.ready),
+        (ENDED, hints.ended),
+        (CANCEL, hints.cancel_requested),
+    )
+    return "".join(kind for kind, there in kinds if there)
 
 
 class _NewsLine:
@@ -155,36 +161,28 @@ class ServerSession:
 
         return end
 
-    def carried(self, hints: Hints) -> Statement | None:
-        """The statement with which a transaction tells its own news, where that is the best way.
-
-        They are not to be sent again after its commit, if it had no others.
+    def behind_commit(self, hints: Hints) -> Statement | None:
+        """The statement that tells other processes of a commit, if it is to be sent right behind
+        it. Once it is carried out, its news are not to be sent again.
         """
-        if not hints.ready or hints.ended or hints.cancel_requested:
+        news = _news_of(hints)
+        if not news or self._accelerator is not None:
             return None
         with self._mutex:
             now = self._clock.monotonic()
-            is_quiet = now - self._had_news_at >= QUIET_SECONDS and self._accelerator is None
+            is_alone = now - self._had_news_at >= NEWS_GAP_SECONDS
             self._had_news_at = now
-        return (NOTIFY, (self._address.schema, f"{self._name} {READY}")) if is_quiet else None
+        return (NOTIFY, (self._address.schema, f"{self._name} {news}")) if is_alone else None
 
-    def send(self, hints: Hints, *, carried: bool = False) -> None:
-        """Tell listeners here the news of a commit, and let other processes be told, unless the
-        commit has carried its news to them.
+    def send(self, hints: Hints, *, are_told: bool = False) -> None:
+        """Tell listeners here the news of a commit, and let other processes be told, unless they
+        are already.
         """
-        news = {
-            kind
-            for kind, there in (
-                (READY, hints.ready),
-                (ENDED, hints.ended),
-                (CANCEL, hints.cancel_requested),
-            )
-            if there
-        }
+        news = _news_of(hints)
         self._tell(news, hints.ended, hints.cancel_requested)
-        if carried:
+        if are_told:
             return
-        if self._accelerator is None or not self._accelerator.send("".join(news)):
+        if self._accelerator is None or not self._accelerator.send(news):
             self.notify(news)
 
     def notify(self, news: Collection[str]) -> None:
@@ -215,7 +213,7 @@ class ServerSession:
                 if CANCEL in news:
                     listener.on_cancel_requested(cancel_requested)
             except Exception:
-                logger.exception("a listener of the store failed; the others are told all the same")
+                logger.exception("a listener of the store failed; the others are still notified")
 
     def _hear(self) -> None:
         """Listen to other processes until closed; a listener that was cut off has missed news."""

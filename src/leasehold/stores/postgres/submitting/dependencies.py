@@ -39,7 +39,7 @@ KEEP: Final = f"""
     INSERT INTO inheriting SELECT * FROM {unnested("bigint bigint boolean")}
     ON CONFLICT (seq) DO UPDATE SET is_suspect = inheriting.is_suspect OR excluded.is_suspect,
         compared_to = least(inheriting.compared_to, excluded.compared_to)
-"""  # noqa: S608  # our own names
+"""
 
 
 class Bases(TableBases):
@@ -68,7 +68,7 @@ class DependentsBook(TableDependents):
             SELECT 1 FROM dependency AS link
             WHERE link.needs = ANY($1) AND link.seq > {_UP_TO.format("link.needs")} LIMIT $2
         ) AS further
-    """  # noqa: S608  # our own names
+    """
 
 
 REMEMBER: Final = """
@@ -86,11 +86,11 @@ NEXT_ENDED: Final = """
 SCHEDULE: Final = f"""
     INSERT INTO waiting (status, seq, due, since, version, attempts, events)
     SELECT 0, * FROM {unnested("bigint bigint bigint bigint bigint bigint")}
-"""  # noqa: S608  # our own names
+"""
 ENDED_BY: Final = f"""
     UPDATE dependent SET ended_by = ending.by
     FROM {unnested("bigint bigint")} AS ending (seq, by) WHERE dependent.seq = ending.seq
-"""  # noqa: S608  # our own names
+"""
 
 
 class Links(TableLinks):
@@ -111,13 +111,13 @@ class Linker(TableLinker):
     """See `tables.linking`."""
 
     links = Links
-    add_dependents = f"INSERT INTO dependent SELECT *, NULL FROM {unnested('bigint bigint bigint')}"  # noqa: S608  # our own names
+    add_dependents = f"INSERT INTO dependent SELECT *, NULL FROM {unnested('bigint bigint bigint')}"
     add_dependencies = (
-        f"INSERT INTO dependency SELECT * FROM {unnested('bigint bigint bigint text')}"  # noqa: S608  # as above
+        f"INSERT INTO dependency SELECT * FROM {unnested('bigint bigint bigint text')}"
     )
-    add_blockers = f"INSERT INTO blocker SELECT * FROM {unnested('bigint bigint')}"  # noqa: S608  # as above
+    add_blockers = f"INSERT INTO blocker SELECT * FROM {unnested('bigint bigint')}"
     remember_ended = (
-        f"INSERT INTO resolving (seq) SELECT * FROM {unnested('bigint')} ON CONFLICT DO NOTHING"  # noqa: S608  # as above
+        f"INSERT INTO resolving (seq) SELECT * FROM {unnested('bigint')} ON CONFLICT DO NOTHING"
     )
 
     def _raise_needed(self, numbers: Sequence[int]) -> None:

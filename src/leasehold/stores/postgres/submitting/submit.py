@@ -45,13 +45,13 @@ INSERT_JOBS: Final = f"""
         "text text text text text bytea text"
     )
 }
-"""  # noqa: S608  # our own names
+"""
 INSERT_AND_COUNT: Final = f"""
     WITH stored AS ({INSERT_JOBS} ON CONFLICT DO NOTHING RETURNING 1) SELECT count(*) FROM stored
-"""  # noqa: S608  # our own names
+"""
 INSERT_WAITING: Final = f"""
     INSERT INTO waiting SELECT *, 0, 0, 1 FROM {unnested("bigint bigint bigint bigint")}
-"""  # noqa: S608  # our own names
+"""
 # A job that is in no other table is pending.
 FIND_KEYS: Final = """
     SELECT idempotency.queue, idempotency.key, coalesce(job.id, pruned_key.id),
@@ -69,7 +69,7 @@ KEEP_KEYS: Final = f"""
     INSERT INTO idempotency SELECT * FROM {unnested("text text bigint bytea bigint")}
     ON CONFLICT (queue, key) DO UPDATE
     SET seq = excluded.seq, digest = excluded.digest, expires_at = excluded.expires_at
-"""  # noqa: S608  # our own names
+"""
 
 _ID: Final = itemgetter(1)
 

@@ -84,7 +84,7 @@ STORE_ID: Final = "SELECT store_id FROM store_state"
 NOTE_ALONE: Final = """
     UPDATE store_state SET clock = greatest(clock, $1), alone_generation = alone_generation + 1
 """
-NOW: Final = f"SELECT clock, {SERVER_MICROS} FROM store_state"  # noqa: S608  # our own names
+NOW: Final = f"SELECT clock, {SERVER_MICROS} FROM store_state"
 
 
 class Database(TableDatabase):
@@ -211,7 +211,7 @@ class Database(TableDatabase):
                         if not tries.is_last:
                             continue
                         raise
-                self.after_commit(outcome.hints, carried=outcome.carries_news)
+                self.after_commit(outcome.hints, are_told=outcome.is_told)
                 return outcome.answer
 
     @contextlib.contextmanager
@@ -224,7 +224,7 @@ class Database(TableDatabase):
             yield
         except BaseException as error:
             if outcome.is_sent and not isinstance(error, psycopg.Error):
-                self.after_commit(outcome.hints, carried=outcome.carries_news)
+                self.after_commit(outcome.hints)
             raise
 
     def _transaction(
@@ -242,15 +242,17 @@ class Database(TableDatabase):
                     db.begin()
                     answer, step = self.carry_out(db, operation, way, loans, ahead)
                     outcome.transaction = step.found.transaction
-                    news = self.session.carried(step.hints)
+                    outcome.send(db, answer, step.hints)
+                    news = self.session.behind_commit(step.hints)
                     if news is not None:
                         db.execute(*news)
-                        outcome.carries_news = True
-                    outcome.send(db, answer, step.hints)
-            except BaseException:
-                with contextlib.suppress(psycopg.Error):
-                    db.raw.rollback()
-                raise
+                outcome.is_told = news is not None
+            except BaseException as error:
+                # Where only the news failed, they are sent again.
+                if not (outcome.is_durable and isinstance(error, psycopg.Error)):
+                    with contextlib.suppress(psycopg.Error):
+                        db.raw.rollback()
+                    raise
             loans.keep()
 
     @contextlib.contextmanager
@@ -327,7 +329,7 @@ class Database(TableDatabase):
             # Numbers of lanes, jobs and leases that this process remembers mean others there.
             raise StoreLostError(
                 f"store {self.address.shown} is not the store that this process has opened: its "
-                "tables were made anew, or another store was moved here. Nothing was written; "
+                f"tables were recreated, or another store was moved here. Nothing was written; "
                 "start the process again"
             )
         if found.server_was_started or found.version_base != self._version_base:
@@ -363,12 +365,12 @@ class Database(TableDatabase):
             take_back_restored(step)
             step.found = step.found._replace(was_restored=False)
 
-    def after_commit(self, hints: Hints, *, carried: bool = False) -> None:
-        """Wake the listeners to a commit, which may have told other processes by itself."""
+    def after_commit(self, hints: Hints, *, are_told: bool = False) -> None:
+        """Wake the listeners to a commit, of which other processes may have been told."""
         self._unresolved = self._unresolved or hints.unresolved
         if hints:
             with SHIELD:  # It holds locks for a moment.
-                self.session.send(hints, carried=carried)
+                self.session.send(hints, are_told=are_told)
 
     # -- reading -----------------------------------------------------------------------------
 

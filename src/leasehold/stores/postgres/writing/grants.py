@@ -8,7 +8,7 @@ its own only if it has the same version, which is never granted twice in one sto
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 GRANTS_MAX: Final = 10_000
@@ -25,7 +25,7 @@ class Grants:
     >>> grants = Grants(limit=4)
     >>> for version in range(9):
     ...     grants.add({version: ("job", version, 1, "default", "w", 1, 0)})
-    >>> [version for version in range(9) if grants.find(version) is not None]
+    >>> [version for version in range(9) if grants.find_all([version])]
     [6, 7, 8]
     """
 
@@ -43,6 +43,10 @@ class Grants:
             # Whoever asks in between finds one of them missing at worst, and looks it up.
             self._older, self._newer = self._newer, {}
 
-    def find(self, version: int) -> Grant | None:
-        """The lease of this version, if it is remembered."""
-        return self._newer.get(version) or self._older.get(version)
+    def find_all(self, versions: Sequence[int]) -> list[Grant] | None:
+        """The leases of these versions, if all of them are remembered."""
+        newer, older = self._newer, self._older
+        try:
+            return [newer.get(version) or older[version] for version in versions]
+        except KeyError:
+            return None

@@ -18,9 +18,11 @@ from leasehold.errors import StoreUnavailableError
 from leasehold.stores.postgres.server.address import Address
 from leasehold.stores.postgres.server.connection import (
     SqlConnection,
+    SqlCursor,
     connect_seconds,
     open_connection,
 )
+from leasehold.stores.postgres.server.pipeline import Reply
 from leasehold.stores.tables.step import Hints
 
 T = TypeVar("T")
@@ -42,13 +44,19 @@ class Outcome(Generic[T]):
         """Whether the server was told to commit."""
         self.answer: T
         self.hints = Hints()
-        self.carries_news = False
-        """Whether the commit itself tells other processes of what it did."""
+        self.is_told = False
+        """Whether other processes were told of it."""
+        self._commit: SqlCursor | None = None
 
     def send(self, db: SqlConnection, answer: T, hints: Hints) -> None:
         """Let the server commit."""
         self.answer, self.hints, self.is_sent = answer, hints, True
-        db.execute("COMMIT")
+        self._commit = db.execute("COMMIT")
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether the server has said that it is committed."""
+        return isinstance(self._commit, Reply) and self._commit.result is not None
 
     def was_committed(self, address: Address, clock: Clock) -> bool:
         """Whether a write whose connection was lost is kept; raises if the server cannot say."""

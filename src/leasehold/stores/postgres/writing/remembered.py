@@ -27,7 +27,7 @@ _ANY_WRITE: Final = f"""
     (SELECT min(crosses_at) FROM place WHERE crosses_at IS NOT NULL),
     (SELECT min(due) FROM waiting WHERE due IS NOT NULL),
     server_started_at <> pg_postmaster_start_time() OR {WAS_RESTORED}, {WAS_RESTORED}, store_id
-"""  # noqa: S608  # our own names
+"""
 # What only a write that has the store to itself changes. It is most of the cost of a look.
 _WRITES_ALONE: Final = f"""
     EXISTS (SELECT 1 FROM blocker), EXISTS (SELECT 1 FROM resolving),
@@ -36,11 +36,11 @@ _WRITES_ALONE: Final = f"""
     EXISTS (SELECT 1 FROM lane WHERE held_until IS NOT NULL),
     ARRAY(SELECT id FROM lane WHERE failures_in_row > 0 ORDER BY id LIMIT {LANES_TOLD}),
     EXISTS (SELECT 1 FROM meta WHERE key = 'followed_at')
-"""  # noqa: S608  # our own names
+"""
 READ: Final = f"""
     SELECT {_ANY_WRITE}, {_WRITES_ALONE}, EXISTS (SELECT 1 FROM lane_delta) FROM store_state
-"""  # noqa: S608  # our own names
-READ_REST: Final = f"SELECT {_ANY_WRITE} FROM store_state"  # noqa: S608  # our own names
+"""
+READ_REST: Final = f"SELECT {_ANY_WRITE} FROM store_state"
 """The same for a process that remembers the rest, at a generation that is probably the same."""
 # A server that was started may be another one, or restored, and have forgotten the last versions.
 # The next ones begin at the time, in units of about a microsecond that stay exact where numbers are

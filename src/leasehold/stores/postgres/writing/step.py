@@ -25,13 +25,12 @@ from leasehold.stores.tables.step import Row, TableStep
 # A lane whose breaker has counted failures; it is closed, and news if it held jobs back.
 FAILED_BEFORE: Final = "SELECT id, held_until FROM lane WHERE id = ANY($1) AND failures_in_row > 0"
 CLOSE_BREAKERS: Final = "UPDATE lane SET failures_in_row = 0, held_until = NULL WHERE id = ANY($1)"
-INSERT_EVENTS: Final = (
-    "INSERT INTO event SELECT * FROM "  # noqa: S608  # our own names
-    + unnested("bigint bigint bigint bigint bigint bigint bigint text bigint text")
+INSERT_EVENTS: Final = "INSERT INTO event SELECT * FROM " + unnested(
+    "bigint bigint bigint bigint bigint bigint bigint text bigint text"
 )
 # Rows are only added, and summed up by who reads: no write waits for another's.
 ADD_MEASURED: Final = (
-    f"INSERT INTO measured SELECT * FROM {unnested('bigint bigint bigint bigint bigint')}"  # noqa: S608  # our own names
+    f"INSERT INTO measured SELECT * FROM {unnested('bigint bigint bigint bigint bigint')}"
 )
 COUNTERS: Final = (
     *(status.value for status in Status),
@@ -45,9 +44,12 @@ FOLD: Final = f"""
         FROM gone GROUP BY lane)
     UPDATE lane SET {", ".join(f"{name} = lane.{name} + total.{name}" for name in COUNTERS)}
     FROM total WHERE total.lane = lane.id
-"""  # noqa: S608  # our own names
+"""
 TAKE_NUMBER: Final = "SELECT nextval('job_seq')"
 TAKE_NUMBERS: Final = f"{TAKE_NUMBER} FROM generate_series(1, $1)"
+
+PUSHED_ROWS_MIN: Final = 50
+"""A statement about so many rows takes the server about as long as to be woken."""
 
 Statement = tuple[str, Sequence[Any]]
 """A statement and its values."""
@@ -113,7 +115,7 @@ class Step(TableStep):
 
     def undo(self) -> None:
         """Undo what this write has done; it may go on reading, and then raises."""
-        self.execute(self.db.undo)
+        self.db.undo()
 
     def must_be_alone(self) -> None:
         """Said before anything is done that others must not do meanwhile."""
@@ -134,6 +136,13 @@ class Step(TableStep):
         """Execute a statement that this write may have sent ahead, with its look at the state."""
         sent, cursor = self._ahead.pop(statement, (None, None))
         return cursor if cursor and sent == values else self.db.execute(statement, values)
+
+    def push(self, rows: int) -> None:
+        """Let the server begin with what was executed so far, if it is about many rows: else it
+        would be woken twice for what takes it no time.
+        """
+        if rows >= PUSHED_ROWS_MIN:
+            self.db.push()
 
     def look_again(self) -> None:
         """Called when jobs' places or held lanes change: statements sent ahead are stale."""
@@ -217,13 +226,13 @@ def numbers_for(jobs: int) -> Statement:
 @cache
 def _add_to(columns: tuple[str, ...]) -> str:
     changes = ", ".join(f"{name} = {name} + ${n}" for n, name in enumerate(columns, start=2))
-    return f"UPDATE lane SET {changes} WHERE id = $1"  # noqa: S608  # our own names
+    return f"UPDATE lane SET {changes} WHERE id = $1"
 
 
 @cache
 def _note(columns: tuple[str, ...]) -> str:
     values = ", ".join(f"${n}" for n in range(1, len(columns) + 2))
-    return f"INSERT INTO lane_delta (lane, {', '.join(columns)}) VALUES ({values})"  # noqa: S608  # our own names
+    return f"INSERT INTO lane_delta (lane, {', '.join(columns)}) VALUES ({values})"
 
 
 def row_of(cursor: Any) -> Any:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import os
 import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import apsw
 
@@ -118,10 +119,25 @@ def _keep_plans(db: apsw.Connection) -> None:
 KEPT: Final = 8
 
 
+class _Loan:
+    """What a thread that reads holds on to, until it gives the connection back."""
+
+    __slots__ = ("__weakref__",)
+
+
+class _Lent(NamedTuple):
+    borrower: int
+    db: apsw.Connection
+
+
 class Readers:
     """A small pool: readers see the last commit and never wait for a writer.
 
     They answer when the commits they have seen are durable.
+
+    A connection comes back however a read is left. A signal handler may raise at any instruction,
+    even on the way to give it back: so the pool knows the loans by weak references, and whatever
+    is lent to nobody any more is fetched by the next who looks.
     """
 
     def __init__(self, path: Path, watch: FileWatch, sync: LogSync) -> None:
@@ -136,58 +152,78 @@ class Readers:
         """Make what threads wait at; in a forked child again, where those threads are not."""
         self._mutex = threading.Lock()
         self._changed = threading.Condition(self._mutex)
-        self._borrowers: dict[int, int] = {}
-        """How many connections each thread has been lent."""
+        self._lent: dict[weakref.ref[_Loan], _Lent] = {}
         self._paused = False
         self._pid = os.getpid()
 
     @contextmanager
     def lend(self) -> Iterator[apsw.Connection]:
         """A connection inside one read transaction, so that several queries see the same moment."""
-        borrower = threading.get_ident()
-        while True:
-            with SHIELD, self._mutex:
-                # A thread that reads already may read more: a pause waits for it.
-                if not self._paused or borrower in self._borrowers:
-                    if self._closed:
-                        raise StoreClosedError(f"the store {self._path} is closed")
-                    db = self._idle.pop() if self._idle else None
-                    self._borrowers[borrower] = self._borrowers.get(borrower, 0) + 1
-                    break
-            with self._mutex:
-                self._changed.wait_for(lambda: not self._paused)
+        loan = _Loan()
         try:
+            db = self._borrow(loan)
             self._watch.check_now_and_then()
-            db = db or self._watch.opened(lambda: open_reader(self._path))
             with translated(self._path):
                 db.execute("BEGIN")
                 yield db
             self._sync.make_seen_durable()
         finally:
-            # An interrupt on its way here leaves it to the closing of this generator: the
-            # connection is then taken back a little later, with the traceback.
-            with SHIELD:
-                self._take_back(db, borrower)
+            self._give_back(loan)
 
-    def _take_back(self, db: apsw.Connection | None, borrower: int) -> None:
-        if self._pid != os.getpid():
-            # Forked inside the read: it is the parent's connection, and not even to be closed.
-            if db is not None:
-                self._idle.append(db)
-            return
-        if db is not None and db.in_transaction:
+    def _borrow(self, loan: _Loan) -> apsw.Connection:
+        borrower = threading.get_ident()
+        while True:
+            # Opened in here, too: were the last connection lost, SQLite would delete the log.
+            with SHIELD, self._mutex:
+                self._fetch_abandoned()
+                # A thread that reads already may read more: a pause waits for it.
+                if not self._paused or self._is_reading(borrower):
+                    if self._closed:
+                        raise StoreClosedError(f"the store {self._path} is closed")
+                    db = self._idle.pop() if self._idle else self._open()
+                    self._lent[weakref.ref(loan)] = _Lent(borrower, db)
+                    return db
+            with self._mutex:
+                self._changed.wait_for(lambda: not self._paused)
+
+    def _open(self) -> apsw.Connection:
+        return self._watch.opened(lambda: open_reader(self._path))
+
+    def _give_back(self, loan: _Loan) -> None:
+        with SHIELD, self._mutex:
+            lent = self._lent.pop(weakref.ref(loan), None)
+            if lent is None:
+                return
+            if self._pid != os.getpid():
+                # Forked inside the read: it is the parent's connection, and not even to be closed.
+                self._idle.append(lent.db)
+            else:
+                self._take_back(lent.db)
+
+    # -- under the mutex ---------------------------------------------------------------------
+
+    def _take_back(self, db: apsw.Connection) -> None:
+        if db.in_transaction:
             db.execute("ROLLBACK")
-        with self._mutex:
-            self._borrowers[borrower] -= 1
-            if not self._borrowers[borrower]:
-                del self._borrowers[borrower]
-            if db is not None and not self._closed and len(self._idle) < KEPT:
-                self._idle.append(db)
-                db = None
-            if self._paused:
-                self._changed.notify_all()
-        if db is not None:
+        if self._closed or len(self._idle) >= KEPT:
             db.close()
+        else:
+            self._idle.append(db)
+        if self._paused:
+            self._changed.notify_all()
+
+    def _fetch_abandoned(self) -> None:
+        for loan in [each for each in self._lent if each() is None]:
+            self._take_back(self._lent.pop(loan).db)
+
+    def _is_reading(self, thread: int) -> bool:
+        return any(lent.borrower == thread for lent in self._lent.values())
+
+    def _is_unused(self) -> bool:
+        self._fetch_abandoned()
+        return not self._lent
+
+    # -- forks, and the end ------------------------------------------------------------------
 
     def pause(self, seconds: float) -> bool:
         """Let no read begin, and wait for those under way; False if that takes too long.
@@ -199,9 +235,10 @@ class Readers:
             return False
         try:
             self._paused = True
-            if threading.get_ident() in self._borrowers:
+            self._fetch_abandoned()
+            if self._is_reading(threading.get_ident()):
                 return False
-            return self._changed.wait_for(lambda: not self._borrowers, seconds)
+            return self._changed.wait_for(self._is_unused, seconds)
         finally:
             self._mutex.release()
 
@@ -214,6 +251,7 @@ class Readers:
     def close_idle(self) -> None:
         """Close the idle connections."""
         with self._mutex:
+            self._fetch_abandoned()
             idle, self._idle = self._idle, []
         for db in idle:
             db.close()

@@ -234,8 +234,8 @@ def set_foreign_log_aside(files: StoreFiles) -> None:
     if not files.has_content():
         raise StoreUnavailableError(
             f"{files.database} is missing or empty, but {files.log} holds writes to it: put the "
-            "database back beside its log, or move the log away to begin anew or to restore a "
-            "backup"
+            "database back beside its log, or move the log away to start with an empty store or "
+            "to restore a backup"
         )
     if not _bears_mark(files.database):
         return

@@ -57,7 +57,7 @@ TAKEN_BACK: Final = "DELETE FROM meta WHERE key = 'restored'"
 RAISE: Final = f"""
     UPDATE store_state SET
         version_floor = max(((max(version_floor, ?) >> {FLOOR_SHIFT}) + 1) << {FLOOR_SHIFT}, ?)
-"""  # noqa: S608  # our own number
+"""
 # As with versions, so with the numbers of changes: a follower that has seen some that this store
 # does not know is told of a gap, and not given others under the same numbers.
 FORGET_CHANGES: Final = """

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from leasehold.core.model.job import Draft
+from leasehold.core.model.limits import DISK_RESERVE_BYTES
 from leasehold.env import Env
 from leasehold.errors import StoreFullError, StoreUnavailableError
 
@@ -65,8 +66,11 @@ class StoreFiles:
         """The files of the store at this path, links resolved, so that all processes agree."""
         return cls(Path(os.path.realpath(path)))
 
-    def prepare(self) -> None:
-        """Check the place and make the folders; raises StoreUnavailableError with what to do."""
+    def prepare(self) -> bool:
+        """Check the place and make the folders; raises StoreUnavailableError with what to do.
+
+        Answers whether the run folder is new.
+        """
         folder = self.database.parent
         if not folder.is_dir():
             raise StoreUnavailableError(
@@ -90,6 +94,7 @@ class StoreFiles:
             raise StoreUnavailableError(
                 f"cannot open {self.database}: no permission to read and write it"
             )
+        is_new = not self.run_folder.exists()
         try:
             for path in (self.run_folder, self.workers, self.wake):
                 path.mkdir(mode=0o700, exist_ok=True)
@@ -98,6 +103,13 @@ class StoreFiles:
             raise kind_of_error(
                 f"cannot open {self.database}: {error.strerror} ({error.filename})"
             ) from error
+        return is_new
+
+    def remove_empty_folders(self) -> None:
+        """Leave nothing beside a file that is refused. A folder with anything in it stays."""
+        with suppress(OSError):
+            for path in (self.workers, self.wake, self.run_folder):
+                path.rmdir()
 
     def file_id(self) -> FileId | None:
         """Device and inode of the file that stands at the path now; None if there is none."""
@@ -183,8 +195,6 @@ def boot_id() -> str:
 
 # -- room for new jobs --------------------------------------------------------------------------
 
-DISK_RESERVE_BYTES: Final = 16 * 1024 * 1024
-"""Submits are refused below this much free space, so that what runs can still be settled."""
 DISK_IS_ROOMY_BYTES: Final = 16 * DISK_RESERVE_BYTES
 """With more free space than this, it is enough to look at the disk now and then."""
 DISK_LOOK_MICROS: Final = 1_000_000

@@ -116,7 +116,7 @@ class Wake:
                 if CANCEL in news:
                     listener.on_cancel_requested(cancel_requested)
             except Exception:
-                logger.exception("a listener of the store failed; the others are told all the same")
+                logger.exception("a listener of the store failed; the others are still notified")
 
     def _tell_peers(self, news: bytes) -> None:
         for name, fifo in list(self._find_peers().items()):

@@ -30,10 +30,10 @@ from leasehold.stores.sqlite.schema.rows import SQLITE
 from leasehold.stores.sqlite.submitting.dependencies import DependentsBook
 from leasehold.stores.sqlite.writing.database import Database
 from leasehold.stores.sqlite.writing.step import Step
-from leasehold.stores.tables.archive import Clause, TableArchive
+from leasehold.stores.tables.archive import TableArchive
 from leasehold.stores.tables.cleanup import TableLook
 from leasehold.stores.tables.removing import TablePruning, TableRemoval
-from leasehold.stores.tables.statements import SqlCursor
+from leasehold.stores.tables.statements import Clause, SqlCursor
 
 # Guard: rows of `finished` only, in the write that takes them out of it. A result past its time to
 # live leaves no summary.
@@ -59,7 +59,7 @@ ARCHIVE: Final = f"""
     LEFT JOIN attempt AS failed ON failed.seq = job.seq AND failed.version = (
         SELECT max(version) FROM attempt
         WHERE attempt.seq = job.seq AND attempt.error_type IS NOT NULL)
-"""  # noqa: S608  # our own numbers
+"""
 # A day that is none would be dropped last, or never: it is left to a person who reads `check`.
 OLDEST_DAY: Final = "SELECT day FROM archive WHERE typeof(day) = 'integer' ORDER BY day LIMIT 1"
 _ERROR_TEXT: Final = "coalesce(CAST(error_type || ': ' || error_message AS BLOB), '')"
@@ -96,12 +96,12 @@ IN_TROUBLE: Final = f"""
     WHERE status = :status AND status <> 5 AND (finished_at, seq) > (:major, :minor)
         AND finished_at <= :latest AND NOT ({DependentsBook.still_needed()})
     ORDER BY finished_at, seq LIMIT :rows
-"""  # noqa: S608  # our own words
+"""
 COMPLETED: Final = f"""
     SELECT 0, seq, iif(status = 5 AND finished_at <= :latest, finished_at, NULL),
         iif(status = 5 AND finished_at <= :latest, {_QUEUE}, '')
     FROM finished WHERE seq > :minor AND seq < :bound ORDER BY seq LIMIT :rows
-"""  # noqa: S608  # our own words
+"""
 RESULTS: Final = """
     SELECT 0, seq, (
             SELECT finished_at FROM finished WHERE finished.seq = job.seq AND result IS NOT NULL
@@ -127,13 +127,13 @@ HISTORY_BOUND: Final = """
 OLDEST_AUDIT: Final = f"""
     SELECT iif(typeof(at) = 'integer', min(max(at, 0), {MOMENT_MAX}), 0)
     FROM {{}} ORDER BY n LIMIT 1
-"""  # noqa: S608  # our own number
+"""
 # A time that cannot be right says nothing: the next job's is looked at.
 SUBMITTED: Final = f"""
     SELECT seq, created_at FROM job
     WHERE seq >= ? AND typeof(created_at) = 'integer' AND created_at BETWEEN 0 AND {MOMENT_MAX}
     ORDER BY seq LIMIT 1
-"""  # noqa: S608  # our own number
+"""
 NEXT_SEQ: Final = "SELECT next_seq FROM store_state"
 
 

@@ -67,7 +67,7 @@ class Rows(TableRows):
         key = ", ".join(table.key)
         begin = "" if after is None else f"WHERE ({key}) > ({_places(table.key)})"
         columns = ", ".join(table.columns)
-        statement = f"SELECT {columns} FROM {table.name} {begin} ORDER BY {key} LIMIT ?"  # noqa: S608  # our own names
+        statement = f"SELECT {columns} FROM {table.name} {begin} ORDER BY {key} LIMIT ?"
         with self._database.read() as db:
             found: Any = db.execute(statement, (*(after or ()), limit))
             return list(found)
@@ -77,7 +77,7 @@ class Rows(TableRows):
 
     def _insert(self, db: apsw.Connection, table: Table, rows: Sequence[Row]) -> None:
         columns = ", ".join(table.columns)
-        statement = f"INSERT INTO {table.name} ({columns}) VALUES ({_places(table.columns)})"  # noqa: S608  # our own names
+        statement = f"INSERT INTO {table.name} ({columns}) VALUES ({_places(table.columns)})"
         db.executemany(statement, rows)
 
     def _raise_versions(self, db: apsw.Connection) -> None:

@@ -43,27 +43,27 @@ _STATE: Final = ", ".join((whole("version"), whole("attempts"), whole("events"))
 _READY: Final = f"RETURNING {_STATE}, {whole('available_at', MOMENT_MAX)}, {whole('lane')}"
 OUT_OF_READY: Final = f"""
     DELETE FROM ready WHERE (lane, tier, turn, seq) IN ({keys_of("= $1")}) {_READY}
-"""  # noqa: S608  # our own names
+"""
 # Its place cannot be told from its row in `job`: every row of `ready` is looked at for it.
-OUT_OF_READY_ANYWHERE: Final = f"DELETE FROM ready WHERE seq = ? {_READY}"  # noqa: S608  # as above
+OUT_OF_READY_ANYWHERE: Final = f"DELETE FROM ready WHERE seq = ? {_READY}"
 WAIT_FOR_NOBODY: Final = "DELETE FROM blocker WHERE seq = ?"
 OUT_OF_WAITING: Final = f"""
     DELETE FROM waiting WHERE seq = ?
     RETURNING {_STATE}, {whole("coalesce(due, since)", MOMENT_MAX)}, 0, {whole("status")}
-"""  # noqa: S608  # our own names
+"""
 # What is known of it elsewhere: neither a version nor an event number is used twice.
 # What is no number there is passed over: one more than 1e308 is 1e308.
 REACHED: Final = f"""
     SELECT coalesce((SELECT max({whole("version")}) FROM attempt WHERE seq = ?1), 0),
            coalesce((SELECT max({whole("ended_event")}) FROM attempt WHERE seq = ?1), 0),
            coalesce((SELECT max({whole("n")}) FROM event WHERE seq = ?1), 0)
-"""  # noqa: S608  # our own names
+"""
 IDENTITY: Final = f"""
     SELECT iif(typeof(job.id) = 'text', CAST(job.id AS BLOB), NULL), lane.id,
            iif(typeof(priority) = 'integer' AND priority BETWEEN 0 AND 100, priority, NULL),
            {whole("allowance")}
     FROM job LEFT JOIN lane ON lane.id = job.lane WHERE seq = ?
-"""  # noqa: S608  # our own names
+"""
 RENAME: Final = "UPDATE job SET id = ? WHERE seq = ?"
 REHOME: Final = "UPDATE job SET lane = ? WHERE seq = ?"
 ANY_LANE: Final = """
@@ -75,7 +75,7 @@ _IS_BLOCKED: Final = "SELECT 1 FROM blocker WHERE seq = ? LIMIT 1"
 # Only a blocked job waits for no time.
 NEVER_DUE: Final = f"""
     SELECT seq FROM waiting WHERE status <> {STATUS_CODE[Status.BLOCKED]} AND due IS NULL
-"""  # noqa: S608  # our own number
+"""
 _LIVE: Final = f"{GUARDED} WHERE finished.seq IS NULL"
 OUT_OF_RUNNING: Final = f"""
     DELETE FROM running WHERE seq = ?
@@ -83,7 +83,7 @@ OUT_OF_RUNNING: Final = f"""
         {whole("acquired_at", MOMENT_MAX)}, {whole("leased_event")},
         {whole("available_at", MOMENT_MAX)}, {whole("expires_at", MOMENT_MAX)},
         {whole("heartbeat_at", MOMENT_MAX)}, {whole("lease_micros")}
-"""  # noqa: S608  # our own names
+"""
 
 
 class Damaged(NamedTuple):
@@ -209,7 +209,7 @@ def _damaged(db: apsw.Connection, statement: str) -> Iterator[Damaged]:
 
 def _never_due(db: apsw.Connection) -> Iterator[Damaged]:
     rows: Any = db.execute(NEVER_DUE)
-    return (Damaged(seq, "nobody knows when it is due") for (seq,) in rows.fetchall())
+    return (Damaged(seq, "it is not known when it is due") for (seq,) in rows.fetchall())
 
 
 def _identity(step: Step, seq: int, stood_in: int = 0) -> Identity:

@@ -24,13 +24,13 @@ ENDED: Final = f"""
 SETTLED_UNDER: Final = f"""
     SELECT outcome, after, {whole("attempts")} FROM attempt
     WHERE seq = ? AND version = ? AND expires_at IS NULL
-"""  # noqa: S608  # our own names
+"""
 # A damaged cell must not stop the write: a value that is no blob is no result; any codec is read.
 RESULT_OF: Final = """
     SELECT result, CAST(coalesce(result_codec, 'json') AS BLOB) FROM finished
     WHERE seq = ? AND typeof(result) = 'blob'
 """
-INSERT_FINISHED: Final = f"INSERT INTO finished VALUES ({', '.join('?' * 11)})"  # noqa: S608  # placeholders
+INSERT_FINISHED: Final = f"INSERT INTO finished VALUES ({', '.join('?' * 11)})"
 
 
 class Histories(TableHistories):
@@ -55,7 +55,7 @@ END_LEASE: Final = """
     RETURNING seq, version, worker, acquired_at, attempts, events, leased_event, available_at,
               cancel_reason, expires_at, heartbeat_at, lease_micros
 """
-INSERT_ATTEMPT: Final = f"INSERT INTO attempt VALUES ({', '.join('?' * 19)})"  # noqa: S608  # placeholders
+INSERT_ATTEMPT: Final = f"INSERT INTO attempt VALUES ({', '.join('?' * 19)})"
 COUNT_FAILURE: Final = """
     INSERT INTO failed_job VALUES (?1, 1, ?2, ?2)
     ON CONFLICT (seq) DO UPDATE SET count = count + 1, last_at = excluded.last_at

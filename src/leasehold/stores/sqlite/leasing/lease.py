@@ -44,7 +44,7 @@ FIND_DUE: Final = """
     WHERE due <= ? ORDER BY due LIMIT ?
 """
 # A value that is no number is above all numbers, and left out.
-NEXT_DUE: Final = f"SELECT min(due) FROM waiting WHERE due <= {MOMENT_MAX}"  # noqa: S608  # our own number
+NEXT_DUE: Final = f"SELECT min(due) FROM waiting WHERE due <= {MOMENT_MAX}"
 # A due job is available; if no lease took it, its queue is paused or full.
 NEXT_PROBE: Final = "SELECT min(held_until) FROM lane WHERE pending > 0 AND held_until > ?"
 
@@ -125,24 +125,24 @@ class LeaseLook(TableLeaseLook):
                     seconds_of("timeout_seconds", timeout_seconds)
                 seconds, _, expires_at = lengths[task, lease_seconds]
                 lease = Lease(
-                    job_id=job_id,
-                    version=max(version, floor) + 1,
-                    worker=worker,
-                    queue=queue,
-                    task=task,
-                    payload=payload,
-                    codec=codec or "json",
-                    priority=priority,
-                    attempt=attempts + 1,
-                    allowance=allowance,
-                    acquired_at=acquired_at,
-                    expires_at=expires_at,
-                    lease_seconds=seconds,
-                    timeout_seconds=timeout_seconds,
-                    deadline=None if deadline is None else from_micros(deadline),
-                    retry=None if retry is None else retry_of(retry),
-                    metadata=None if metadata is None else metadata_of(metadata),
-                    parent_id=parent_id,
+                    job_id,
+                    max(version, floor) + 1,
+                    worker,
+                    queue,
+                    task,
+                    payload,
+                    codec or "json",
+                    priority,
+                    attempts + 1,
+                    allowance,
+                    acquired_at,
+                    expires_at,
+                    seconds,
+                    timeout_seconds,
+                    None if deadline is None else from_micros(deadline),
+                    None if retry is None else retry_of(retry),
+                    None if metadata is None else metadata_of(metadata),
+                    parent_id,
                 )
                 if (
                     type(payload) is not bytes

@@ -61,12 +61,12 @@ PARKED_IN_GROUP: Final = f"""
     )
     SELECT parked.lane, key_lane.id, key_lane.queue, key_lane.key, key_lane.lane
     FROM parked LEFT JOIN key_lane ON key_lane.id = -parked.lane WHERE parked.lane IS NOT NULL
-"""  # noqa: S608  # our own number
+"""
 # A moment that cannot be read may have come: it is above all moments.
 RESTED: Final = f"""
     SELECT queue, key FROM resting WHERE queue = ?1 AND until <= ?2
     UNION ALL SELECT queue, key FROM resting WHERE queue = ?1 AND until > {MOMENT_MAX} LIMIT ?3
-"""  # noqa: S608  # our own number
+"""
 TIER_NOW: Final = "SELECT tier FROM place WHERE seq = ?"
 REST_NO_MORE: Final = "DELETE FROM resting WHERE queue = ? AND key = ?"
 
@@ -118,7 +118,7 @@ LEAVE_BY_NUMBER: Final = f"""
     DELETE FROM ready WHERE (lane, tier, turn, seq) IN ({keys_of("= $1")})
     RETURNING (SELECT lane FROM job WHERE job.seq = ready.seq),
               (SELECT priority FROM job WHERE job.seq = ready.seq)
-"""  # noqa: S608  # our own names
+"""
 
 
 class ReadyRows(TableReady):
@@ -147,28 +147,28 @@ class ReadyRows(TableReady):
 READY_IN_LANE: Final = f"""
     SELECT {CANDIDATE} FROM ready JOIN job USING (seq) WHERE ready.lane = ?
     ORDER BY tier, turn, ready.seq
-"""  # noqa: S608  # our own names
+"""
 READY_IN_TIER: Final = f"""
     SELECT {CANDIDATE} FROM ready JOIN job USING (seq) WHERE ready.lane = ? AND tier = ?
     ORDER BY turn, ready.seq
-"""  # noqa: S608  # our own names
+"""
 # The index is named because a planner without statistics takes a lane for narrower than a group.
 READY_IN_GROUP: Final = f"""
     SELECT {CANDIDATE} FROM ready INDEXED BY ready_by_parent JOIN job USING (seq)
     WHERE ready.parent_id = ? AND ready.lane = ?
     ORDER BY tier, turn, ready.seq
-"""  # noqa: S608  # our own names
+"""
 READY_IN_TIER_OF_GROUP: Final = f"""
     SELECT {CANDIDATE} FROM ready INDEXED BY ready_by_parent JOIN job USING (seq)
     WHERE ready.parent_id = ? AND ready.lane = ? AND tier = ?
     ORDER BY turn, ready.seq
-"""  # noqa: S608  # our own names
+"""
 PLACES_IN_LANE: Final = f"""
     SELECT {PLACE} FROM ready WHERE lane = ? ORDER BY tier, turn, seq
-"""  # noqa: S608  # our own names
+"""
 PLACES_IN_TIER: Final = f"""
     SELECT {PLACE} FROM ready WHERE lane = ? AND tier = ? ORDER BY turn, seq
-"""  # noqa: S608  # our own names
+"""
 SPREAD_OF_GROUP: Final = """
     SELECT (SELECT min(tier) FROM ready INDEXED BY ready_by_parent
             WHERE parent_id = ?1 AND lane = ?2),

@@ -43,7 +43,7 @@ _HELD_JOB: Final = f"""
     SELECT seq, id, lane, running.version, worker, {LIFE}, expires_at, heartbeat_at,
            running.attempts, allowance, max_retries + 1, cancel_reason
     FROM running JOIN job USING (seq)
-"""  # noqa: S608  # our own names
+"""
 RUNNING: Final = "SELECT seq FROM running ORDER BY expires_at, seq"
 STILL_LOST: Final = f"{_HELD_JOB} WHERE seq = ?"
 HELD_UNDER: Final = f"{_HELD_JOB} WHERE id = ? AND running.version = ?"
@@ -113,7 +113,7 @@ LOST: Final = f"""
         OR expires_at > ?1 + {round(SECONDS_MAX) * 1_000_000}
         OR worker IN (SELECT value FROM json_each(?2))
     ORDER BY expires_at, seq
-"""  # noqa: S608  # our own number
+"""
 
 
 class Sweep(TableSweep):
@@ -126,9 +126,9 @@ class Sweep(TableSweep):
     life = LIFE
     _database: Database
 
-    def run(self) -> SweepReport:
+    def run(self, actor: str | None = None) -> SweepReport:
         self._database.put_right()
-        return super().run()
+        return super().run(actor)
 
     def _dead(self, db: Any) -> set[Life]:  # noqa: ARG002  # it is told by locks on files
         return self._database.deaths.find()

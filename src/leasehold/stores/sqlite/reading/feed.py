@@ -19,7 +19,7 @@ TRIGGERS: Final = {
     for each in noted()
 } | {
     "change_trimmed": (
-        "CREATE TRIGGER change_trimmed AFTER INSERT ON change "  # noqa: S608  # our own names
+        "CREATE TRIGGER change_trimmed AFTER INSERT ON change "
         f"WHEN NEW.n % {_TRIMMED_AT_ONCE} = 0 "
         f"BEGIN DELETE FROM change WHERE n <= NEW.n - {CHANGES_KEPT}; END"
     )

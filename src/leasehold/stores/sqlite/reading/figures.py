@@ -5,7 +5,7 @@ See `tables.figures` (failures, workers, metrics) and `tables.sampling` (spans).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -14,12 +14,12 @@ import msgspec
 
 from leasehold.core.model.failure import FailedAttempt, Failure
 from leasehold.core.model.outcome import JobError
-from leasehold.core.model.span import BANDS, SUMMED, Span
+from leasehold.core.model.span import BANDS, Span, as_one
 from leasehold.core.model.stored import UNREADABLE
 from leasehold.core.rules import metrics_check
 from leasehold.core.rules.failures import ErrorType, note
 from leasehold.core.rules.measuring import WORKER_COUNTERS
-from leasehold.core.rules.sampling import Resolution
+from leasehold.core.rules.sampling import Resolution, last_looks, summed_up
 from leasehold.env import from_micros, to_micros
 from leasehold.stores.sqlite.rules.known import queues
 from leasehold.stores.sqlite.schema.damaged_cells import sound_row
@@ -35,11 +35,16 @@ from leasehold.stores.tables.figures import (
 )
 from leasehold.stores.tables.sampling import (
     EVERY_KEY,
+    LANE_COUNTERS,
     SPAN_COLUMNS,
     SPAN_NAMES,
     TableSpans,
+    look_of_all_from,
     oldest_from,
     queue_name,
+    summed_from,
+    totals_from,
+    totals_of_all_from,
 )
 from leasehold.stores.tables.statements import Query
 
@@ -47,7 +52,7 @@ STATS: Final = stats_from("lane")
 KNOWN: Final = Query(
     FAILURE_COLUMNS, "FROM failure WHERE fingerprint IN (SELECT value FROM json_each(?))"
 )
-KEEP: Final = f"INSERT OR REPLACE INTO failure VALUES ({', '.join('?' * 11)})"  # noqa: S608  # placeholders
+KEEP: Final = f"INSERT OR REPLACE INTO failure VALUES ({', '.join('?' * 11)})"
 NAMES: Final = "SELECT queue, task FROM lane WHERE id = ?"
 FORGET: Final = "DELETE FROM failure WHERE fingerprint = ?"
 KNOWN_TYPE: Final = "SELECT 1 FROM error_total WHERE queue = ? AND error_type = ?"
@@ -56,22 +61,22 @@ COUNT_TYPE: Final = f"""
     INSERT INTO error_total VALUES (?, ?, ?, ?)
     ON CONFLICT DO UPDATE SET attempts = {whole("attempts")} + excluded.attempts,
         last_at = excluded.last_at
-"""  # noqa: S608  # our own name
+"""
 _MORE: Final = ", ".join(
-    f"{name} = {name} + coalesce((SELECT jobs FROM measured "  # noqa: S608  # our own names
+    f"{name} = {name} + coalesce((SELECT jobs FROM measured "
     f"WHERE lane = 0 AND measure = {number} AND bucket = id), 0)"
     for number, name in enumerate(WORKER_COUNTERS)
 )
 ADD_WORKED: Final = f"""
     UPDATE worker_total SET last_at = ?, {_MORE}
     WHERE id IN (SELECT bucket FROM measured WHERE lane = 0)
-"""  # noqa: S608  # our own names
+"""
 # The jobs of a damaged lane are counted, too.
 _QUEUE_OF: Final = "coalesce((SELECT CAST(queue AS TEXT) FROM lane WHERE id = ?2), '')"
-FIND_WORKER: Final = f"SELECT id FROM worker_total WHERE worker = ?1 AND queue = {_QUEUE_OF}"  # noqa: S608  # our own names
+FIND_WORKER: Final = f"SELECT id FROM worker_total WHERE worker = ?1 AND queue = {_QUEUE_OF}"
 MAKE_WORKER: Final = f"""
     INSERT INTO worker_total (worker, queue, first_at, last_at) VALUES (?1, {_QUEUE_OF}, ?3, ?3)
-"""  # noqa: S608  # our own names
+"""
 
 
 class FailureBook(TableFailures):
@@ -113,15 +118,29 @@ def note_failures(
     note(FailureBook(db), attempts, from_micros(now))
 
 
+OVERFLOWN_OR_UNREADABLE: Final = (*UNREADABLE, apsw.SQLError)
+"""What a sum of damaged cells may raise."""
 SOUND: Final = f" AND {sound_row('span')}"
-# A sweep mends a cell that is no count; a minute that ends before it must not fail.
-_SUMS_OF_LANES: Final = ", ".join(
-    f"sum({whole(name)})" for name in ("pending", *(f"total_{name}" for name in SUMMED))
+# Bits that no count has tell of a cell that is none, and so does a sum that is no integer.
+_BITS: Final = " | ".join(LANE_COUNTERS)
+_LANE_QUEUE: Final = "CAST(queue AS BLOB)"
+_added: Final = "sum({})".format
+TOTALS: Final = totals_from(
+    "lane", _LANE_QUEUE, _added, f", min({_BITS}) AS low, max({_BITS}) AS high"
 )
-TOTALS: Final = f"""
-    SELECT CAST(queue AS BLOB), {_SUMS_OF_LANES} FROM lane
-    WHERE queue = coalesce(?, queue) GROUP BY queue
-"""  # noqa: S608  # our own names
+TOTALS_OF_ALL: Final = totals_of_all_from(
+    TOTALS, _added, ", coalesce(min(low), 0), coalesce(max(high), 0)"
+)
+
+
+def _sound(column: str) -> str:
+    # A sweep mends a cell that is no count; a minute that ends before it must not fail. To look
+    # at every cell takes three times as long.
+    return _added(whole(column))
+
+
+SOUND_TOTALS: Final = totals_from("lane", _LANE_QUEUE, _sound)
+SOUND_TOTALS_OF_ALL: Final = totals_of_all_from(SOUND_TOTALS, _added)
 MEASURED: Final = """
     SELECT CAST(queue AS BLOB), measure, bucket, sum(jobs), sum(micros)
     FROM measured JOIN lane ON lane.id = measured.lane
@@ -139,24 +158,36 @@ OLDEST: Final = oldest_from(
 KEPT: Final = f"""
     SELECT queue, at, {SPAN_NAMES} FROM span INDEXED BY span_by_time
     WHERE resolution = ?1 AND at >= ?2
-"""  # noqa: S608  # our own names
+"""
+LOOK_OF_ALL: Final = look_of_all_from(_added)
+SUMMED_COUNTS: Final = summed_from("span INDEXED BY span_by_time", _added)
+_SPAN_BITS: Final = " | ".join(SPAN_COLUMNS[:-1])
+KEPT_MEASURES: Final = f"""
+    SELECT queue, pending_before, pending,
+        iif({_SPAN_BITS} BETWEEN 0 AND {WHOLE_MAX}, measures, NULL)
+    FROM span INDEXED BY span_by_time WHERE resolution = ?1 AND at >= ?2 ORDER BY at
+"""
 KEPT_OF_QUEUE: Final = f"""
     SELECT queue, at, {SPAN_NAMES} FROM span WHERE resolution = ?1 AND at >= ?2 AND queue = ?3
-"""  # noqa: S608  # our own names
+"""
 KEEP_SPAN: Final = f"""
     INSERT OR REPLACE INTO span (resolution, queue, at, {SPAN_NAMES})
     VALUES (?, ?, ?, {", ".join("?" * len(SPAN_COLUMNS))})
-"""  # noqa: S608  # our own names
+"""
 
 
 class SpanShelf(TableSpans):
     """See `leasehold.core.rules.sampling.SpanShelf`."""
 
     lane_totals = TOTALS
+    lane_totals_of_all = TOTALS_OF_ALL
     measured = MEASURED
     oldest = OLDEST
     kept_spans = KEPT
     kept_spans_of_queue = KEPT_OF_QUEUE
+    look_of_all = LOOK_OF_ALL
+    summed_counts = SUMMED_COUNTS
+    kept_measures = KEPT_MEASURES
     keep_span = KEEP_SPAN
     add_worked = ADD_WORKED
     _db: apsw.Connection
@@ -173,14 +204,45 @@ class SpanShelf(TableSpans):
             # Also inside a write, and one that mends: each begins with the end of its minute.
             return self._kept_that(resolution, queue, first, SOUND)
 
+    def last_look_of_all(self) -> Span:
+        try:
+            return super().last_look_of_all()
+        except OVERFLOWN_OR_UNREADABLE:
+            return as_one(each.with_measures(()) for each in last_looks(self, None).values())
+
+    def summed(
+        self, resolution: Resolution, first: int, measures: Collection[int]
+    ) -> Mapping[str, Span]:
+        try:
+            return super().summed(resolution, first, measures)
+        except OVERFLOWN_OR_UNREADABLE:
+            return summed_up(self.kept(resolution, None, first), measures)
+
+    def _lane_totals(self, queue: str | None) -> Iterable[Any]:
+        try:
+            rows = self._db.execute(TOTALS, (queue,)).fetchall()
+            for _, *figures in rows:
+                self._check(figures)
+        except OVERFLOWN_OR_UNREADABLE:
+            return self._db.execute(SOUND_TOTALS, (queue,))
+        return [row[:-2] for row in rows]
+
+    def _lane_totals_of_all(self) -> Sequence[int]:
+        try:
+            *figures, low, high = super()._lane_totals_of_all()
+            self._check((*figures, low, high))
+        except OVERFLOWN_OR_UNREADABLE:
+            row: Any = self._db.execute(SOUND_TOTALS_OF_ALL, (None,)).fetchone()
+            return tuple(row)
+        return figures
+
     def _check(self, figures: Sequence[Any]) -> None:
         # What is reckoned with them is kept.
         if {*map(type, figures)} != {int} or min(figures) < 0 or max(figures) > WHOLE_MAX:
             raise ValueError(f"a span with other figures than counts: {figures}")
 
 
-_QUEUE: Final = "CAST(queue AS BLOB)"
-STANDING: Final = standings_from("lane", _QUEUE)
+STANDING: Final = standings_from("lane", _LANE_QUEUE)
 
 # For the integrity check only: it does scan.
 RECOUNT: Final = """
@@ -188,7 +250,7 @@ RECOUNT: Final = """
     JOIN lane ON lane.id = job.lane GROUP BY lane.id, job.priority
 """
 COUNTED_BY_BAND: Final = (
-    f"SELECT queue, task, {', '.join(f'pending_{band}' for band in BANDS)} FROM lane"  # noqa: S608  # our own names
+    f"SELECT queue, task, {', '.join(f'pending_{band}' for band in BANDS)} FROM lane"
 )
 LATEST_MINUTE: Final = "SELECT max(at) FROM span WHERE resolution = ?"
 

@@ -57,10 +57,10 @@ _PARTS: Final[dict[str, Callable[[apsw.Connection], Iterable[str]]]] = {
 }
 
 
-def backup(db: apsw.Connection, target: Path) -> None:
+def backup(db: apsw.Connection, target: Path, *, replace: bool) -> None:
     """A consistent copy, made in one step; it appears under its name only when it is whole."""
-    if target.exists():
-        raise BackupExistsError(f"{target} exists already: a backup never overwrites anything")
+    if target.exists() and not replace:
+        raise BackupExistsError(f"{target} already exists: a backup never overwrites anything")
     partial = target.with_name(f"{target.name}.partial-{os.getpid()}-{threading.get_ident()}")
     try:
         create_private(partial)

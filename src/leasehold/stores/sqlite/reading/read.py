@@ -11,18 +11,18 @@ from typing import Any, Final
 import apsw
 import msgspec
 
-from leasehold.core.model.codes import STATUS_CODE, STATUS_OF
+from leasehold.core.model.codes import STATUS_CODE
 from leasehold.core.model.job import Job
 from leasehold.core.model.search import HeavyField, JobFilter, lightened
 from leasehold.core.model.status import Status
 from leasehold.core.model.stored import UNREADABLE
-from leasehold.env import to_micros
 from leasehold.stores.sqlite.leasing.order import FOR_COUNTING, LaneReader
 from leasehold.stores.sqlite.reading.figures import STATS
 from leasehold.stores.sqlite.rules.known import read_rules
 from leasehold.stores.sqlite.schema.rows import SQLITE, job_carefully, job_of, whole
-from leasehold.stores.tables.job_reading import FEW, TableJobs
-from leasehold.stores.tables.job_row import BY_STATUS, IDS, JOB, NUMBERS, job_without
+from leasehold.stores.tables.job_reading import FEW, TableJobs, among, has, of_the_job
+from leasehold.stores.tables.job_row import IDS, JOB, NUMBERS, job_without
+from leasehold.stores.tables.statements import Clause, numbered
 
 # As bytes, as a payload is: text that is no UTF-8 could not even be given to a function.
 _ERROR_TEXT: Final = """
@@ -40,23 +40,14 @@ _FAILED_ONCE: Final = """
 _HAS_TAG: Final = """
     EXISTS (SELECT 1
             FROM json_each(iif(json_valid(job.metadata), job.metadata, NULL)) AS tag,
-                json_each(?) AS wanted
+                json_each({}) AS wanted
             WHERE tag.key = wanted.key AND tag.value IS wanted.value)
 """
-
-Clause = tuple[str, tuple[Any, ...]]
-
-
-def conditions(db: apsw.Connection, where: JobFilter) -> tuple[list[str], list[Any]]:
-    """The clauses that must all hold, and the values for their placeholders."""
-    found = [*_of_its_lane(db, where), *_of_the_job(where), *_of_its_texts(where)]
-    return [clause for clause, _ in found], [value for _, values in found for value in values]
 
 
 def _of_its_lane(db: apsw.Connection, where: JobFilter) -> list[Clause]:
     """Queue, task and status: the lanes know how many jobs there are."""
-    lanes = _lanes(where)
-    chosen, named = lanes
+    lanes = chosen, named = _lanes(where)
     if not named and where.statuses is None:
         return []
     found = _counted(db, lanes, where.statuses or ())
@@ -64,7 +55,7 @@ def _of_its_lane(db: apsw.Connection, where: JobFilter) -> list[Clause]:
         return [("0", ())]
     clauses: list[Clause] = []
     if named:
-        clauses.append((f"job.lane IN (SELECT id FROM lane WHERE {chosen})", lanes[1]))  # noqa: S608  # our own names
+        clauses.append((f"job.lane IN (SELECT id FROM lane WHERE {chosen})", named))
     if where.statuses is not None:
         # For many, jobs are looked at from the newest on, until enough of them fit.
         many = found[1] > FEW
@@ -72,50 +63,29 @@ def _of_its_lane(db: apsw.Connection, where: JobFilter) -> list[Clause]:
     return clauses
 
 
-def counted_jobs(db: apsw.Connection, where: JobFilter) -> int:
-    """How many jobs there are in the queues, of the tasks and in the statuses of a filter."""
-    statuses = tuple(Status) if where.statuses is None else where.statuses
-    return _counted(db, _lanes(where), statuses)[1]
-
-
 def _lanes(where: JobFilter) -> Clause:
-    listed = (("queue", where.queues), ("task", where.tasks))
-    named = {column: _json(wanted) for column, wanted in listed if wanted is not None}
-    one_of = "lane.{} IN (SELECT value FROM json_each(?))"
-    return " AND ".join(map(one_of.format, named)) or "1", tuple(named.values())
+    found = among(SQLITE, {"lane.queue": where.queues, "lane.task": where.tasks})
+    named = tuple(value for _, values in found for value in values)
+    return " AND ".join(clause for clause, _ in found) or "1", named
 
 
 def _counted(db: apsw.Connection, lanes: Clause, statuses: Sequence[Status]) -> tuple[int, int]:
     """How many lanes there are, and how many jobs of these statuses are in them."""
     counted = " + ".join(whole(each.value) for each in statuses) or "0"
+    condition, values = numbered([lanes])
     found: Any = db.execute(
-        f"SELECT count(*), coalesce(sum({counted}), 0) FROM lane WHERE {lanes[0]}",  # noqa: S608  # our own names
-        lanes[1],
+        f"SELECT count(*), coalesce(sum({counted}), 0) FROM lane WHERE {condition}",
+        values,
     ).fetchone()
     return int(found[0]), int(found[1])
 
 
-def _of_the_job(where: JobFilter) -> list[Clause]:
-    compared = (
-        ("job.priority >= ?", where.priority_min),
-        ("job.priority <= ?", where.priority_max),
-        ("job.created_at >= ?", where.created_from and to_micros(where.created_from)),
-        ("job.created_at < ?", where.created_before and to_micros(where.created_before)),
-        ("finished.finished_at >= ?", where.finished_from and to_micros(where.finished_from)),
-        ("finished.finished_at < ?", where.finished_before and to_micros(where.finished_before)),
-        ("job.idempotency_key = ?", where.idempotency_key),
-        ("job.parent_id = ?", where.parent_id),
-        ("job.limit_key = ?", where.limit_key),
-    )
-    clauses: list[Clause] = [(clause, (value,)) for clause, value in compared if value is not None]
-    if where.ids is not None:
-        clauses.append(("job.id IN (SELECT value FROM json_each(?))", (_json(where.ids),)))
-    if where.has_parent:
-        clauses.append(("job.parent_id IS NOT NULL", ()))
+def _of_its_metadata(where: JobFilter) -> list[Clause]:
+    clauses: list[Clause] = []
     for key, value in (where.metadata or {}).items():
         if isinstance(value, str):
             # A name that is not even in the text need not be read as JSON, as most are not.
-            clauses.append(("instr(job.metadata, ?)", (_json(value),)))
+            clauses.append(("instr(job.metadata, {})", (_json(value),)))
         clauses.append((_HAS_TAG, (_json({key: value}),)))
     return clauses
 
@@ -124,9 +94,9 @@ def _of_its_texts(where: JobFilter) -> list[Clause]:
     clauses: list[Clause] = []
     if where.error_text:
         clauses.append((_FAILED_ONCE, ()))
-        clauses.append((f"mentions({_ERROR_TEXT}, ?)", (where.error_text,)))
+        clauses.append((f"mentions({_ERROR_TEXT}, {{}})", (where.error_text,)))
     if where.text is not None:
-        either = f"(mentions(CAST(job.payload AS BLOB), ?) OR mentions({_ERROR_TEXT}, ?))"
+        either = f"(mentions(CAST(job.payload AS BLOB), {{}}) OR mentions({_ERROR_TEXT}, {{}}))"
         clauses.append((either, (where.text, where.text)))
     return clauses
 
@@ -155,23 +125,12 @@ def _listed(statuses: Sequence[Status], lanes: Clause) -> Clause:
 
 
 def _among(table: str, values: tuple[Any, ...] = ()) -> Clause:
-    return f"job.seq IN (SELECT seq FROM {table})", values  # noqa: S608  # our own names
+    return f"job.seq IN (SELECT seq FROM {table})", values
 
 
 def _met(statuses: Sequence[Status]) -> Clause:
     """Many jobs: each that is met on the way is looked up."""
-    either = []
-    for status in statuses:
-        code = STATUS_CODE[status]
-        if status.is_terminal:
-            either.append(f"finished.status = {code}")
-        elif status is Status.PENDING:
-            either.append("(finished.seq IS NULL AND waiting.seq IS NULL AND running.seq IS NULL)")
-        elif status is Status.RUNNING:
-            either.append("running.seq IS NOT NULL")
-        else:
-            either.append(f"waiting.status = {code}")
-    clause = f"({' OR '.join(either)})"
+    clause = f"({' OR '.join(map(has, statuses))})"
     if all(status.is_terminal for status in statuses):
         # A backlog that is newer than all ended jobs is passed over at once.
         clause += " AND job.seq <= (SELECT max(seq) FROM finished)"
@@ -205,7 +164,7 @@ LINKED: Final = f"""
         UNION SELECT needs FROM linked JOIN dependency USING (seq) JOIN job ON job.seq = needs
         UNION SELECT dependency.seq FROM linked JOIN dependency ON needs = linked.seq
     )
-"""  # noqa: S608  # our own names
+"""
 
 
 class Jobs(TableJobs):
@@ -238,7 +197,16 @@ class Jobs(TableJobs):
             return job_carefully(self._db, seq)
 
     def _counted(self, where: JobFilter) -> int:
-        return counted_jobs(self._db, where)
+        statuses = tuple(Status) if where.statuses is None else where.statuses
+        return _counted(self._db, _lanes(where), statuses)[1]
+
+    def _clauses(self, where: JobFilter) -> list[Clause]:
+        return [
+            *_of_its_lane(self._db, where),
+            *of_the_job(where, SQLITE),
+            *_of_its_metadata(where),
+            *_of_its_texts(where),
+        ]
 
     def _page(
         self,
@@ -249,8 +217,8 @@ class Jobs(TableJobs):
         without: Collection[HeavyField],
     ) -> tuple[list[Job], int | None]:
         db = self._db
-        condition, values = self._conditions(
-            where, ("job.seq < ?", before), ("job.seq >= ?", bottom)
+        condition, values = self._condition(
+            where, ("job.seq < {}", before), ("job.seq >= {}", bottom)
         )
         page = f"WHERE {condition} ORDER BY job.seq DESC LIMIT ?"
         try:
@@ -265,34 +233,12 @@ class Jobs(TableJobs):
             jobs = [lightened(job_carefully(db, seq), without) for (seq,) in rows[:limit]]
         return jobs, rows[limit - 1][0] if len(rows) > limit else None
 
-    def _count(self, where: JobFilter, limit: int, bottom: int | None) -> int:
-        condition, values = self._conditions(where, ("job.seq >= ?", bottom))
-        counted = f"SELECT count(*) FROM ({IDS} WHERE {condition} LIMIT ?)"  # noqa: S608  # our own names
-        found: Any = self._db.execute(counted, (*values, limit)).fetchone()
-        return int(found[0])
-
-    def _by_status(self, where: JobFilter) -> dict[Status, int]:
-        condition, values = self._conditions(where)
-        found: Any = self._db.execute(f"{BY_STATUS} WHERE {condition} GROUP BY 1", values)
-        return {STATUS_OF[code]: jobs for code, jobs in found if code in STATUS_OF}
-
     def _fitting(
         self, where: JobFilter, limit: int, seen: int | None, *, oldest_first: bool
     ) -> list[tuple[int, str]]:
-        beyond, order = ("job.seq > ?", "ASC") if oldest_first else ("job.seq < ?", "DESC")
-        condition, values = self._conditions(where, (beyond, seen))
+        beyond, order = ("job.seq > {}", "ASC") if oldest_first else ("job.seq < {}", "DESC")
+        condition, values = self._condition(where, (beyond, seen))
         rows: list[Any] = self._db.execute(
             f"{IDS} WHERE {condition} ORDER BY job.seq {order} LIMIT ?", (*values, limit)
         ).fetchall()
         return rows
-
-    def _conditions(
-        self, where: JobFilter, *numbers: tuple[str, int | None]
-    ) -> tuple[str, list[Any]]:
-        """A filter's condition and its values, with these about the jobs' numbers."""
-        clauses, values = conditions(self._db, where)
-        for clause, number in numbers:
-            if number is not None:
-                clauses.append(clause)
-                values.append(number)
-        return " AND ".join(clauses) or "1", values

@@ -70,7 +70,7 @@ def queues(db: apsw.Connection) -> list[str]:
 READ_RULES: Final = f"""
     SELECT {guarded("name", Kind.TEXT)}, {guarded("state", Kind.TEXT)},
            {guarded("config", Kind.TEXT)} FROM queue
-"""  # noqa: S608  # our own names
+"""
 SIGNATURES: Final = Query(
     {
         "name": Kind.TEXT,
@@ -111,7 +111,7 @@ def _text_of(name: str, cell: Any) -> str:
 GENERATION: Final = "SELECT settings_generation FROM store_state"
 READ_SETTINGS: Final = f"""
     SELECT {guarded("name", Kind.TEXT)}, {guarded("value", Kind.TEXT)} FROM setting
-"""  # noqa: S608  # our own names
+"""
 
 
 def read_settings(db: apsw.Connection) -> SettingsInForce:
@@ -136,10 +136,10 @@ _DOCUMENT: Final = guarded("document", Kind.TEXT)
 class TokenReader(tokens.TokenReader):
     """The tokens of a store and its signing key, for who reads."""
 
-    all = f"SELECT {guarded('name', Kind.TEXT)}, {_DOCUMENT} FROM token ORDER BY name"  # noqa: S608  # our own names
-    by_name = f"SELECT {_DOCUMENT} FROM token WHERE name = ?"  # noqa: S608  # our own names
-    by_digest = f"SELECT {_DOCUMENT} FROM token WHERE digest = ?"  # noqa: S608  # our own names
-    read_key = f"SELECT {guarded('value', Kind.TEXT)} FROM meta WHERE key = 'signing_key'"  # noqa: S608  # our own names
+    all = f"SELECT {guarded('name', Kind.TEXT)}, {_DOCUMENT} FROM token ORDER BY name"
+    by_name = f"SELECT {_DOCUMENT} FROM token WHERE name = ?"
+    by_digest = f"SELECT {_DOCUMENT} FROM token WHERE digest = ?"
+    read_key = f"SELECT {guarded('value', Kind.TEXT)} FROM meta WHERE key = 'signing_key'"
 
     def text(self, what: str, value: Any) -> str:
         return _text_of(what, value)

@@ -24,7 +24,7 @@ from leasehold.stores.tables.queues import TableQueueBook, TableQueues
 
 # Few rows: one per queue and task. `coalesce` makes one statement of it, for one queue and for all.
 FIGURES: Final = (
-    f"SELECT queue, {', '.join(f'sum({status.value})' for status in Status)}, "  # noqa: S608  # our own names
+    f"SELECT queue, {', '.join(f'sum({status.value})' for status in Status)}, "
     "min(iif(typeof(made_at) = 'integer', made_at, NULL)), min(deleted_after IS total_submitted) "
     "FROM lane WHERE queue = coalesce($1, queue) GROUP BY queue"
 )

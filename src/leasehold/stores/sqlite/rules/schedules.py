@@ -49,15 +49,15 @@ KINDS: Final = {
 assert tuple(KINDS) == COLUMNS
 _GUARDED: Final = ", ".join(guarded(f"schedule.{name}", kind) for name, kind in KINDS.items())
 # The rowid is there for one whose very name cannot be read.
-ALL: Final = f"SELECT {_GUARDED}, rowid FROM schedule ORDER BY schedule.name"  # noqa: S608  # our own names
-ONE: Final = f"SELECT {_GUARDED}, rowid FROM schedule WHERE schedule.name = $1"  # noqa: S608  # as above
+ALL: Final = f"SELECT {_GUARDED}, rowid FROM schedule ORDER BY schedule.name"
+ONE: Final = f"SELECT {_GUARDED}, rowid FROM schedule WHERE schedule.name = $1"
 DUE: Final = f"""
     SELECT {_GUARDED}, rowid FROM schedule
     WHERE schedule.due_at <= $1 ORDER BY schedule.due_at, schedule.name LIMIT $2
-"""  # noqa: S608  # our own names
+"""
 AHEAD: Final = f"""
     SELECT {_GUARDED}, rowid FROM schedule WHERE schedule.due_at > $1 ORDER BY schedule.name
-"""  # noqa: S608  # our own names
+"""
 
 
 def schedule_of(row: tuple[Any, ...]) -> Schedule | UnreadableSchedule:
@@ -88,12 +88,12 @@ class ScheduleShelf(TableSchedules):
     _database: Database
     _step: Step
 
-    def _submit(self, draft: Draft) -> Sequence[object] | LeaseholdError:
+    def _submit(self, drafts: Sequence[Draft]) -> Sequence[object] | LeaseholdError:
         try:
-            self._database.disk.refuse_when_low([draft])
+            self._database.disk.refuse_when_low(drafts)
         except LeaseholdError as error:
             return error
-        return submit_in(self._step, self._database.lanes, [draft], partial=True)
+        return submit_in(self._step, self._database.lanes, drafts, partial=True)
 
     def read_job(self, job_id: str) -> Job | None:
         return read_job(self._step.db, job_id)

@@ -63,7 +63,7 @@ _HOLD_MICROS: Final = round(SECONDS_MAX * 1e6)
 HELD_UNTIL: Final = f"""
     typeof({{0}}) = 'integer' AND {{0}} BETWEEN 0 AND
         (SELECT max(clock, 0) + {_HOLD_MICROS} FROM store_state)
-"""  # noqa: S608  # our own number
+"""
 
 BASIS: Final = {
     "boot_id": TEXT,

@@ -74,7 +74,7 @@ def find(db: apsw.Connection, table: str, limit: int = NAMED_MAX) -> list[Damage
         its = "SELECT CAST(its.id AS BLOB) FROM job AS its WHERE its.seq"
         job = f"({its} = {table}.seq)"
     rows: Any = db.execute(
-        f"SELECT CAST({row} AS BLOB), {job}, {shown} FROM {table} "  # noqa: S608  # our own names
+        f"SELECT CAST({row} AS BLOB), {job}, {shown} FROM {table} "
         f"WHERE NOT {sound_row(table)} LIMIT ?",
         (limit,),
     )
@@ -102,7 +102,7 @@ def unsound_rows(db: apsw.Connection, table: str, limit: int) -> list[Key]:
         for name in names
     )
     rows: Any = db.execute(
-        f"SELECT {shown} FROM {table} WHERE NOT {sound_row(table)} LIMIT ?",  # noqa: S608  # our own names
+        f"SELECT {shown} FROM {table} WHERE NOT {sound_row(table)} LIMIT ?",
         (limit,),
     )
     return [
@@ -173,7 +173,7 @@ def without_damage(db: apsw.Connection) -> Iterator[None]:
 
 def _sound_part(db: apsw.Connection, table: str) -> str:
     if table in _HIDDEN:
-        return f"SELECT * FROM main.{table} WHERE {sound_row(table)}"  # noqa: S608  # our own names
+        return f"SELECT * FROM main.{table} WHERE {sound_row(table)}"
     columns: Any = db.execute(f"PRAGMA main.table_info({table})").fetchall()
     instead = _INSTEAD[table]
     shown = ", ".join(
@@ -182,7 +182,7 @@ def _sound_part(db: apsw.Connection, table: str) -> str:
         else name
         for _, name, *_ in columns
     )
-    return f"SELECT {shown} FROM main.{table}"  # noqa: S608  # our own names
+    return f"SELECT {shown} FROM main.{table}"
 
 
 def _keys(db: apsw.Connection, table: str) -> list[str]:

@@ -93,7 +93,7 @@ def value_of(name: str, kind: Kind, value: Any) -> Any:
         except UnicodeDecodeError:
             raise ValueError(f"{name} is no UTF-8") from None
     if kind in _MOMENTS and not 0 <= value <= MOMENT_MAX:
-        raise ValueError(f"{name} is no moment: {value}")
+        raise ValueError(f"{name} is not a moment: {value}")
     if kind in _WHOLES and not 0 <= value <= WHOLE_MAX:
         raise ValueError(f"{name} is {value}")
     if kind is Kind.SECONDS_OR_NULL:

@@ -73,7 +73,7 @@ class DependentsBook(TableDependents):
         SELECT count(*) FROM (
             SELECT 1 FROM json_each($1) AS each JOIN dependency AS link ON link.needs = each.value
             WHERE link.seq > {_UP_TO.format("each.value")} LIMIT $2)
-    """  # noqa: S608  # our own names
+    """
 
 
 REMEMBER: Final = """
@@ -87,7 +87,7 @@ NEXT_ENDED: Final = f"""
     SELECT seq, CAST(job.id AS BLOB), {ENDED_STATUS}, CAST(finished.reason AS BLOB), purged IS 1
     FROM resolving CROSS JOIN job USING (seq) CROSS JOIN finished USING (seq)
     ORDER BY seq LIMIT 1
-"""  # noqa: S608  # our own names
+"""
 
 
 class Links(TableLinks):

@@ -32,14 +32,14 @@ from leasehold.stores.tables.replies import Stored, Write
 if TYPE_CHECKING:
     from leasehold.stores.sqlite.writing.database import Database
 
-INSERT_JOB: Final = f"INSERT INTO job VALUES ({', '.join('?' * 20)})"  # noqa: S608  # placeholders
+INSERT_JOB: Final = f"INSERT INTO job VALUES ({', '.join('?' * 20)})"
 # Of a lone job of which nothing is said but that: the other columns are NULL.
 INSERT_USUAL: Final = f"""
     INSERT INTO job (
         seq, id, lane, priority, born, created_at, max_retries, allowance, codec, payload)
     VALUES (?, ?, ?, ?, {STATUS_CODE[Status.PENDING]}, ?, {DEFAULT_MAX_RETRIES},
             {DEFAULT_MAX_RETRIES + 1}, ?, ?)
-"""  # noqa: S608  # our own numbers
+"""
 INSERT_WAITING: Final = "INSERT INTO waiting VALUES (?, ?, ?, ?, 0, 0, 1, NULL)"
 # A job that is in no other table is pending.
 # A digest that was damaged is text perhaps, and no UTF-8: as bytes it is just another one.

@@ -10,11 +10,12 @@ import apsw
 from leasehold.core.model.stored import MOMENT_MAX
 from leasehold.core.rules.clock import ClockBasis, StoreTime, show_time, tell_time
 from leasehold.env import Env
+from leasehold.interrupts import SHIELD
 from leasehold.stores.sqlite.writing import own_state
 from leasehold.stores.sqlite.writing.turn import transaction
 
 BASIS: Final = "boot_id, basis_clock, basis_awake, basis_boot, doubt_since, doubt_by, clock_repairs"
-READ_CLOCK: Final = f"SELECT clock, {BASIS} FROM store_state"  # noqa: S608  # our own names
+READ_CLOCK: Final = f"SELECT clock, {BASIS} FROM store_state"
 WRITE_CLOCK: Final = "UPDATE store_state SET clock = ?"
 WRITE_BASIS: Final = """
     UPDATE store_state SET boot_id = ?, basis_clock = ?, basis_awake = ?, basis_boot = ?,
@@ -45,7 +46,7 @@ class StoreClock:
     def show(self, db: apsw.Connection) -> int:
         """The time now, for who only looks."""
         clock, basis = self._read(db)
-        with self._mutex:
+        with SHIELD, self._mutex:
             shown = self._shown(clock, basis)
             self._latest = show_time(shown, basis, self._clock.reading())
             return self._latest

@@ -137,11 +137,11 @@ def _set_back(step: Step, now: int, before: int) -> dict[str, int]:
     step.execute(PLACES, (now,))
     for table, columns in HAPPENED.items():
         for column in columns:
-            change(table, f"UPDATE {table} SET {column} = ?1 WHERE {column} > ?1", now)  # noqa: S608  # our own names
+            change(table, f"UPDATE {table} SET {column} = ?1 WHERE {column} > ?1", now)
     change("archive", ARCHIVE_DAYS, now // DAY_MICROS)
     latest = now + round(IDEMPOTENCY_SECONDS * 1e6)
     for table in KEYS:
-        change(table, f"UPDATE {table} SET expires_at = ?1 WHERE expires_at > ?1", latest)  # noqa: S608  # our own names
+        change(table, f"UPDATE {table} SET expires_at = ?1 WHERE expires_at > ?1", latest)
     for resolution in KEPT:
         change("span", SPANS, resolution, now // resolution.micros)
     if schedules := go_on_from(step, from_micros(now)):

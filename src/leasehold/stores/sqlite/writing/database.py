@@ -16,7 +16,14 @@ from leasehold.core.model.lives import LivesHere
 from leasehold.core.model.stored import UNREADABLE
 from leasehold.core.rules.group_rounds import GroupRounds
 from leasehold.env import SYSTEM, Env
-from leasehold.errors import InvalidJobError, LeaseholdError, StoreError, StoreLostError
+from leasehold.errors import (
+    InvalidJobError,
+    LeaseholdError,
+    StoreCorruptError,
+    StoreError,
+    StoreLostError,
+    StoreVersionError,
+)
 from leasehold.interrupts import Interrupted, shielded
 from leasehold.stores.sqlite.disk import forks
 from leasehold.stores.sqlite.disk.connection import Readers, check_sqlite_version, is_up_to_date
@@ -85,7 +92,7 @@ class Database(TableDatabase):
         self._pid = os.getpid()
         self.durability = durability
         self.files = StoreFiles.at(path)
-        self.files.prepare()
+        is_new_folder = self.files.prepare()
         self.lock_timeout_seconds = lock_timeout_seconds
         self.watch = FileWatch(self.files, env)
         self.sync = LogSync(self.files, durability)
@@ -109,8 +116,10 @@ class Database(TableDatabase):
         try:
             with translated(self.files.database):
                 self._prepare()
-        except BaseException:
+        except BaseException as error:
             self.close()
+            if is_new_folder and isinstance(error, StoreVersionError | StoreCorruptError):
+                self.files.remove_empty_folders()
             raise
 
     def _prepare(self) -> None:

@@ -62,22 +62,22 @@ _HIGHEST_ARCHIVED: Final = f"""
     SELECT max((
         SELECT max(seq) FROM archive WHERE archive.day = known.day AND {_WHOLE.format("seq")}))
     FROM known
-"""  # noqa: S608  # our own names
+"""
 # Those leased last are among the last that were submitted and leased. `running` is small.
 _LATEST_VERSIONS: Final = (
     "SELECT version FROM running",
-    f"SELECT version FROM finished ORDER BY seq DESC LIMIT {MENDED_AT_ONCE}",  # noqa: S608  # our own number
-    f"SELECT version FROM attempt ORDER BY seq DESC, version DESC LIMIT {MENDED_AT_ONCE}",  # noqa: S608  # as above
+    f"SELECT version FROM finished ORDER BY seq DESC LIMIT {MENDED_AT_ONCE}",
+    f"SELECT version FROM attempt ORDER BY seq DESC, version DESC LIMIT {MENDED_AT_ONCE}",
 )
 _LAST_CREATED: Final = "SELECT created_at FROM job ORDER BY seq DESC LIMIT 1"
 _LAST_MINUTE: Final = f"""
     SELECT max(at) FROM span WHERE resolution = {Resolution.MINUTE:d} AND typeof(at) = 'integer'
-"""  # noqa: S608  # our own number
+"""
 # A job whose number cannot be right is above everything, and no reason to begin elsewhere.
 _TOO_LOW: Final = f"""
     SELECT {_WHOLE.format("next_seq")}
         AND next_seq <= (SELECT max(seq) FROM job WHERE seq <= {WHOLE_MAX}) FROM store_state
-"""  # noqa: S608  # our own names
+"""
 _QUEUE: Final = "SELECT queue FROM lane WHERE id = ?"
 _FORGET_MEASURED: Final = """
     DELETE FROM measured WHERE lane IN (SELECT id FROM lane WHERE queue = coalesce(?, queue))
@@ -89,7 +89,7 @@ BEGUN_ANEW: Final = (
 )  # fmt: skip
 # A key whose time to rest cannot be read is looked at again at once.
 _IS_MOMENT: Final = CELLS["resting"]["until"].format("until")
-_REST_NO_MORE: Final = f"UPDATE resting SET until = 0 WHERE NOT ({_IS_MOMENT})"  # noqa: S608  # our own names
+_REST_NO_MORE: Final = f"UPDATE resting SET until = 0 WHERE NOT ({_IS_MOMENT})"
 # The jobs of a key whose account cannot be read stand in their lanes again; a lease that meets more
 # of them than may run parks them under a new one.
 _PARKED: Final = """
@@ -188,7 +188,7 @@ def add_to_lanes(db: apsw.Connection, differences: Mapping[int, dict[str, int]])
     assignments = ", ".join(f"{name} = {name} + ?" for name in COUNTERS)
     for lane, by_name in differences.items():
         values = (*(by_name[name] for name in COUNTERS), lane)
-        db.execute(f"UPDATE lane SET {assignments} WHERE id = ?", values)  # noqa: S608  # our own names
+        db.execute(f"UPDATE lane SET {assignments} WHERE id = ?", values)
 
 
 def _reckon_from_here(db: apsw.Connection, queue: str | None) -> None:
@@ -240,7 +240,7 @@ def _delete(db: apsw.Connection, table: str, row: damaged_cells.Key) -> None:
     is_it = f"{row.condition} AND NOT {damaged_cells.sound_row(table)}"
     if table == "resting":
         db.execute(f"{_REST_NO_MORE} AND {is_it}", row.values)
-    db.execute(f"DELETE FROM {table} WHERE {is_it}", row.values)  # noqa: S608  # our own names
+    db.execute(f"DELETE FROM {table} WHERE {is_it}", row.values)
 
 
 def _let_go_of_jobs(db: apsw.Connection, account: damaged_cells.Key, limit: int) -> int:
@@ -285,7 +285,7 @@ def _in_lanes(db: apsw.Connection) -> list[Damage]:
 def _floor_above(db: apsw.Connection, wall: int) -> int:
     highest = 0
     for statement in _LATEST_VERSIONS:
-        latest = f"SELECT max(version) FROM ({statement}) WHERE {_WHOLE.format('version')}"  # noqa: S608  # our own names
+        latest = f"SELECT max(version) FROM ({statement}) WHERE {_WHOLE.format('version')}"
         highest = max(highest, _number(db, latest))
     # As after a restore: above all versions counted from the last floor.
     above = ((highest >> FLOOR_SHIFT) + 1) << FLOOR_SHIFT
@@ -295,7 +295,7 @@ def _floor_above(db: apsw.Connection, wall: int) -> int:
 def _highest_number(db: apsw.Connection) -> int:
     found = _number(db, _HIGHEST_ARCHIVED)
     for table in _NUMBERED:
-        highest = f"SELECT max(seq) FROM {table} WHERE {_WHOLE.format('seq')}"  # noqa: S608  # our own names
+        highest = f"SELECT max(seq) FROM {table} WHERE {_WHOLE.format('seq')}"
         found = max(found, _number(db, highest))
     return found
 
@@ -314,4 +314,4 @@ def _sound_moment(db: apsw.Connection, statement: str) -> int:
 def _update(db: apsw.Connection, table: str, changes: dict[str, Any], row: int = 1) -> None:
     key = "one" if table == "store_state" else "id"
     assignments = ", ".join(f"{name} = ?" for name in changes)
-    db.execute(f"UPDATE {table} SET {assignments} WHERE {key} = ?", (*changes.values(), row))  # noqa: S608  # our own names
+    db.execute(f"UPDATE {table} SET {assignments} WHERE {key} = ?", (*changes.values(), row))

@@ -47,7 +47,7 @@ READ_STATE: Final = f"""
            EXISTS (SELECT 1 FROM rescoring),
            queue_generation, settings_generation, open_minute, {BASIS}
     FROM store_state
-"""  # noqa: S608  # our own names
+"""
 _CHANGING: Final = 7
 """So many of them may differ from write to write."""
 NOTHING_LEFT: Final = (0, 0, None, 0)
@@ -363,7 +363,7 @@ class Step(TableStep):
 @cache
 def _add_to(columns: tuple[str, ...]) -> str:
     changes = ", ".join(f"{name} = {name} + ?" for name in columns)
-    return f"UPDATE lane SET {changes} WHERE id = ?"  # noqa: S608  # our own names
+    return f"UPDATE lane SET {changes} WHERE id = ?"
 
 
 T = TypeVar("T")
