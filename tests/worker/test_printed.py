@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -89,3 +91,47 @@ def test_it_can_be_switched_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         job = queue.task(name="talk")(talk).submit("x")
         job.result(timeout=120)
         assert queue.log(job) == ["by the context"]
+
+
+STOPPED_MEANWHILE = """
+import os
+import subprocess
+import sys
+from leasehold.worker.printed import begin_keeping, end_keeping
+
+class Stream:
+    def __init__(self, stream):
+        self.stream = stream
+        self.pieces = 0
+
+    def write(self, text):
+        self.pieces += 1
+        if self.pieces == 1:
+            end_keeping()  # As the last worker does, in another thread.
+        return self.stream.write(text)
+
+    def flush(self):
+        self.stream.flush()
+
+sys.stdout = stream = Stream(sys.stdout)
+begin_keeping()
+print("one", "two", flush=True)
+begin_keeping()
+print("three")
+assert sys.stdout is not stream
+end_keeping()
+assert sys.stdout is stream
+"""
+
+
+def test_a_worker_that_stops_while_a_job_prints_does_not_crash_the_process() -> None:
+    """The interpreter's `print` does not hold the stream on which it prints."""
+    ended = subprocess.run(
+        [sys.executable, "-c", STOPPED_MEANWHILE],
+        env={**os.environ, "PYTHONMALLOC": "debug", "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout) == (0, "one two\nthree\n"), ended.stderr

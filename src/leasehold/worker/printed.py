@@ -12,6 +12,7 @@ import os
 import sys
 import threading
 import traceback
+from collections import deque
 from typing import Any, Final
 
 from leasehold.core.model.limits import LOG_LINE_LENGTH_MAX
@@ -22,19 +23,21 @@ from leasehold.worker.describe import guarded
 
 SWITCH: Final = "LEASEHOLD_KEEP_OUTPUT"
 """Set to 0 in a worker's environment, nothing is kept but what tasks log by their context."""
+KEPT_MAX: Final = 64
+"""So many streams are kept alive after they were taken away."""
 
 
 class _Printed:
     """Standard output: everything is written as before, and lines of jobs are kept."""
 
     def __init__(self, stream: Any) -> None:
-        self._stream = stream
+        self.beneath = stream
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
+        return getattr(self.beneath, name)
 
     def write(self, text: str) -> int:
-        written: int = self._stream.write(text)
+        written: int = self.beneath.write(text)
         context = running_job()
         if context is not None and isinstance(text, str):
             guarded(lambda: _keep_printed(context, text), None)
@@ -79,6 +82,9 @@ class _Keeping:
         self._lock = threading.Lock()
         self._workers = 0
         self._printed: _Printed | None = None
+        # A `print` under way in another thread uses the stream that it found, but does not hold
+        # it: before Python 3.14 it crashes the process if the stream is freed meanwhile.
+        self._taken_away: deque[_Printed] = deque(maxlen=KEPT_MAX)
         self._make_record = logging.getLogRecordFactory()
 
     def begin(self) -> None:
@@ -87,7 +93,7 @@ class _Keeping:
             if self._workers > 1 or os.environ.get(SWITCH) == "0":
                 return
             if sys.stdout is not None:
-                self._printed = _Printed(sys.stdout)
+                self._printed = self._around(sys.stdout)
                 sys.stdout = self._printed
             self._make_record = logging.getLogRecordFactory()
             logging.setLogRecordFactory(self._record)
@@ -99,10 +105,19 @@ class _Keeping:
                 return
             # What others have put in its place since then is theirs.
             if self._printed is not None and sys.stdout is self._printed:
-                sys.stdout = self._printed._stream  # noqa: SLF001 - it is this file's own class.
+                sys.stdout = self._printed.beneath
+            if self._printed is not None and self._printed not in self._taken_away:
+                self._taken_away.append(self._printed)
             self._printed = None
             if logging.getLogRecordFactory() == self._record:
                 logging.setLogRecordFactory(self._make_record)
+
+    def _around(self, stream: Any) -> _Printed:
+        """The one that was there before, if it is of the same stream."""
+        for printed in self._taken_away:
+            if printed.beneath is stream:
+                return printed
+        return _Printed(stream)
 
     def begin_in_fork(self) -> None:
         """Said in a forked child: its parent's workers are not here, and their lock may be held."""
