@@ -34,7 +34,7 @@ from support.servers import postgres
 
 PGQUEUER = [(processes, batch) for processes in (1, 2) for batch in ("100", "500")]
 """Worker processes and sizes of PgQueuer's batches, of which the best count."""
-AT_ONCE = RetentionPolicy(completed_seconds=0, archive_seconds=None)
+AT_ONCE = RetentionPolicy(completed_seconds=0, archive_seconds=0)
 
 
 class Run:

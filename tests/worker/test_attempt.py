@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -118,6 +119,36 @@ def test_a_task_may_change_the_lists() -> None:
     lists = {"permanent": (OSError,), "retryable": (ValueError,)}
     assert failure_of(ValueError(), **lists).retryable
     assert not failure_of(ConnectionError(), **lists).retryable
+
+
+def wrapped(func: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(func)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        return func(*args, **kwargs)
+
+    return wrapper
+
+
+def test_a_call_for_another_version_of_the_task_is_left_to_its_workers() -> None:
+    def plain(order: int) -> None: ...
+
+    async def on_a_loop(order: int) -> None: ...
+
+    for task in (plain, on_a_loop, wrapped(plain)):
+        outcome = outcome_of(task)
+        assert isinstance(outcome, Fail)
+        assert outcome.retryable
+        assert "missing 1 required positional argument: 'order'" in outcome.error.message
+        assert "submitted for another version of task 't'" in outcome.error.message
+
+
+def test_a_wrong_call_inside_the_task_is_its_bug() -> None:
+    def inner(order: int) -> None: ...
+
+    outcome = outcome_of(lambda: inner())  # type: ignore[call-arg]
+    assert isinstance(outcome, Fail)
+    assert not outcome.retryable
+    assert "another version" not in outcome.error.message
 
 
 def test_an_error_may_name_its_delay_and_a_task_its_backoff() -> None:

@@ -172,6 +172,10 @@ class CallCodec:
             plan.convert(call, first)
         return call.args, call.kwargs
 
+    def fits(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+        """Whether the task's signature takes these arguments."""
+        return (self._plan or self._make_plan()).accepts(args, kwargs)
+
     def encode_result(self, value: Any, bytes_max: int = PAYLOAD_BYTES_MAX) -> bytes:
         """A returned value as bytes.
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import copy_context
-from types import CoroutineType
+from types import CoroutineType, MappingProxyType
 from typing import Any, Final
 
 from leasehold.codec import passes_results
@@ -52,6 +52,7 @@ BROKE_OFF: Final = Fail(
 NOTHING: Final = Complete(b"null")
 """The outcome of a task that returns None, and has attached nothing."""
 
+NO_ARGUMENTS: Final[Mapping[str, Any]] = MappingProxyType({})
 _WISHES: Final = (Retry, Snooze, Cancel)
 _CANCELLATIONS: Final = (JobCancelledError, asyncio.CancelledError)
 
@@ -78,6 +79,8 @@ def _attempt(lease: Lease, task: TaskDefinition, attempted: Attempted) -> Outcom
     current_attempt.set(attempted)
     pid = attempted.pid
     end_span = begin_run(lease)
+    args: Sequence[Any] | None = None
+    kwargs: dict[str, Any] = {}
     try:
         called = lease if lease.codec != BLOB_CODEC else with_payload(lease, attempted.context)
         passed = attempted.context.passed_results() if passes_results(called.payload) else None
@@ -88,7 +91,7 @@ def _attempt(lease: Lease, task: TaskDefinition, attempted: Attempted) -> Outcom
     except BaseException as error:  # noqa: BLE001 - whatever the code raises is its job's failure.
         if here() != pid:
             leave_copy(error)
-        outcome = outcome_of_error(error, lease, task, attempted.context)
+        outcome = outcome_of_error(error, lease, task, attempted.context, args, kwargs)
         if here() != pid:  # Describing an error runs its own code.
             leave_copy()
     else:
@@ -197,14 +200,30 @@ def _wish(value: Retry | Snooze | Cancel) -> Outcome:
 
 
 def outcome_of_error(
-    error: BaseException, lease: Lease, task: TaskDefinition, context: JobContext
+    error: BaseException,
+    lease: Lease,
+    task: TaskDefinition,
+    context: JobContext,
+    args: Sequence[Any] | None = None,
+    kwargs: Mapping[str, Any] = NO_ARGUMENTS,
 ) -> Outcome:
     """The outcome of a raised error: cancelled if that was asked for, otherwise a failed attempt.
 
-    Never raises.
+    The arguments are given if the task was called. Never raises.
     """
     if context.cancelled and issubclass(type(error), _CANCELLATIONS):
         return Cancel(context.cancel_reason or "")
+    if type(error) is TypeError and args is not None and not task.codec.fits(args, kwargs):
+        # No bug in the task, whose code was not even entered, and no fault of the job's: it was
+        # submitted by another version of the program, of which there may be workers.
+        described = JobError(
+            "TypeError",
+            clean_text(
+                f"{message_of(error)}; the job was submitted for another version of task "
+                f"{task.name!r}, and a worker that has it may take the next attempt"
+            ),
+        )
+        return Fail(described, retryable=True)
     # A class of exceptions may have a hostile metaclass: then it is retried, as most are.
     retryable = guarded(lambda: is_retryable(error, task.permanent, task.retryable), True)
     seconds = _retry_after_seconds(error, lease, task.backoff) if retryable else None

@@ -6,10 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from leasehold.codec import CallCodec
 from leasehold.core.model.outcome import Cancel, Complete, Fail
 from leasehold.worker.context import StopCause, current_job
 from leasehold.worker.executors.aio import AsyncExecutor
-from support.runs import call_run
+from leasehold.worker.task import TaskDefinition
+from support.runs import WatchedRun, call_run
 
 SECONDS = 20.0
 
@@ -44,6 +46,18 @@ def test_an_error_is_a_failure(executor: AsyncExecutor) -> None:
     outcome = watched.outcome()
     assert isinstance(outcome, Fail)
     assert (outcome.error.type, outcome.error.message) == ("OSError", "net")
+
+
+def test_a_call_for_another_version_of_the_task_is_tried_again(executor: AsyncExecutor) -> None:
+    async def task(order: int) -> None: ...
+
+    codec = CallCodec(task)
+    watched = WatchedRun(TaskDefinition("t", task, codec, "async"), b'{"args":[],"kwargs":{}}')
+    executor.start(watched.run)
+    outcome = watched.outcome()
+    assert isinstance(outcome, Fail)
+    assert outcome.retryable
+    assert "another version of task 't'" in outcome.error.message
 
 
 def test_stopping_cancels_the_task_and_lets_it_clean_up(executor: AsyncExecutor) -> None:

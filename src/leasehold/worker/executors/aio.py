@@ -7,9 +7,9 @@ import contextlib
 import threading
 from asyncio import Task
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from leasehold.codec import passes_results
 from leasehold.core.model.blob import BLOB_CODEC
@@ -147,6 +147,8 @@ class AsyncExecutor:
             return refusal
         lease, task, context = run.lease, run.task, run.context
         end_span = None
+        args: Sequence[Any] | None = None
+        kwargs: dict[str, Any] = {}
         try:
             current_attempt.set(run)
             end_span = begin_run(lease)
@@ -167,7 +169,7 @@ class AsyncExecutor:
         except BaseException as error:  # noqa: BLE001 - whatever it raises is its job's failure.
             if here() != context.pid:
                 leave_copy(error)
-            outcome = outcome_of_error(error, lease, task, context)
+            outcome = outcome_of_error(error, lease, task, context, args, kwargs)
         if here() != context.pid:
             leave_copy()
         # Not awaited: a commit that somebody could cancel half-way would leave it in doubt.
