@@ -58,6 +58,9 @@ class Shelf:
     def totals_of_all(self) -> Span:
         return as_one(self.now.values())
 
+    def last_counts(self, queue: str | None) -> Mapping[str, Span]:
+        return {name: each.with_measures(()) for name, each in last_looks(self, queue).items()}
+
     def last_look_of_all(self) -> Span:
         return as_one(each.with_measures(()) for each in last_looks(self, None).values())
 

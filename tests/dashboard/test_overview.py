@@ -9,6 +9,7 @@ from starlette.applications import Starlette
 from dashboard.conftest import asked
 from leasehold import TaskQueue
 from leasehold.core.model.records import SILENT_SECONDS, WorkerInfo
+from leasehold.core.model.settings import HEARTBEAT_SECONDS
 from leasehold.dashboard.app import dashboard_routes
 from leasehold.dashboard.pages.overview import SAME_SHOWN, alerts_of, few_of, headline
 from leasehold.env import Env, ManualClock
@@ -81,6 +82,28 @@ def test_text_that_looks_like_a_number_is_found_in_quotes() -> None:
         page = asked(app, f"/dashboard/jobs?q=meta.order:{query}").text
         assert found.id in page
         assert other.id not in page
+
+
+def test_a_worker_whose_heartbeats_are_missing_is_late_everywhere() -> None:
+    queue, app, clock = shop()
+    job = queue.submit("a", queue="held")
+    now = clock.now()
+    info = WorkerInfo(
+        id="w", host="elsewhere", pid=7, queues=("held",), slots=1, started_at=now, heartbeat_at=now
+    )
+    queue.store.register_worker(info, is_remote=True)
+    assert queue.lease("held", worker="w", lease_seconds=3600) is not None
+    clock.advance(2 * HEARTBEAT_SECONDS)
+    assert "is late" not in asked(app, "/dashboard/").text, "a beat may be missed"
+    clock.advance(HEARTBEAT_SECONDS)
+    overview = asked(app, "/dashboard/").text
+    assert "w is late: its last heartbeat was 1m30s ago" in overview
+    assert "look at process 7 on elsewhere" in overview
+    assert '<span class="chip s-late">late</span>' in asked(app, "/dashboard/workers").text
+    assert "Its worker is late" in asked(app, f"/dashboard/job?id={job.id}").text
+    queue.store.renew("w", [])
+    clock.advance(SILENT_SECONDS / 12)
+    assert "late" not in asked(app, "/dashboard/workers").text
 
 
 def test_the_job_of_a_silent_worker_says_so_and_what_is_well_is_folded() -> None:

@@ -109,6 +109,13 @@ def test_a_healthy_store_is_ok_in_everything() -> None:
     assert list(found) == [check.__name__ for check in CHECKS]
 
 
+def test_a_consumer_beats_as_it_likes_and_a_worker_may_miss_a_beat() -> None:
+    consumer = worker(is_consumer=True, heartbeat_at=NOW - timedelta(seconds=100))
+    hasty = worker(heartbeat_at=NOW - timedelta(seconds=70))
+    for each in (consumer, hasty):
+        assert findings(facts(workers=[each]))["workers"].level is Level.OK
+
+
 def test_a_write_that_has_just_begun_is_no_trouble() -> None:
     assert findings(facts({"writing": [held(1)]}))["write_lock"].level is Level.OK
 
@@ -153,6 +160,18 @@ def test_a_store_in_memory_has_no_disk() -> None:
             "warning",
             "w1 has been silent since 20",
             facts(workers=[worker(heartbeat_at=NOW - timedelta(seconds=121))]),
+        ),
+        (
+            "workers",
+            "warning",
+            "w1 is late: its last heartbeat was 1m20s ago, and 1 more",
+            facts(workers=[worker(heartbeat_at=NOW - timedelta(seconds=80)) for _ in range(2)]),
+        ),
+        (
+            "workers",
+            "warning",
+            "w1 is late: its last heartbeat was 13s ago",
+            facts(workers=[worker(heartbeat_at=NOW - timedelta(seconds=13))], beat_seconds=5),
         ),
         ("pid_files", "warning", "process 7 is gone, and 1 more", facts(stale_pids=[7, 8])),
         ("leases", "warning", "job1", facts(stuck=[stuck("w1", 100)])),

@@ -27,7 +27,13 @@ from leasehold.stores.sqlite.submitting.submit import PlainSubmit
 from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.sqlite.writing.write_queue import Ticket
 from leasehold.stores.tables import records
-from leasehold.stores.tables.sampling import EVERY_KEY, MEASURED_OF_ALL, OPEN_MINUTE
+from leasehold.stores.tables.sampling import (
+    EVERY_KEY,
+    LAST_COUNTS,
+    LAST_COUNTS_OF_QUEUE,
+    MEASURED_OF_ALL,
+    OPEN_MINUTE,
+)
 
 
 @pytest.fixture
@@ -51,6 +57,8 @@ READS = {
     "totals of all": (figures.TOTALS_OF_ALL, (None,)),
     "measured of all": (MEASURED_OF_ALL, ()),
     "the last look at all": (figures.LOOK_OF_ALL, (0,)),
+    "the last counts": (LAST_COUNTS, (0,)),
+    "the last counts of a queue": (LAST_COUNTS_OF_QUEUE, (0, "q")),
     "spans of each queue added up": (figures.SUMMED_COUNTS, (1, 1)),
     "what they measured": (figures.KEPT_MEASURES, (1, 1)),
     "standing": (figures.STANDING, ("q",)),
@@ -92,6 +100,7 @@ def test_no_figure_scans_jobs(store: SQLiteStore, name: str) -> None:
                 "SEARCH span USING INDEX span_by_time (resolution=? AND at>?)",
                 # Of the last look there is one for each queue.
                 "SEARCH span USING PRIMARY KEY (resolution=?)",
+                "SEARCH span USING PRIMARY KEY (resolution=? AND queue=?)",
             }, line
 
 

@@ -16,7 +16,7 @@ from leasehold.core.model.status import Status
 from leasehold.core.rules.failures import FAILURES_MAX
 from leasehold.documents.queues import queue_figures
 from leasehold.documents.records import document_of
-from leasehold.queue.health import next_task
+from leasehold.queue.unserved import next_task
 
 if TYPE_CHECKING:
     from leasehold.queue.facade import TaskQueue

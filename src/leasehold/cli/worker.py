@@ -373,10 +373,10 @@ def logs(session: Session, /, *, follow: bool, lines: int) -> None:
 def status(session: Session) -> None:
     """List workers, alive or not, and the jobs they run.
 
-    A worker is `alive`, `dead` (proved; the next worker takes its jobs back) or `silent` (no
-    heartbeat for two minutes). A consumer, a program that leases jobs itself, is `gone` when its
-    process has ended; its jobs wait for their leases to end. Pid files of ended processes are
-    removed.
+    A worker is `alive`, `dead` (proved; the next worker takes its jobs back), `late` (two
+    heartbeats are missing) or `silent` (no heartbeat for two minutes). A consumer, a program that
+    leases jobs itself, is `gone` when its process has ended; its jobs wait for their leases to
+    end. Pid files of ended processes are removed.
 
     \b
     Examples:

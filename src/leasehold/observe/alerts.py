@@ -23,7 +23,9 @@ DEPTH_SHARE_MAX: Final = 0.80
 TAIL_RATIO_MAX: Final = 10.0
 WAIT_SECONDS_NOTICED: Final = 1.0
 ATTEMPTS_MIN: Final = 20
-"""With fewer attempts than this, one failure or one slow job would already be an alert."""
+"""With fewer attempts than this, one failure would already be an alert."""
+LEASES_MIN: Final = 100
+"""With fewer leases than this, one slow job would be the hundredth that waits longest."""
 GROWING_PENDING_MIN: Final = 100
 """Fewer pending jobs than this are no backlog, even if there are more and more of them."""
 GROWING_SHARE_MIN: Final = 0.10
@@ -58,7 +60,7 @@ class QueueFigures(msgspec.Struct, frozen=True, kw_only=True):
     queue: str
     pending: int
     next_task: str | None = None
-    """The task of the job that is next, where no worker serves the queue."""
+    """The task of the job that is next, where no worker serves the queue and it was looked up."""
     workers: int
     """How many live workers serve it."""
     paused: bool = False
@@ -197,7 +199,7 @@ def long_waits(figures: QueueFigures) -> Finding:
         return _finding("long_waits", figures, Level.OK, "no job was leased lately")
     if middle is None or long is None or figures.leased is None:
         return _unknown("long_waits", figures, "how long jobs wait")
-    enough = figures.leased >= ATTEMPTS_MIN
+    enough = figures.leased >= LEASES_MIN
     # Below it, a ratio says more about the clock than about anybody's waiting.
     noticed = long >= WAIT_SECONDS_NOTICED
     level = Level.WARNING if enough and noticed and long > TAIL_RATIO_MAX * middle else Level.OK

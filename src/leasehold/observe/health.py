@@ -16,9 +16,10 @@ from leasehold.core.model.advice import worker_start
 from leasehold.core.model.durations import duration_text
 from leasehold.core.model.lease import StuckJob
 from leasehold.core.model.phrases import counted
-from leasehold.core.model.records import WorkerInfo, is_at_work, workers_at_work
+from leasehold.core.model.records import WorkerInfo, is_at_work, is_late, workers_at_work
 from leasehold.core.model.retention import CleanUp
 from leasehold.core.model.schedule import Schedule
+from leasehold.core.model.settings import HEARTBEAT_SECONDS
 from leasehold.observe.findings import Finding, Level
 from leasehold.observe.redis_health import redis
 from leasehold.observe.writing_health import seal, write_lock
@@ -45,6 +46,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """The store's clock."""
     wall_clock: datetime
     workers: list[WorkerInfo] = []
+    beat_seconds: float = HEARTBEAT_SECONDS
+    """How often workers send a heartbeat."""
     lost_workers: list[str] = []
     """Workers that are proved dead and not yet swept."""
     gone_consumers: list[WorkerInfo] = []
@@ -303,12 +306,27 @@ def workers(facts: Facts) -> Finding:
             found=f"{silent[0].id} has been silent since "
             f"{silent[0].heartbeat_at.isoformat(timespec='seconds')}" + _others(len(silent)),
             meaning="it is stopped, starved or cut off; its jobs wait for their leases to end",
-            advice="look at the consumer that leases under this name"
-            if silent[0].pid is None
-            else f"look at process {silent[0].pid} on {silent[0].host}",
+            advice=_where_to_look(silent[0]),
+        )
+    late = [each for each in facts.workers if is_late(each, facts.now, facts.beat_seconds)]
+    if late:
+        silence = duration_text(int((facts.now - late[0].heartbeat_at).total_seconds()))
+        return Finding(
+            check="workers",
+            level=Level.WARNING,
+            found=f"{late[0].id} is late: its last heartbeat was {silence} ago{_others(len(late))}",
+            meaning=f"one is due every {duration_text(facts.beat_seconds)}: it may be stopped, "
+            "starved or cut off; its jobs are taken back when their leases end",
+            advice=_where_to_look(late[0]),
         )
     alive = len(facts.workers) - len(facts.gone_consumers)
     return _ok("workers", f"{counted(alive, 'worker')} alive")
+
+
+def _where_to_look(worker: WorkerInfo) -> str:
+    if worker.pid is None:
+        return "look at the consumer that leases under this name"
+    return f"look at process {worker.pid} on {worker.host}"
 
 
 def pid_files(facts: Facts) -> Finding:

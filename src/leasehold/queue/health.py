@@ -11,6 +11,7 @@ import msgspec
 
 from leasehold.core.model.queue_config import QueueInfo, QueueState
 from leasehold.core.model.records import WorkerInfo, at_work, who_serves
+from leasehold.core.model.settings import beat_seconds
 from leasehold.core.rules.metrics import QueueMetrics
 from leasehold.env import SYSTEM
 from leasehold.errors import (
@@ -24,6 +25,7 @@ from leasehold.observe.alerts import BacklogChange, QueueFigures, alerts
 from leasehold.observe.findings import Finding, Level
 from leasehold.observe.health import WORKER_SILENT_SECONDS, Facts, examine
 from leasehold.queue.growth import stretches_of
+from leasehold.queue.unserved import next_tasks
 
 if TYPE_CHECKING:
     from leasehold.queue.facade import TaskQueue
@@ -58,19 +60,18 @@ def findings_of(
         lately = lately_of(queue) if measure is None else measure()
         measured = {each.queue: each for each in lately}
         stretches = stretches_of(queue, [each for each in lately if serving.get(each.queue or "")])
-        for info in infos:
+        figures = [
+            figures_of(info, len(serving[info.name]), measured[info.name])
+            for info in infos
             # A queue that came in between is judged the next time.
-            if info.name in measured:
-                figures = figures_of(info, len(serving[info.name]), measured[info.name])
-                grown = stretches.get(info.name, figures.stretches)
-                unserved = bool(figures.pending) and not figures.workers
-                findings += alerts(
-                    msgspec.structs.replace(
-                        figures,
-                        stretches=grown,
-                        next_task=next_task(queue, info.name) if unserved else None,
-                    )
-                )
+            if info.name in measured
+        ]
+        tasks = next_tasks(queue, figures)
+        for each in figures:
+            grown = stretches.get(each.queue, each.stretches)
+            findings += alerts(
+                msgspec.structs.replace(each, stretches=grown, next_task=tasks.get(each.queue))
+            )
     except StoreError as error:
         return [unreadable(error)]
     return findings
@@ -110,6 +111,7 @@ def gather(queue: TaskQueue, stale_pids: Sequence[int], workers: Sequence[Worker
         now=now,
         wall_clock=SYSTEM.now(),
         workers=list(workers),
+        beat_seconds=beat_seconds(queue.store.settings().values),
         lost_workers=lost,
         gone_consumers=[each for each in workers if each.is_consumer and is_gone(each)],
         stale_pids=list(stale_pids),
@@ -125,11 +127,6 @@ def gather(queue: TaskQueue, stale_pids: Sequence[int], workers: Sequence[Worker
         cleanup=next(iter(queue.cleanups(1)), None),
         dead_letters=len(queue.dead_letters),
     )
-
-
-def next_task(queue: TaskQueue, name: str) -> str | None:
-    """The task of the job that is next in a queue; None if no job can be."""
-    return next((job.task for job in queue.peek(name)), None)
 
 
 def figures_of(info: QueueInfo, workers: int, lately: QueueMetrics) -> QueueFigures:

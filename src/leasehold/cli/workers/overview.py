@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
 from typing import Any
 
 from leasehold.cli.workers.pidfile import PidFile
-from leasehold.core.model.records import WorkerInfo, is_at_work, workers_at_work
+from leasehold.core.model.records import WorkerInfo, is_at_work, is_late, workers_at_work
+from leasehold.core.model.settings import beat_seconds
 from leasehold.documents.records import document_of
-from leasehold.env import SYSTEM
 from leasehold.queue.facade import TaskQueue
 from leasehold.queue.health import is_gone
 
@@ -18,12 +19,16 @@ def overview(queue: TaskQueue, files: Sequence[PidFile]) -> list[dict[str, Any]]
     """A document for each worker of the store, oldest first.
 
     `state` is `alive`, `dead` (proved: its jobs are taken back by the next sweep), `gone` (a
-    consumer whose process is not there any more: its jobs wait for their leases to end) or `silent`
-    (no sign of life for two minutes, and no proof).
+    consumer whose process is not there any more: its jobs wait for their leases to end), `late`
+    (heartbeats are missing) or `silent` (no sign of life for two minutes, and no proof).
     """
     by_worker = {file.record.worker_id: file for file in files if file.record.role == "worker"}
     workers = sorted(queue.workers(), key=lambda worker: worker.started_at)
-    return [_document(worker, by_worker.get(worker.id)) for worker in workers]
+    now, every = queue.now(), beat_seconds(queue.store.settings().values)
+    return [
+        _document(worker, file, _state(worker, file, now, every))
+        for worker, file in ((each, by_worker.get(each.id)) for each in workers)
+    ]
 
 
 def not_of_crews(queue: TaskQueue, read_files: Callable[[], Iterable[PidFile]]) -> list[str]:
@@ -50,11 +55,11 @@ def remove_stale(files: Iterable[PidFile], queue: TaskQueue) -> int:
     return len(stale)
 
 
-def _document(worker: WorkerInfo, file: PidFile | None) -> dict[str, Any]:
+def _document(worker: WorkerInfo, file: PidFile | None, state: str) -> dict[str, Any]:
     record = None if file is None else file.record
     return {
         "id": worker.id,
-        "state": _state(worker, file),
+        "state": state,
         "kind": "consumer" if worker.is_consumer else "worker",
         "host": worker.host,
         "pid": worker.pid,
@@ -70,10 +75,12 @@ def _document(worker: WorkerInfo, file: PidFile | None) -> dict[str, Any]:
     }
 
 
-def _state(worker: WorkerInfo, file: PidFile | None) -> str:
-    if file is not None:
-        return "dead" if file.is_stale else "alive"
-    if is_gone(worker):
+def _state(worker: WorkerInfo, file: PidFile | None, now: datetime, every: float) -> str:
+    if file is not None and file.is_stale:
+        return "dead"
+    if file is None and is_gone(worker):
         return "gone" if worker.is_consumer else "dead"
-    # A worker inside an application, or on another machine: its heartbeat must do.
-    return "alive" if is_at_work(worker, SYSTEM.now()) else "silent"
+    # A process that is there may be stopped, and one elsewhere cut off: heartbeats tell.
+    if not is_at_work(worker, now):
+        return "silent"
+    return "late" if is_late(worker, now, every) else "alive"

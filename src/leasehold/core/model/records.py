@@ -109,6 +109,30 @@ def who_serves(workers: Iterable[WorkerInfo], queues: Iterable[str]) -> dict[str
 SILENT_SECONDS: Final = 120.0
 """A worker without a sign of life for longer is not taken to be at work; a consumer is gone."""
 
+LATE_BEATS: Final = 2.5
+"""A worker that has missed two heartbeats, and some time for the next, is late."""
+LATE_SECONDS_MIN: Final = 10.0
+"""However often workers beat: a busy machine may hold one up for a moment."""
+
+
+def is_late(worker: WorkerInfo, now: datetime, beat_seconds: float) -> bool:
+    """Whether its heartbeats are missing, though not for so long that it is silent.
+
+    `beat_seconds` is how often workers beat. A consumer beats as it likes.
+
+    >>> now = datetime(2026, 1, 1, 12)
+    >>> def beaten(seconds):
+    ...     at = now - timedelta(seconds=seconds)
+    ...     return WorkerInfo(id="w", queues=("q",), slots=1, started_at=at, heartbeat_at=at)
+    >>> [is_late(beaten(seconds), now, 30) for seconds in (60, 76, 121)]
+    [False, True, False]
+    >>> [is_late(beaten(seconds), now, 0.1) for seconds in (9, 11)]
+    [False, True]
+    """
+    allowed = max(LATE_SECONDS_MIN, LATE_BEATS * beat_seconds)
+    late_at = worker.heartbeat_at + timedelta(seconds=allowed)
+    return not worker.is_consumer and late_at < now and not _is_silent(worker, now)
+
 
 def is_at_work(worker: WorkerInfo, now: datetime) -> bool:
     """Whether it gave a sign of life lately. A consumer may say nothing while it runs a job."""

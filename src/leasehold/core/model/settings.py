@@ -149,6 +149,7 @@ def _number(
 _SUBMIT: Final = "at submit, if neither the job nor its queue has one"
 _SUBMIT_OF_JOBS: Final = "at submit, if the job has none"
 _LEASE: Final = "at lease, if neither the job, its queue nor the worker has one"
+HEARTBEAT_SECONDS: Final = 30.0
 _WORKER: Final = "in every worker without its own value"
 _CLEAN_UP: Final = "in clean-ups without a policy of their own, for queues without one"
 _CLEAN_UP_OF_STORE: Final = "in clean-ups without a policy of their own"
@@ -178,7 +179,7 @@ DEFINITIONS: Final[Mapping[str, SettingDefinition]] = {
                  "How long one lease may last, renewals included."),
         _seconds("poll_interval", 5.0, (0.01, 3600), _WORKER,
                  "How often an idle worker polls for jobs if no notification comes."),
-        _seconds("heartbeat_interval", 30.0, (0.1, 3600), _WORKER,
+        _seconds("heartbeat_interval", HEARTBEAT_SECONDS, (0.1, 3600), _WORKER,
                  "How often a worker renews its leases; never less than three times per lease."),
         _number("heartbeat_failure_threshold", SettingKind.COUNT, 3, (1, 1000), _WORKER,
                 "After how many failed heartbeats in a row a worker gives up its leases."),
@@ -289,6 +290,11 @@ def draft_defaults(values: SettingValues) -> DraftDefaults | None:
 def default_lease_seconds(values: SettingValues) -> float:
     """How long a lease is that neither the job nor the worker says anything about."""
     return values.get("lease_seconds") or DEFAULT_LEASE_SECONDS
+
+
+def beat_seconds(values: SettingValues) -> float:
+    """How often a worker sends a heartbeat that was told nothing else."""
+    return values.get("heartbeat_interval") or HEARTBEAT_SECONDS
 
 
 def extension_seconds_max(values: SettingValues) -> float:

@@ -89,6 +89,9 @@ class SpanReader(Protocol):
     def totals_of_all(self) -> Span:
         """The same for all queues together; `deepest` is the depth of the deepest."""
 
+    def last_counts(self, queue: str | None) -> Mapping[str, Span]:
+        """The totals of each queue, or of this queue, at the last sample, without measures."""
+
     def last_look_of_all(self) -> Span:
         """The totals of all queues together at the last sample, without measures; `deepest` is
         the depth of the deepest then.
@@ -197,13 +200,14 @@ def since_last_look(
 
     `totals` are those of the same look at the store, where a caller has read them.
     """
-    looks = last_looks(reader, queue)
+    # What was measured before the last look is no part of the growth, and long.
+    looks = reader.last_counts(queue)
     totals = reader.totals(queue) if totals is None else totals
     return {name: growth(looks.get(name, Span()), total) for name, total in totals.items()}
 
 
 def last_looks(reader: SpanReader, queue: str | None) -> dict[str, Span]:
-    """The totals of each queue, or of this queue, at the last sample."""
+    """The totals of each queue, or of this queue, at the last sample, measures included."""
     kept = reader.kept(Resolution.EVER, queue, 0)
     return {name: spans[0] for name, spans in kept.items() if 0 in spans}
 

@@ -8,7 +8,8 @@ from typing import Any, Final
 from leasehold.core.model.job import Job
 from leasehold.core.model.phrases import counted
 from leasehold.core.model.reason import Reason, ReasonKind
-from leasehold.core.model.records import WorkerInfo, is_at_work
+from leasehold.core.model.records import WorkerInfo, is_at_work, is_late
+from leasehold.core.model.settings import beat_seconds
 from leasehold.core.model.status import WAITING, Status
 from leasehold.core.rules.failures import FAILURES_MAX
 from leasehold.dashboard.attempt_strip import strip
@@ -131,6 +132,12 @@ def _next(desk: Desk, found: Job, why: Reason, worker: WorkerInfo | None, now: d
             return (
                 f"Its worker has said nothing for {silence}: it is stopped, starved or cut off. "
                 f"The job is taken back when the lease ends; {then}."
+            )
+        if worker is not None and is_late(worker, now, beat_seconds(desk.store.settings().values)):
+            silence = age_of((now - worker.heartbeat_at).total_seconds())
+            return (
+                f"Its worker is late: its last heartbeat was {silence} ago, so it may be stopped, "
+                f"starved or cut off. If so, the job is taken back when the lease ends; {then}."
             )
         return (
             "Its worker renews the lease as it works. If it falls silent, the job is taken back "

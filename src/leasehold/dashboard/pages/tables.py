@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from leasehold.core.model.records import WorkerInfo, is_at_work
+from leasehold.core.model.records import WorkerInfo, is_at_work, is_late
+from leasehold.core.model.settings import beat_seconds
 from leasehold.dashboard.audit_details import details_of
 from leasehold.dashboard.pages.overview import URGENT
 from leasehold.dashboard.visit import Desk, FilledPage, Visit
@@ -30,11 +31,13 @@ def schedules(desk: Desk, visit: Visit) -> FilledPage:
 def workers(desk: Desk, visit: Visit) -> FilledPage:
     now = desk.queue.now()
     lost = set(desk.queue.lost_workers())
-    known = [(each, _state(each, lost, now)) for each in desk.queue.workers()]
+    settings = desk.store.settings()
+    every = beat_seconds(settings.values)
+    known = [(each, _state(each, lost, now, every)) for each in desk.queue.workers()]
     # Those that work are sorted by name: by heartbeats, they would change places all the time.
     known.sort(key=lambda each: (each[1] in WELL, *_place(*each)))
     alive = {each.id for each, _ in known}
-    stops = desk.store.settings().stops
+    stops = settings.stops
     totals = desk.queue.worker_totals(limit=TOTALS_SHOWN)
     return FilledPage(
         "workers.html",
@@ -56,11 +59,13 @@ def _place(worker: WorkerInfo, state: str) -> tuple[str, str]:
     return ("" if state in WELL else worker.heartbeat_at.isoformat(), worker.id)
 
 
-def _state(worker: WorkerInfo, lost: set[str], now: Any) -> str:
+def _state(worker: WorkerInfo, lost: set[str], now: Any, every: float) -> str:
     if worker.id in lost:
         return "dead"
     if not is_at_work(worker, now):
         return "silent"
+    if is_late(worker, now, every):
+        return "late"
     return "at work" if worker.running else "idle"
 
 

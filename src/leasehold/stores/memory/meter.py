@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from leasehold.core.model.histogram import BOUNDS, Measurements
 from leasehold.core.model.span import Span, as_one
-from leasehold.core.rules.sampling import ALL_QUEUES, KeptSpan, Resolution, summed_up
+from leasehold.core.rules.sampling import ALL_QUEUES, KeptSpan, Resolution, last_looks, summed_up
 
 if TYPE_CHECKING:
     from leasehold.stores.memory.state import State
@@ -72,6 +72,9 @@ class SpanShelf:
 
     def totals_of_all(self) -> Span:
         return as_one(self.totals(None).values())
+
+    def last_counts(self, queue: str | None) -> Mapping[str, Span]:
+        return {name: each.with_measures(()) for name, each in last_looks(self, queue).items()}
 
     def last_look_of_all(self) -> Span:
         looks = (each.meter.kept[Resolution.EVER] for each in self._state.chosen(None).values())

@@ -100,6 +100,10 @@ KEYS_AGED_AT_ONCE: Final = 1000
 """The write that ends a minute asks so many keys for the job that waits longest: those that have
 had jobs for longest."""
 EVERY_KEY: Final = 1 << 62
+LAST_COUNTS: Final = f"""
+    SELECT queue, {", ".join(SUMMED)}, pending FROM span WHERE resolution = $1
+"""
+LAST_COUNTS_OF_QUEUE: Final = f"{LAST_COUNTS} AND queue = $2"
 OPEN_MINUTE: Final = "SELECT open_minute FROM store_state"
 FORGET: Final = f"""
     DELETE FROM span WHERE (resolution, queue, at) IN (
@@ -181,6 +185,19 @@ class TableSpans(ABC):
 
     def _lane_totals_of_all(self) -> Sequence[int]:
         return tuple(self._db.execute(self.lane_totals_of_all, (None,)).fetchone())
+
+    def last_counts(self, queue: str | None) -> Mapping[str, Span]:
+        rows = (
+            self._db.execute(LAST_COUNTS, (Resolution.EVER,))
+            if queue is None
+            else self._db.execute(LAST_COUNTS_OF_QUEUE, (Resolution.EVER, queue))
+        )
+        found = {}
+        for name, *figures in rows:
+            self._check(figures)
+            *counts, pending = figures
+            found[name] = span_of_counts(*counts, pending=pending)
+        return found
 
     def last_look_of_all(self) -> Span:
         row = self._db.execute(self.look_of_all, (Resolution.EVER,)).fetchone()
