@@ -222,7 +222,9 @@ def test_a_handler_may_use_the_store_itself(store: Store) -> None:
     with counting.watching():
         submit(store)
     with handling(signal.SIGUSR1, lambda *_: by_handler.append(submit(store))):
-        for number in range(0, len(counting.instructions), 25):
+        # Newer versions of Python show fewer instructions.
+        stride = max(1, len(counting.instructions) // 25)
+        for number in range(0, len(counting.instructions), stride):
             with Interrupter([number], signal.SIGUSR1).watching():
                 submit(store)
     assert len(by_handler) > 10
