@@ -81,6 +81,7 @@ def test_workers_run_one_tenant_beside_the_other(make_queue: MakeQueue) -> None:
     """
     queue = make_queue(num_workers=3)
     queue.create_queue("default", key_concurrency=2)
+    full = threading.Event()
     done = threading.Event()
     lock = threading.Lock()
     running: Counter[str] = Counter()
@@ -91,7 +92,10 @@ def test_workers_run_one_tenant_beside_the_other(make_queue: MakeQueue) -> None:
         with lock:
             running[tenant] += 1
             most[tenant] = max(most[tenant], running[tenant])
+            if running["big"] == 2:
+                full.set()
         if tenant == "small":
+            assert full.wait(30), "the big tenant never had its two slots"
             done.set()
         assert done.wait(30), "the small tenant never had a turn"
         with lock:
