@@ -45,6 +45,8 @@ def test_memory_is_fresh_every_time() -> None:
         ("postgresql://db/jobs?redis=redis://:sec:ret@cache/0?db=secret", "not a URL"),
         ("ftp://x", "is not a store"),
         ("sqlite://jobs.db", "three slashes"),
+        ("sqlite:jobs.db", "write sqlite:///jobs.db$"),
+        ("postgresql:secret@db/jobs", "write postgresql://...$"),
         ("sqlite:///jobs.db?cache=shared", "unknown parameter 'cache'"),
         ("sqlite:///jobs.db?durability=some", "'full' or 'normal'"),
         (":memory:", "memory://"),

@@ -26,6 +26,10 @@ Durability = Literal["full", "normal"]
 
 _SQLITE_PARAMETERS: Final = ("durability=", "lock_timeout_seconds=")
 
+_SCHEMES: Final = (
+    "sqlite", "memory", "postgresql", "postgres", "http", "https", "grpc", "grpcs",
+)  # fmt: skip
+
 LOCK_TIMEOUT_SECONDS_MAX: Final = 86_400.0
 """A write that may wait longer for its turn would as well wait for ever."""
 
@@ -53,6 +57,13 @@ PostgreSQL faster: postgresql://...?redis=redis://...
     scheme, separator, rest = text.partition("://")
     if not separator:
         path, _, query = text.partition("?")
+        named, colon, place = path.partition(":")
+        if colon and named in _SCHEMES:
+            slashes = ":///" if named == "sqlite" else "://"
+            raise UnsupportedError(
+                f"'{named}:...' lacks slashes: write {named}{slashes}"
+                f"{place.lstrip('/') if named == 'sqlite' else '...'}"
+            )
         if query.startswith(_SQLITE_PARAMETERS):
             raise UnsupportedError(
                 f"{text!r} is a path, which takes no parameters: write sqlite:///{path}?{query}"

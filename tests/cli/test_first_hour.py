@@ -255,6 +255,8 @@ def test_help_is_a_word_too(shell: Shell) -> None:
 
 def test_mistyped_commands_get_one_answer_in_every_group(shell: Shell) -> None:
     refused = shell.run("stauts")
+    assert "No such command 'submit'. Did you mean 'enqueue'?" in shell.run("submit", "x").err
+    assert "No such command 'set'. Did you mean 'update'?" in shell.run("queue", "set", "x").err
     assert "No such command 'stauts'. Did you mean 'stats' or 'status'?" in refused.err
     refused = shell.run("worker", "strat")
     assert "No such command 'strat'. Did you mean 'start', 'status' or 'restart'?" in refused.err

@@ -28,6 +28,7 @@ from leasehold import Status, TaskQueue
 from leasehold.cli.exits import Exit
 from leasehold.cli.layout import cut_in_the_middle
 from leasehold.cli.workers.pidfile import HeldPidFile, PidRecord, pid_files
+from leasehold.cli.workers.plan import RECYCLED, REFUSED
 from leasehold.core.model.advice import START_A_WORKER
 from leasehold.env import SYSTEM
 
@@ -184,6 +185,20 @@ def test_a_killed_worker_process_is_replaced_by_its_crew(crews: Shell) -> None:
     eventually(lambda: [f for f in live_workers(crews) if f.record.pid != first.record.pid])
     log = (crews.folder / "leasehold.db-workers" / "workers.log").read_text()
     assert f"worker process {first.record.pid} was killed by SIGKILL" in log
+
+
+@pytest.mark.parametrize("code", [0, REFUSED, RECYCLED])
+def test_a_worker_that_its_own_task_ends_is_replaced_whatever_its_exit_code(
+    crews: Shell, code: int
+) -> None:
+    """Before, one that a task had ended with 0 counted as one that was asked to stop."""
+    (crews.folder / "ending.py").write_text(f"import os\ndef end(): os._exit({code})\n")
+    crews.ok("worker", "start", "--background", "--import", "ending")
+    [first] = live_workers(crews)
+    crews.ok("enqueue", "--task", "ending:end", "--max-retries", "0")
+    eventually(lambda: [f for f in live_workers(crews) if f.record.pid != first.record.pid])
+    log = (crews.folder / "leasehold.db-workers" / "workers.log").read_text()
+    assert f"worker process {first.record.pid} ended with exit code {code};" in log
 
 
 def test_workers_do_not_outlive_their_crew(crews: Shell) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -16,6 +17,8 @@ from leasehold import (
     Exponential,
     InvalidJobError,
     InvalidQueueError,
+    InvalidWindowError,
+    JobNotFoundError,
     Linear,
     QueueRetention,
     ResultTimeoutError,
@@ -111,3 +114,23 @@ def test_an_error_may_say_so_too(still: TaskQueue) -> None:
     job = busy.submit()
     drain(still)
     assert job.job().run_at - still.now() == timedelta(minutes=10)
+
+
+@pytest.mark.parametrize("text", ["9" * 200_000, "9" * 200_000 + "x", "1s" * 100_000 + "x"])
+def test_a_long_text_is_read_once(still: TaskQueue, text: str) -> None:
+    """Before, a text of 20,000 digits took minutes, in which a server answered nobody."""
+    with pytest.raises(InvalidJobError) as refused:
+        still.submit("task", delay=text)
+    assert len(str(refused.value)) < 200
+
+
+def test_what_is_longer_than_anything_lasts_finds_nothing(still: TaskQueue) -> None:
+    still.submit("task")
+    assert still.lease() is not None
+    for endless in (math.inf, 1e308, 2**63):
+        assert still.stuck(endless) == []
+        assert not still.requeue_stuck(None, endless).requeued
+    with pytest.raises(InvalidWindowError, match="since is too long ago"):
+        still.timeline("pending", since=timedelta(days=999_999))
+    with pytest.raises(JobNotFoundError, match="expected a job"):
+        still.get_result([])  # type: ignore[arg-type]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+import inspect
+from typing import Any, get_overloads
 
 import pytest
 
-from leasehold import InvalidJobError, JobNotFoundError, TaskQueue
+from leasehold import InvalidJobError, InvalidQueueError, JobNotFoundError, TaskQueue
 from leasehold.core.model.lease import LeaseRequest
 from leasehold.errors import ResultTimeoutError, TaskNotImportableError
+from leasehold.queue.tasks import DECORATOR_OPTIONS, Tasks
 
 
 def test_an_option_given_as_an_argument_is_sent_to_its_place(still: TaskQueue) -> None:
@@ -137,3 +139,55 @@ def test_options_of_the_wrong_kind_are_told(still: TaskQueue) -> None:
             still.extend(lease, seconds)
     with pytest.raises(ValueError, match="seconds must be seconds, a timedelta or text"):
         still.extend(lease, float("nan"))
+
+
+def test_a_misspelled_option_is_answered_with_those_of_its_call(still: TaskQueue) -> None:
+    anything: Any = still
+
+    @still.task(name="add")
+    def add(left: int, right: int) -> int:
+        return left + right
+
+    with pytest.raises(
+        InvalidJobError, match=r"'aliasses': did you mean 'aliases'\? The options are"
+    ):
+        anything.task(aliasses=["old"])
+    with pytest.raises(
+        InvalidJobError, match=r"unknown option 'bind'; there are aliases"
+    ) as refused:
+        anything.task(bind=True)
+    assert "job_id" not in str(refused.value), "that is an option of a submit"
+    with pytest.raises(InvalidJobError, match=r"did you mean 'priority'\?$"):
+        anything.submit(add, 1, 2, prioritty=3)
+    with pytest.raises(InvalidQueueError, match=r"did you mean 'max_concurrency'\?"):
+        anything.create_queue("mail", max_concurency=3)
+    with pytest.raises(InvalidJobError, match=r"^delay must be 0 or more"):
+        still.submit("later", delay=-1)
+    with pytest.raises(TypeError, match="retryable must be an exception class or a list of them"):
+        anything.task(retryable="ValueError")
+
+
+def test_the_options_of_the_decorator_are_those_of_its_signature() -> None:
+    typed = [each for each in get_overloads(Tasks.task) if "retryable" in each.__annotations__]
+    parameters = inspect.signature(typed[0]).parameters
+    assert set(DECORATOR_OPTIONS) == set(parameters) - {"self"}
+
+
+def test_a_task_that_no_submit_could_use_is_refused_when_it_is_made(still: TaskQueue) -> None:
+    with pytest.raises(InvalidJobError, match="timeout_seconds must be above 0"):
+        still.task(timeout_seconds=0)(min)
+    with pytest.raises(InvalidJobError, match="task"):
+        still.task(name="")(min)
+
+    class Mailer:
+        def send(self, to: str) -> str:
+            return to
+
+        @staticmethod
+        @still.task(name="post")
+        def post(to: str) -> str:
+            return to
+
+    with pytest.raises(InvalidJobError, match=r"Mailer\.send is a method, and a job has no object"):
+        still.task(name="send")(Mailer.send)
+    assert still.get(Mailer.post.submit("ada").id).task == "post"

@@ -44,7 +44,7 @@ def test_a_chain_passes_each_result_on(queue: TaskQueue) -> None:
     assert run.last.result(timeout=60) == "9 words"
 
 
-def test_what_follows_a_group_is_given_a_list_even_of_one(queue: TaskQueue) -> None:
+def test_what_follows_a_group_is_given_a_list_even_of_one_or_none(queue: TaskQueue) -> None:
     @queue.task(name="square")
     def square(number: int) -> int:
         return number * number
@@ -53,7 +53,7 @@ def test_what_follows_a_group_is_given_a_list_even_of_one(queue: TaskQueue) -> N
     def total(numbers: list[int]) -> int:
         return sum(numbers)
 
-    for numbers, expected in (((1, 2, 3), 14), ((5,), 25)):
+    for numbers, expected in (((1, 2, 3), 14), ((5,), 25), ((), 0)):
         drawn = group(*(square.job(each) for each in numbers)).then(total, pass_result=True)
         assert queue.submit_workflow(drawn)["then"].result(timeout=60) == expected
 

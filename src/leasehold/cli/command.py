@@ -80,6 +80,13 @@ def command(
     return decorate
 
 
+ELSEWHERE: Final = {
+    "submit": "enqueue", "push": "enqueue", "add": "enqueue", "set": "update", "rm": "delete",
+    "ls": "list", "info": "show", "inspect": "show", "run": "worker", "start": "worker",
+}  # fmt: skip
+"""What people type who know other programs, and the command that does it here."""
+
+
 class Group(click.Group):
     """A group that knows `help`, and names the commands that a mistyped one may mean."""
 
@@ -98,7 +105,8 @@ class Group(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError:
-            near = get_close_matches(name, names, n=3)
+            other = ELSEWHERE.get(name)
+            near = [other] if other in names else get_close_matches(name, names, n=3)
             if not near:
                 raise
             from leasehold.core.model.phrases import listed  # A quick command loads no core.

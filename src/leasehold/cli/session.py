@@ -165,7 +165,12 @@ def common_options(command: F) -> F:
 pass_session = click.make_pass_decorator(Session, ensure=True)
 
 
+def _has_run(path: Path) -> bool:
+    """Whether a store was opened there: such a file must not be opened to look into it."""
+    return path.with_name(path.name + "-run").is_dir()
+
+
 def _others_here(path: str) -> str:
-    """A database in the same folder: an application may call its store otherwise."""
-    there = sorted(Path(path).parent.glob("*.db"))
+    """A store in the same folder: an application may call its store otherwise."""
+    there = [each for each in sorted(Path(path).parent.glob("*.db")) if _has_run(each)]
     return f"; there is one here: --store {there[0]}" if there else ""

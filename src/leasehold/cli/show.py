@@ -156,7 +156,13 @@ def _tail(path: str | None) -> str | None:
 
 def _print(session: Session, job: Job, document: Mapping[str, Any]) -> None:
     fields = document["job"]
-    told = {name: value for name, value in fields.items() if value is not False}
+    # `completed_at` is the moment of the end, whichever it was.
+    ended = "completed_at" if job.status is Status.COMPLETED else "ended_at"
+    told = {
+        ended if name == "completed_at" else name: value
+        for name, value in fields.items()
+        if value is not False
+    }
     print_fields({name: value for name, value in told.items() if name not in APART})
     for name in ("payload", "progress", "result"):
         if fields[name] is not None:

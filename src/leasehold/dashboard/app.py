@@ -22,6 +22,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 
+from leasehold.aio import AsyncTaskQueue
 from leasehold.core.contract.store import Store
 from leasehold.core.model.tokens import LOOKING, Role
 from leasehold.core.rules.operations import Operation
@@ -75,7 +76,7 @@ HEADERS: Final = {
 }
 
 
-def dashboard(queue: TaskQueue | Store, *, insecure: bool = False) -> Starlette:
+def dashboard(queue: TaskQueue | AsyncTaskQueue | Store, *, insecure: bool = False) -> Starlette:
     """The dashboard of a queue, to be mounted in any ASGI application.
 
     People log in with a token of the store (`queuectl token create`); with `insecure`, whoever
@@ -84,6 +85,8 @@ def dashboard(queue: TaskQueue | Store, *, insecure: bool = False) -> Starlette:
     >>> from leasehold import TaskQueue
     >>> app = dashboard(TaskQueue("memory://", num_workers=0))
     """
+    if isinstance(queue, AsyncTaskQueue):
+        queue = queue.queue
     store = queue.store if isinstance(queue, TaskQueue) else queue
     blobs = queue.blobs if isinstance(queue, TaskQueue) else None
     return _app(Api(store, env=SYSTEM, blobs=blobs, insecure=insecure))

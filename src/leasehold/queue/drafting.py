@@ -8,6 +8,7 @@ from typing import Any
 
 from leasehold.codec import Passes, encode_document
 from leasehold.core.model.job import DEFAULT_QUEUE, Draft
+from leasehold.core.model.phrases import did_you_mean
 from leasehold.core.model.text import shown
 from leasehold.env import Env
 from leasehold.errors import InvalidJobError
@@ -111,7 +112,9 @@ def _with_hint(
         return type(error)(f"{error}; here it is the option {here}={shown(value)}")
     misplaced = [name for name in kwargs if name in TASK_OPTION_NAMES and name not in parameters]
     if not misplaced:
-        return error
+        unknown = next((name for name in kwargs if name not in parameters), "")
+        near = did_you_mean(unknown, TASK_OPTION_NAMES, 0.8)
+        return type(error)(f"{error}{near}") if near else error
     options = ", ".join(f"{name}=..." for name in misplaced)
     what = f"{misplaced[0]} is an option" if len(misplaced) == 1 else "these are options"
     name = getattr(func, "__name__", "task")

@@ -24,6 +24,7 @@ from leasehold.core.rules.metrics import (
     estimated_start,
 )
 from leasehold.core.rules.timeline import ResolutionName, Timeline
+from leasehold.errors import InvalidWindowError
 from leasehold.queue.looking import Looking
 from leasehold.queue.missing import check_queue
 from leasehold.queue.options import JobRef
@@ -101,7 +102,10 @@ class Metrics:
         checked.text("resolution", resolution)
         if not isinstance(since, datetime | timedelta):
             raise TypeError(f"since must be a datetime or a timedelta, not {shown(since)}")
-        begin = self.store.now() - since if isinstance(since, timedelta) else since
+        try:
+            begin = self.store.now() - since if isinstance(since, timedelta) else since
+        except OverflowError:
+            raise InvalidWindowError(f"since is too long ago: {since}") from None
         return looking(self.store).timeline(
             names, queue, since=begin, until=until, resolution=resolution
         )

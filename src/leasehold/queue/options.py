@@ -128,18 +128,20 @@ def split_options(kwargs: dict[str, Any]) -> tuple[dict[str, Any], JobOptions]:
     return own, draft_safe(options)
 
 
-def draft_safe(options: Mapping[str, Any]) -> JobOptions:
-    """The options that are not None; an unknown name is refused."""
+def draft_safe(
+    options: Mapping[str, Any], offered: Iterable[str] = TASK_OPTION_NAMES
+) -> JobOptions:
+    """The options that are not None; an unknown name is refused with those that are `offered`."""
     if not options:
         return {}
     unknown = options.keys() - OPTION_NAMES
     if unknown:
         name = min(unknown)
         here = FOREIGN_OPTIONS.get(name)
-        near = f": did you mean {here!r}?" if here else did_you_mean(name, OPTION_NAMES)
+        near = f": did you mean {here!r}?" if here else did_you_mean(name, offered, 0.7)
         raise InvalidJobError(
             f"unknown option {name!r}{near}"
-            f"{' The options are' if near else '; there are'} {listed(sorted(TASK_OPTION_NAMES))}"
+            f"{' The options are' if near else '; there are'} {listed(sorted(offered))}"
         )
     given = {name: value for name, value in options.items() if value is not None}
     return cast("JobOptions", given)

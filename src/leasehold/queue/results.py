@@ -77,7 +77,7 @@ class Results:
         ResultExpiredError when the result's time to live is over, and JobNotFoundError for an
         unknown id. A large result that cannot be read from the blob store raises a BlobError.
         """
-        return self.result_of(self.wait(job, timeout))
+        return self.result_of(self.wait(id_of(job), timeout))
 
     def result_of(self, job: Job, codec: CallCodec | None = None) -> Any:
         """The result in a job that has ended, or the error that says why there is none."""

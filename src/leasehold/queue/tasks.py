@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, get_args, overload
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, get_args, overload
 
 from leasehold.codec import CallCodec
-from leasehold.core.model import checked
 from leasehold.core.model.breaker import Breaker
 from leasehold.core.model.durations import Seconds
-from leasehold.core.model.job import MetadataValue, PriorityLike
+from leasehold.core.model.job import Draft, MetadataValue, PriorityLike
 from leasehold.core.model.phrases import listed
 from leasehold.core.model.retry import PERMANENT, RETRYABLE, Backoff
 from leasehold.core.model.text import plain_text, shown
 from leasehold.errors import InvalidJobError, TaskNotImportableError
 from leasehold.queue.codecs import Codecs
 from leasehold.queue.misnamed import NameCheck
-from leasehold.queue.options import JobOptions, RetryLike, draft_safe
+from leasehold.queue.options import JobOptions, RetryLike, draft_fields, draft_safe
 from leasehold.queue.task import AsyncTask, BaseTask, Task, is_of_main, name_for
 from leasehold.worker.describe import describe_briefly
 from leasehold.worker.modules import module_of
@@ -30,6 +29,13 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 Errors = type[BaseException] | Iterable[type[BaseException]]
+
+DECORATOR_OPTIONS: Final = (
+    "name", "aliases", "queue", "priority", "max_retries", "retry", "timeout_seconds",
+    "lease_seconds", "start_within_seconds", "result_ttl_seconds", "metadata", "executor",
+    "permanent", "retryable", "breaker",
+)  # fmt: skip
+"""The options of `@queue.task`, as its signature has them."""
 
 
 class Decorator:
@@ -131,11 +137,12 @@ class Tasks:
             raise ValueError(f"executor must be {kinds}, not {shown(executor)}")
         backoff: Any = retry if callable(retry) else None
         options["retry"] = None if backoff is not None else retry
-        safe = draft_safe(options)
+        safe = draft_safe(options, DECORATOR_OPTIONS)
         never, again = _error_lists(permanent, retryable)
 
         def make(function: Callable[..., Any]) -> BaseTask[..., Any]:
-            task_name = plain_text(name) or name_for(function)
+            task_name = name_for(function) if name is None else plain_text(name)
+            _refuse_method(function)
             definition = TaskDefinition(
                 task_name,
                 function,
@@ -147,6 +154,8 @@ class Tasks:
                 breaker,
                 (aliases,) if isinstance(aliases, str) else tuple(aliases),
             )
+            # What no store would take is refused here, not at the first submit.
+            Draft(task=task_name, **{"id": "any", **draft_fields(safe)}).check()
             task = self._new_task(definition, safe)
             self._by_function[function] = task
             if self.on_task is not None:
@@ -229,6 +238,19 @@ class Tasks:
         return Task(self.submitting, definition, self._default_fields)
 
 
+def _refuse_method(function: Callable[..., Any]) -> None:
+    """Refuse a function that wants an object of its class: a job has none."""
+    code = getattr(function, "__code__", None)
+    scope = getattr(function, "__qualname__", "").rpartition(".")[0]
+    if code is None or not scope or scope.endswith("<locals>"):
+        return
+    if code.co_argcount and code.co_varnames[0] == "self":
+        raise InvalidJobError(
+            f"{function.__qualname__} is a method, and a job has no object to call it on: make "
+            "it a function, or a staticmethod (@staticmethod above @queue.task)"
+        )
+
+
 def _error_lists(
     permanent: Errors, retryable: Errors
 ) -> tuple[tuple[type[BaseException], ...], tuple[type[BaseException], ...]]:
@@ -240,11 +262,17 @@ def _error_lists(
 
 
 def _classes(name: str, errors: Errors) -> tuple[type[BaseException], ...]:
-    classes = (errors,) if isinstance(errors, type) else tuple(checked.several(name, errors))
-    for one in classes:
+    one_or_more: tuple[Any, ...] = (
+        tuple(errors)
+        if isinstance(errors, Iterable) and not isinstance(errors, str | bytes | type)
+        else (errors,)
+    )
+    for one in one_or_more:
         if not (isinstance(one, type) and issubclass(one, BaseException)):
-            raise TypeError(f"{name} must be exception classes, not {shown(one)}")
-    return classes
+            raise TypeError(
+                f"{name} must be an exception class or a list of them, not {shown(one)}"
+            )
+    return one_or_more
 
 
 def _unknown_code(*_args: Any, **_kwargs: Any) -> Any:

@@ -12,6 +12,7 @@ from leasehold.core.contract.local_store import local_part
 from leasehold.core.contract.store import Store
 from leasehold.core.model.durations import Seconds, seconds_or_none
 from leasehold.core.model.lease import StuckJob, SweepReport
+from leasehold.core.model.limits import SECONDS_MAX
 from leasehold.core.model.pins import Pin
 from leasehold.core.model.records import WorkerInfo
 from leasehold.errors import UnsupportedError, WorkerNotFoundError
@@ -94,8 +95,8 @@ class Upkeep:
         The longest silent come first. None leaves one of the two out.
         """
         return self._supervisor().find_stuck(
-            seconds_or_none("silent_seconds", silent_seconds),
-            seconds_or_none("running_seconds", running_seconds),
+            _bounded("silent_seconds", silent_seconds),
+            _bounded("running_seconds", running_seconds),
         )
 
     def requeue_stuck(
@@ -117,8 +118,8 @@ class Upkeep:
         ['letter']
         """
         return self._supervisor().requeue(
-            silent_seconds=seconds_or_none("silent_seconds", silent_seconds),
-            running_seconds=seconds_or_none("running_seconds", running_seconds),
+            silent_seconds=_bounded("silent_seconds", silent_seconds),
+            running_seconds=_bounded("running_seconds", running_seconds),
             reset_attempts=reset_attempts,
             reason=f"requeued by {self._actor}",
         )
@@ -170,3 +171,9 @@ def lost_workers(store: Store) -> set[str]:
     from leasehold.worker.sweep import ProvesDeath
 
     return store.dead_workers() if isinstance(store, ProvesDeath) else set()
+
+
+def _bounded(name: str, seconds: Seconds | None) -> float | None:
+    """A duration that a store can count with: nothing has run for longer."""
+    given = seconds_or_none(name, seconds)
+    return None if given is None else min(given, SECONDS_MAX)

@@ -94,7 +94,8 @@ class Workflow:
             passes = "result" if isinstance(after, str) else "results"
         after = checked.texts("after", after)
         names = (after,) if isinstance(after, str) else after
-        if pass_result and not names:
+        # After an empty group the list is empty: there was nothing to do today.
+        if pass_result and not names and not (self.side_by_side and not self.nodes):
             raise InvalidJobError(f"{name!r} comes after no job whose result could be passed")
         self.nodes[name] = Node(job, names, passes)
 
@@ -160,7 +161,8 @@ def group(
     """Jobs side by side, named "1", "2", ..., and one, named "then", when all are completed.
 
     It reads what they returned with `current_job().dependency_results()`, in their order; added
-    by `group(...).then(job, pass_result=True)`, it is called with a list of that.
+    by `group(...).then(job, pass_result=True)`, it is called with a list of that, which is empty
+    for a group without jobs.
     """
     workflow = Workflow()
     for number, job in enumerate(jobs, start=1):

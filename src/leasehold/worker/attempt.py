@@ -100,7 +100,7 @@ def _attempt(lease: Lease, task: TaskDefinition, attempted: Attempted) -> Outcom
         if value is None and attempted.context_made is None and task.codec.name == "json":
             outcome = NOTHING  # Most jobs return nothing.
         else:
-            outcome = outcome_of_value(value, lease, task, attempted)
+            outcome = outcome_of_value(value, task, attempted)
             if is_large(outcome):
                 outcome = with_result_kept(outcome, lease, task, attempted.context)
             if here() != pid:  # Encoding a value runs its own code.
@@ -145,9 +145,7 @@ def broke_off(context: JobContext) -> Outcome:
     return BROKE_OFF
 
 
-def outcome_of_value(
-    value: Any, lease: Lease, task: TaskDefinition, attempted: Attempted
-) -> Outcome:
+def outcome_of_value(value: Any, task: TaskDefinition, attempted: Attempted) -> Outcome:
     """The outcome of a returned value. One that cannot be encoded fails for good; never raises.
 
     A result that is too large for a row is still to be put away, by `large.with_result_kept`.
@@ -170,7 +168,7 @@ def outcome_of_value(
         # Those of the codec name the type already, where it matters.
         of_type = "" if isinstance(error, PayloadError) else f" of type {type_name(value)}"
         message = (
-            f"job {lease.job_id} ran, but task {task.name!r} returned a value{of_type} that "
+            f"it ran, but task {task.name!r} returned a value{of_type} that "
             f"cannot be stored: {message_of(error)}"
         )
         return Fail(JobError("PayloadError", clean_text(message)), retryable=False)

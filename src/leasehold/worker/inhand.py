@@ -186,6 +186,6 @@ def timeout_failure(lease: Lease) -> Fail:
     return Fail(
         JobError(
             "JobTimeoutError",
-            f"job {lease.job_id} ran longer than its timeout of {lease.timeout_seconds:g} s",
+            f"ran longer than its timeout of {lease.timeout_seconds:g} s",
         )
     )

@@ -25,6 +25,7 @@ import msgspec
 from leasehold.cli.exits import Exit, exit_for
 from leasehold.cli.workers.pidfile import HeldPidFile, PidRecord
 from leasehold.cli.workers.plan import (
+    LEAVING,
     READY,
     RECYCLED,
     REFUSED,
@@ -60,6 +61,8 @@ class _Member:
     crashes: int
     """How often the ones before it crashed in a row."""
     is_ready: bool = False
+    is_leaving: bool = False
+    """Whether it ends by itself, so that its exit code means what it says."""
 
 
 class Crew:
@@ -155,15 +158,21 @@ class Crew:
             if key.data is None:
                 assert isinstance(key.fileobj, socket.socket)
                 key.fileobj.recv(4096)
-            elif self._members[key.data].link.recv(1) == READY:
-                self._members[key.data].is_ready = True
-                self._ready += 1
-                if self._outgoing:
-                    self._dismiss(self._outgoing.pop())
-                if self._ready == self._plan.count:
-                    self._say_ready()
             else:
-                self._end(self._members.pop(key.data))
+                self._hear(key.data, self._members[key.data].link.recv(1))
+
+    def _hear(self, number: int, word: bytes) -> None:
+        if word == READY:
+            self._members[number].is_ready = True
+            self._ready += 1
+            if self._outgoing:
+                self._dismiss(self._outgoing.pop())
+            if self._ready == self._plan.count:
+                self._say_ready()
+        elif word == LEAVING:
+            self._members[number].is_leaving = True
+        else:
+            self._end(self._members.pop(number))
 
     def _say_ready(self) -> None:
         plan = self._plan
@@ -185,7 +194,7 @@ class Crew:
         self._selector.unregister(member.link)
         member.link.close()
         code = _reap(member.process)
-        if code == Exit.PARTIAL:
+        if member.is_leaving and code == Exit.PARTIAL:
             self._left_jobs = True
         if member.process.pid in self._dismissed:
             self._dismissed.remove(member.process.pid)
@@ -193,16 +202,18 @@ class Crew:
             if self._is_renewing and is_last and not self._is_stopping:
                 self._told_of_renewal(done=True)
             return
-        if code in (Exit.OK, Exit.PARTIAL) or self._is_stopping:
+        if self._is_stopping or (member.is_leaving and code in (Exit.OK, Exit.PARTIAL)):
             return
         now = SYSTEM.clock.monotonic()
         if member.process.pid in self._outgoing:
             self._outgoing.remove(member.process.pid)  # Its successor is on its way.
         elif not member.is_ready and self._outgoing:
             self._give_up_renewal(now)
-        elif code == RECYCLED:
+        elif member.is_leaving and code == RECYCLED:
             self._vacancies.append((now, 0))
-        elif code == REFUSED or (not member.is_ready and not self._has_begun):
+        elif (member.is_leaving and code == REFUSED) or (
+            not member.is_ready and not self._has_begun
+        ):
             # It has said why, and the next one would say the same.
             self._code = code if code > 0 and code != REFUSED else Exit.FAILURE
             self._vacancies.clear()

@@ -16,6 +16,8 @@ from leasehold.cli.session import sqlite_path
 from leasehold.errors import StoreUnavailableError
 
 READY: Final = b"r"
+LEAVING: Final = b"l"
+"""What a worker says that ends by itself; one that a task ends, with whatever code, does not."""
 """A process's message to its parent when it works."""
 REFUSED: Final = os.EX_NOPERM
 """How a process ends whose token is good no more: another one would end the same way."""

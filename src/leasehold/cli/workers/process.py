@@ -6,6 +6,7 @@ a crew that was killed leaves no process behind.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import os
 import signal
@@ -19,6 +20,7 @@ from leasehold.cli.session import actor
 from leasehold.cli.workers.application import check_same_store, module_names, queues_in
 from leasehold.cli.workers.pidfile import HeldPidFile, PidRecord
 from leasehold.cli.workers.plan import (
+    LEAVING,
     READY,
     RECYCLED,
     REFUSED,
@@ -58,6 +60,8 @@ def main() -> None:
         cause = None if isinstance(error, StoreError) else error.__cause__
         logger.error("%s", error, exc_info=cause)
         code = exit_for(error)
+    with contextlib.suppress(OSError):  # The crew may be gone.
+        link.send(LEAVING)
     sys.exit(code)
 
 

@@ -47,7 +47,7 @@ def check_moment(what: str, value: datetime) -> None:
 
 def check_seconds(what: str, value: float) -> None:
     """Time spans are positive, and end some day."""
-    zero = what == "delay_seconds"
+    zero = what == "delay"
     # The comparison also refuses NaN, which is neither above nor below anything.
     if not ((value >= 0 if zero else value > 0) and value <= SECONDS_MAX):
         least = "0 or more" if zero else "above 0"

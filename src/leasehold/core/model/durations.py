@@ -9,13 +9,15 @@ from itertools import pairwise
 from typing import Any, Final
 
 from leasehold.core.model.numbers import plain_number
+from leasehold.core.model.text import shown
 
 Seconds = float | timedelta | str
 """A duration may be seconds, a timedelta, or text with units: "5m", "2h30m", "7d"."""
 
 _UNITS: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _SHOWN: Final = (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1), ("s", 1))
-_DURATION: Final = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|[smhdw]))+|\d+(?:\.\d+)?", re.IGNORECASE)
+_PLAIN: Final = re.compile(r"\d+(?:\.\d+)?")
+_DURATION: Final = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|[smhdw]))+", re.IGNORECASE)
 _ENDLESS: Final = 1e18
 """Seconds: longer than anything lasts."""
 _PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])", re.IGNORECASE)
@@ -38,11 +40,13 @@ def plain_seconds(value: object) -> int | float | None:
         # No float is as large as a whole number can be.
         return math.inf if number is not None and number > _ENDLESS else number
     text = value.strip()
+    if _PLAIN.fullmatch(text):
+        return float(text)
+    # Only where each part has its unit: in a long text without any, `findall` would look for one
+    # behind every digit anew.
     if not _DURATION.fullmatch(text):
         return None
     parts = _PART.findall(text)
-    if not parts:
-        return float(text)
     seconds = sum(float(number) * _UNITS[unit.lower()] for number, unit in parts)
     return int(seconds) if seconds < _ENDLESS and seconds == int(seconds) else seconds
 
@@ -89,5 +93,7 @@ def given_seconds(name: str, value: Seconds) -> float:
     """A duration in seconds; raises ValueError, which names the argument, if it is none."""
     seconds = plain_seconds(value)
     if seconds is None or math.isnan(seconds):
-        raise ValueError(f'{name} must be seconds, a timedelta or text such as "5m", not {value!r}')
+        raise ValueError(
+            f'{name} must be seconds, a timedelta or text such as "5m", not {shown(value)}'
+        )
     return seconds

@@ -183,7 +183,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         if self.deadline is not None:
             check_moment("deadline", self.deadline)
         if self.delay_seconds is not None:
-            check_seconds("delay_seconds", self.delay_seconds)
+            check_seconds("delay", self.delay_seconds)
         if self.timeout_seconds is not None:
             check_seconds("timeout_seconds", self.timeout_seconds)
         if self.lease_seconds is not None:

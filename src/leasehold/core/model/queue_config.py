@@ -18,7 +18,7 @@ import msgspec
 from leasehold.core.model.job import Draft
 from leasehold.core.model.key_limits import KeyLimits
 from leasehold.core.model.limits import NAME_LENGTH_MAX, SECONDS_MAX
-from leasehold.core.model.phrases import listed
+from leasehold.core.model.phrases import did_you_mean, listed
 from leasehold.core.model.priority import Scoring
 from leasehold.core.model.queue_retention import QueueRetention
 from leasehold.core.model.rate import Rate
@@ -201,8 +201,12 @@ class QueueConfig(
         """A config from options by name; an unknown one is refused."""
         unknown = options.keys() - set(cls.__struct_fields__)
         if unknown:
-            names = listed(cls.__struct_fields__)
-            raise InvalidQueueError(f"unknown queue option {min(unknown)!r}; there are {names}")
+            names, name = cls.__struct_fields__, min(unknown)
+            near = did_you_mean(name, names)
+            raise InvalidQueueError(
+                f"unknown queue option {name!r}{near}"
+                f"{' The options are' if near else '; there are'} {listed(names)}"
+            )
         return cls(**{name: _from_data(name, each) for name, each in options.items()})
 
     def changed(self, changes: Mapping[str, Any]) -> QueueConfig:

@@ -163,7 +163,7 @@ class AsyncExecutor:
             value = await task.func(*args, **kwargs)
             if here() != context.pid:
                 leave_copy()
-            outcome = outcome_of_value(value, lease, task, run)
+            outcome = outcome_of_value(value, task, run)
             if is_large(outcome):
                 outcome = await asyncio.to_thread(with_result_kept, outcome, lease, task, context)
         except BaseException as error:  # noqa: BLE001 - whatever it raises is its job's failure.

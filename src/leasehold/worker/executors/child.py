@@ -211,9 +211,7 @@ class Child:
         except OSError:
             raise  # The connection is gone, and the child has to go too.
         except Exception as error:  # noqa: BLE001 - too large for a frame, or not to be encoded.
-            message = (
-                f"job {begin.lease.job_id} ran, but its result cannot be kept: {message_of(error)}"
-            )
+            message = f"it ran, but its result cannot be kept: {message_of(error)}"
             failure = Fail(JobError(type_name(error), clean_text(message)), retryable=False)
             self._worker.send(CodeEnded(about, failure, lasting=lasting))
 

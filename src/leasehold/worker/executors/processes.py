@@ -183,8 +183,7 @@ class _ProcessSlot(Slot):
             outcome = Fail(
                 JobError(
                     "WorkerCrashed",
-                    f"the process that ran job {run.lease.job_id} ended before its task did "
-                    f"({describe_status(status)})",
+                    f"its process ended before its task did ({describe_status(status)})",
                 )
             )
         finally:
