@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from heapq import heapify, heappop, heappush
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -102,9 +102,18 @@ class LazyHeap:
                 if below < len(entries):
                     heappush(nearest, (entries[below], below))
 
-    def one_was_forgotten(self) -> None:
+    def forget(self, record: Record) -> None:
+        """A job has left: its entry is dead. At the top, where leases take theirs, it goes at once.
+
+        If the top is another entry of that job, which is dead already, the counts are the same.
+        """
         self.live -= 1
-        self.count.dead += 1
+        entries = self.entries
+        if entries[0][2] is record:
+            heappop(entries)
+            self.count.size -= 1
+        else:
+            self.count.dead += 1
 
     def rebuild(self) -> None:
         """Drop the dead entries."""
@@ -140,14 +149,15 @@ class Tiers:
         else:
             heap.add(entry)
 
-    def one_was_forgotten(self, tier: int) -> None:
-        heap = self.heaps[tier]
-        heap.one_was_forgotten()
+    def forget(self, record: Record) -> None:
+        """A job has left."""
+        heap = self.heaps[record.tier]
+        heap.forget(record)
         # Tiers of deadlines come and go without number: an empty heap must not stay. The last one
         # does, so that a queue which is empty now and then makes no new one each time.
         if not heap.live and len(self.heaps) > 1:
             heap.close()
-            del self.heaps[tier]
+            del self.heaps[record.tier]
 
     def close(self) -> None:
         """Give up all heaps."""
@@ -168,7 +178,7 @@ class Tiers:
                     yield entry[2]
 
 
-class Stream(NamedTuple):
+class Stream(msgspec.Struct, frozen=True):
     """One tier of one queue, to lease from."""
 
     heap: LazyHeap
@@ -183,7 +193,7 @@ def in_order(streams: Sequence[Stream], now: int) -> Iterator[Record]:
     Only the first jobs of the streams are compared.
     """
     if len(streams) == 1:
-        heap, _, is_open = streams[0]
+        heap, is_open = streams[0].heap, streams[0].is_open
         while (entry := heap.first()) is not None and (is_open is None or is_open()):
             yield entry[2]
         return
