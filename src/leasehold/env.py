@@ -19,8 +19,6 @@ from leasehold.forking import at_fork
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-_48_BITS = (1 << 48) - 1
-_62_BITS = (1 << 62) - 1
 
 
 def to_micros(moment: datetime) -> int:
@@ -239,9 +237,9 @@ class Env:
         millis, micros = divmod(self.clock.time_micros(), 1000)
         chance = self.random.getrandbits(64)
         # The sub-millisecond part stands in the upper 10 of the 12 bits that UUIDv7 leaves for it.
-        upper = millis << 16 & _48_BITS << 16 | 0x7000 | micros << 2 | chance >> 62
-        lower = 1 << 63 | chance & _62_BITS
-        digits = "%032x" % (upper << 64 | lower)  # One number: five are three times as slow.
+        upper = millis << 16 & 0xFFFFFFFFFFFF0000 | 0x7000 | micros << 2 | chance >> 62
+        lower = 0x8000000000000000 | chance & 0x3FFFFFFFFFFFFFFF
+        digits = "%032x" % (upper << 64 | lower)  # One number is written faster than five.
         return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
     def new_secret(self) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from functools import partial
@@ -67,7 +66,7 @@ def lease(
     while not walk.is_over and _pass(state, request, opened, walk, now, leases):
         pass
     if leases:
-        _count_leased(state, request.worker, names, leases)
+        _count_leased(state, request.worker, opened.values())
     may_be_more = walk.is_cut_short
     if request.parent_id is not None and not walk.is_cut_short:
         may_be_more = _goes_on(opened.values(), request.parent_id, took=bool(leases))
@@ -77,13 +76,12 @@ def lease(
     return leases, cut_short
 
 
-def _count_leased(state: State, worker: str, names: list[str], leases: list[Lease]) -> None:
-    by_queue = {names[0]: len(leases)}
-    if len(names) > 1:
-        by_queue = Counter([lease.queue for lease in leases])
-    for name, jobs in by_queue.items():
-        state.queues[name].totals.leased += jobs
-        state.worked.did(worker, name, _LEASED, state.now, jobs)
+def _count_leased(state: State, worker: str, queues: Iterable[_Open]) -> None:
+    for queue in queues:
+        jobs = queue.free_before - queue.free
+        if jobs:
+            queue.state.totals.leased += jobs
+            state.worked.did(worker, queue.name, _LEASED, state.now, jobs)
 
 
 def _catch_up(lanes: Lanes, now: int) -> None:
@@ -107,11 +105,12 @@ def _goes_on(queues: Iterable[_Open], parent_id: str, *, took: bool) -> bool:
 class _Open(OpenQueue):
     """A queue that is looked into."""
 
-    __slots__ = ("lanes", "parked", "state")
+    __slots__ = ("free_before", "lanes", "parked", "state")
 
     def __init__(self, name: str, state: MemoryQueue, free: int) -> None:
         rule = state.rule
         super().__init__(name, free, DEFAULT_CONFIG if rule is None else rule.config)
+        self.free_before = free
         self.state = state
         self.lanes: dict[str, OpenLane] = {}
         """By task, the lanes that were met."""
