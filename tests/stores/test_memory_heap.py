@@ -121,3 +121,25 @@ def test_a_store_tells_its_policy_and_counters(store: MemoryStore) -> None:
         "rebuild_entries_min": 100,
         "rebuild_live_share": 0.5,
     }
+
+
+def test_a_leased_job_leaves_no_dead_entry(store: MemoryStore) -> None:
+    submit(store, 10)
+    store.exchange(request=LeaseRequest(worker="worker", limit=4))
+    assert (store.heap().size, store.heap().dead) == (6, 0)
+    assert store.check() == []
+
+
+def test_a_job_that_came_back_and_leaves_is_counted_once(store: MemoryStore) -> None:
+    submit(store, 3)
+    for priority in (60, 50):
+        store.reprioritize("job-1", priority, actor="me")
+    assert (store.heap().size, store.heap().dead) == (4, 1)
+    cancel(store, range(1))
+    # At the top now: the entry that the job forgot when its priority was raised.
+    cancel(store, range(1, 2))
+    assert (store.heap().size, store.heap().dead) == (2, 1)
+    assert store.check() == []
+    leases = store.exchange(request=LeaseRequest(worker="worker", limit=5)).leases
+    assert [lease.job_id for lease in leases] == ["job-2"]
+    assert (store.heap().size, store.heap().dead) == (0, 0)

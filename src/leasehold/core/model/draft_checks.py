@@ -18,7 +18,8 @@ _LAST_MOMENT: Final = datetime(9999, 12, 31, tzinfo=UTC)
 
 def check_name(what: str, value: str) -> None:
     """Names are printable text of bounded length."""
-    if _is_plain(value):
+    # Most pass at one glance: the others are looked at more closely.
+    if type(value) is str and 0 < len(value) <= NAME_LENGTH_MAX and value.isprintable():
         return
     if not isinstance(value, str) or not value:
         raise InvalidJobError(f"{what} must be a non-empty string, not {value!r}")
@@ -28,11 +29,6 @@ def check_name(what: str, value: str) -> None:
         )
     if not value.isprintable():
         raise InvalidJobError(f"{what} must not contain control characters: {value!r}")
-
-
-def _is_plain(value: str) -> bool:
-    """Most names pass at one glance: the others are looked at more closely."""
-    return type(value) is str and 0 < len(value) <= NAME_LENGTH_MAX and value.isprintable()
 
 
 def check_moment(what: str, value: datetime) -> None:

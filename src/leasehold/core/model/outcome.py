@@ -115,7 +115,7 @@ Outcome = Complete | Fail | Snooze | Release | Cancel
 
 def within_limits(outcome: Outcome, job_id: str) -> Outcome:
     """The outcome, or the permanent failure that a result which cannot be kept makes of it."""
-    if not isinstance(outcome, Complete) or outcome.result is None:
+    if type(outcome) is not Complete or outcome.result is None:
         return outcome
     size = len(outcome.result)
     if size <= PAYLOAD_BYTES_MAX:

@@ -221,6 +221,10 @@ def default_tier(priority: int) -> int:
     return _HIGHEST - priority * _MILLI
 
 
+DEFAULT_TIERS: Final = tuple(default_tier(priority) for priority in range(101))
+"""The same for every priority, to be looked up."""
+
+
 def score(tier: int, turn: int, now: int, scoring: Scoring = DEFAULT_SCORING) -> float:
     """The present value of a job that was placed there: its effective priority, but for the lag."""
     if tier < FIRST_DEADLINE_TIER:

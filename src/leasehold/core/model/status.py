@@ -120,12 +120,13 @@ TRANSITIONS: Final[dict[Event, dict[Status | None, frozenset[Status]]]] = {
 """event -> status before -> the statuses it may lead to. Any other step is refused."""
 
 
-_STEPS: Final = frozenset(
+STEPS: Final = frozenset(
     (event, before, after)
     for event, steps in TRANSITIONS.items()
     for before, afters in steps.items()
     for after in afters
 )
+"""Every step that the table allows: event, status before, status after."""
 
 
 def allowed(event: Event, before: Status | None) -> frozenset[Status]:
@@ -142,7 +143,7 @@ def _in_vain(event: Event) -> str:
 
 def check(event: Event, before: Status | None, after: Status, job_id: str) -> None:
     """Raise InvalidTransitionError unless the table allows this step."""
-    if (event, before, after) not in _STEPS:
+    if (event, before, after) not in STEPS:
         if before is after:
             raise InvalidTransitionError(f"job {job_id} is already {before}{_in_vain(event)}")
         raise InvalidTransitionError(

@@ -48,12 +48,16 @@ class OpenQueue:
     ) -> None:
         self.name = name
         self.free = free
-        self.limits_keys = config.key_limits is not None
-        self.paces_all = config.starts_per_second is not None
+        self.limits_keys = self.is_paced = False
+        self.paces_all = False
         """Whether its jobs have a start rate, with a key or without."""
-        self.paces_keys = config.key_starts_per_second is not None
+        self.paces_keys = False
         """Whether only its jobs with a key have a start rate of their own."""
-        self.is_paced = self.paces_all or self.paces_keys
+        if config is not DEFAULT_CONFIG:
+            self.limits_keys = config.key_limits is not None
+            self.paces_all = config.starts_per_second is not None
+            self.paces_keys = config.key_starts_per_second is not None
+            self.is_paced = self.paces_all or self.paces_keys
 
 
 class OpenLane:

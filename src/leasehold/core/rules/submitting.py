@@ -52,8 +52,10 @@ def submit(
     """
     keyed = linked = False
     for draft in drafts:
-        keyed = keyed or draft.idempotency_key is not None
-        linked = linked or bool(draft.depends_on)
+        if draft.idempotency_key is not None:
+            keyed = True
+        if draft.depends_on:
+            linked = True
     if not (keyed or linked or partial):
         return submit_plain(intake, drafts)
     call = _Call(intake, drafts, intake.crowd(len(drafts)), partial=partial)

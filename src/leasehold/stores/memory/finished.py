@@ -170,7 +170,7 @@ def make_room(state: State) -> None:
 
     Called after a verb, which may still be at work on a job that has just ended.
     """
-    while state.is_overfull:
+    while state.finished.count > state.ended_max:
         heads = [
             record
             for shelf in state.finished.shelves

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from heapq import heapify, heappop, heappush
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -60,18 +60,22 @@ class HeapCount:
 class LazyHeap:
     """Entries in order, the dead ones among them."""
 
-    __slots__ = ("count", "entries", "live")
+    __slots__ = ("_dead", "count", "entries")
 
     def __init__(self, count: HeapCount, entries: Iterable[Entry] = ()) -> None:
         self.count = count
         self.entries = list(entries)
-        self.live = len(self.entries)
-        count.size += self.live
+        self._dead = 0
+        count.size += len(self.entries)
         heapify(self.entries)
+
+    @property
+    def live(self) -> int:
+        """How many jobs there are."""
+        return len(self.entries) - self._dead
 
     def add(self, entry: Entry) -> None:
         heappush(self.entries, entry)
-        self.live += 1
         self.count.size += 1
 
     def first(self) -> Entry | None:
@@ -82,6 +86,7 @@ class LazyHeap:
             if entry[2].stamp == entry[1]:
                 return entry
             heappop(entries)
+            self._dead -= 1
             count = self.count
             count.size -= 1
             count.dead -= 1
@@ -102,9 +107,18 @@ class LazyHeap:
                 if below < len(entries):
                     heappush(nearest, (entries[below], below))
 
-    def one_was_forgotten(self) -> None:
-        self.live -= 1
-        self.count.dead += 1
+    def forget(self, record: Record) -> None:
+        """A job has left: its entry is dead. At the top, where leases take theirs, it goes at once.
+
+        If the top is another entry of that job, which is dead already, the counts are the same.
+        """
+        entries = self.entries
+        if entries[0][2] is record:
+            heappop(entries)
+            self.count.size -= 1
+        else:
+            self._dead += 1
+            self.count.dead += 1
 
     def rebuild(self) -> None:
         """Drop the dead entries."""
@@ -113,15 +127,16 @@ class LazyHeap:
         if dropped:
             heapify(live)
             self.entries = live
+            self._dead = 0
             self.count.size -= dropped
             self.count.dead -= dropped
 
     def close(self) -> None:
         """Empty the heap and take its entries out of the count; an open walk through it ends."""
         self.count.size -= len(self.entries)
-        self.count.dead -= len(self.entries) - self.live
+        self.count.dead -= self._dead
         self.entries = []
-        self.live = 0
+        self._dead = 0
 
 
 class Tiers:
@@ -140,14 +155,15 @@ class Tiers:
         else:
             heap.add(entry)
 
-    def one_was_forgotten(self, tier: int) -> None:
-        heap = self.heaps[tier]
-        heap.one_was_forgotten()
+    def forget(self, record: Record) -> None:
+        """A job has left."""
+        heap = self.heaps[record.tier]
+        heap.forget(record)
         # Tiers of deadlines come and go without number: an empty heap must not stay. The last one
         # does, so that a queue which is empty now and then makes no new one each time.
-        if not heap.live and len(self.heaps) > 1:
+        if len(self.heaps) > 1 and not heap.live:
             heap.close()
-            del self.heaps[tier]
+            del self.heaps[record.tier]
 
     def close(self) -> None:
         """Give up all heaps."""
@@ -168,7 +184,7 @@ class Tiers:
                     yield entry[2]
 
 
-class Stream(NamedTuple):
+class Stream(msgspec.Struct, frozen=True):
     """One tier of one queue, to lease from."""
 
     heap: LazyHeap
@@ -176,17 +192,24 @@ class Stream(NamedTuple):
     is_open: Callable[[], object] | None = None
     """Asked before each job; once it says no, no more of the stream is read."""
 
+    def best(self) -> Record | None:
+        """The first job, if there is one that may be taken."""
+        entry = self.heap.first()
+        if entry is None or (self.is_open is not None and not self.is_open()):
+            return None
+        return entry[2]
+
 
 def in_order(streams: Sequence[Stream], now: int) -> Iterator[Record]:
     """The jobs of these streams, the best first. Each must be taken out before the next is asked.
 
     Only the first jobs of the streams are compared.
     """
-    if len(streams) == 1:
-        heap, _, is_open = streams[0]
-        while (entry := heap.first()) is not None and (is_open is None or is_open()):
-            yield entry[2]
-        return
+    # Most leases take one job of one tier: to leave a generator behind costs more than its answer.
+    return iter(streams[0].best, None) if len(streams) == 1 else _merged(streams, now)
+
+
+def _merged(streams: Sequence[Stream], now: int) -> Iterator[Record]:
     heads: list[tuple[float, int, int, Stream]] = []
     for stream in streams:
         _add_head(heads, stream, now)

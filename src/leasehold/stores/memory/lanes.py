@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from leasehold.core.model.budget import PLACED_AT_ONCE
 from leasehold.core.model.key_limits import KeyLimits
-from leasehold.core.model.priority import DEFAULT_SCORING, Scoring, default_tier, place
+from leasehold.core.model.priority import DEFAULT_SCORING, DEFAULT_TIERS, Scoring, place
 from leasehold.core.model.status import Status
 from leasehold.env import to_micros
 from leasehold.stores.memory.heaps import REBUILD_ENTRIES_MIN, HeapCount, LazyHeap, Stream, Tiers
@@ -27,8 +27,8 @@ class Lanes:
     """The jobs of one queue that wait: the ready ones by tier, the delayed ones by due time."""
 
     __slots__ = (
-        "_by_age", "_narrow", "_stamp", "_to_place", "count", "crossing", "delayed", "key_limits",
-        "pending_by_priority", "ready", "scoring", "shelf",
+        "_by_age", "_narrow", "_stamp", "count", "crossing", "delayed", "key_limits",
+        "pending_by_priority", "ready", "scoring", "shelf", "to_place",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class Lanes:
         """What each key may have."""
         self.shelf: ParkingShelf | None = None
         """Only while the queue limits that, or some of its jobs stand as if it still did."""
-        self._to_place: list[Record] = []
+        self.to_place: list[Record] = []
         """Jobs to be placed anew, since the parameters of the queue have changed."""
         self._stamp = 0
         # parent (None for all jobs) -> task -> tiers, so that a narrowed lease seeks as well. Made
@@ -61,9 +61,9 @@ class Lanes:
         crosses_at: int | None = None
         if deadline is None and not record.attempts and self.scoring is DEFAULT_SCORING:
             # What `place` says of nearly all, without the way there.
-            tier = default_tier(record.base)
+            tier = DEFAULT_TIERS[record.base]
             # As `available_at` says, without the call.
-            turn = max(record.run_at, record.created_at)
+            turn = max(record.created_at, record.run_at)
         else:
             tier, turn, crosses_at = place(
                 record.base,
@@ -130,18 +130,18 @@ class Lanes:
             return
         # The same as `take_away`, said again: this is the way of nearly every job.
         record.stamp = 0
-        self.ready.one_was_forgotten(record.tier)
+        self.ready.forget(record)
         if record.crosses_at is not None:
-            self.crossing.one_was_forgotten()
+            self.crossing.forget(record)
         if self._by_age is not None:
-            self._by_age.one_was_forgotten()
+            self._by_age.forget(record)
         if self._narrow is not None:
             self._forget_narrow(self._narrow, record)
 
     def take_away(self, record: Record) -> None:
         """Let leases see a ready job no more."""
         self.unstamp(record)
-        self.ready.one_was_forgotten(record.tier)
+        self.ready.forget(record)
         if self._narrow is not None:
             self._forget_narrow(self._narrow, record)
 
@@ -149,13 +149,13 @@ class Lanes:
         """Let a ready job forget its entry."""
         record.stamp = 0
         if record.crosses_at is not None:
-            self.crossing.one_was_forgotten()
+            self.crossing.forget(record)
         if self._by_age is not None:
-            self._by_age.one_was_forgotten()
+            self._by_age.forget(record)
 
     def forget_delayed(self, record: Record) -> None:
         record.stamp = 0
-        self.delayed.one_was_forgotten()
+        self.delayed.forget(record)
 
     def place_anew(self, record: Record, now: int) -> None:
         """Put a ready job where it belongs now."""
@@ -170,14 +170,14 @@ class Lanes:
     @property
     def lags(self) -> bool:
         """Whether jobs may stand where they do not belong any more."""
-        return bool(self.crossing.entries or self._to_place) or (
+        return bool(self.crossing.entries or self.to_place) or (
             self.shelf is not None and self.shelf.lags
         )
 
     @property
     def follows_a_change(self) -> bool:
         """Whether jobs are still placed by rules that have changed."""
-        return bool(self._to_place) or (self.shelf is not None and self.shelf.lags)
+        return bool(self.to_place) or (self.shelf is not None and self.shelf.lags)
 
     def rebalance(self, now: int) -> bool:
         """Place jobs anew that need it, so many of them; whether there may be more."""
@@ -185,12 +185,12 @@ class Lanes:
         while left and (due := self.crossing.first()) is not None and due[0] <= now:
             self.place_anew(due[2], now)
             left -= 1
-        while left and self._to_place:
-            record = self._to_place.pop()
+        while left and self.to_place:
+            record = self.to_place.pop()
             if record.status is Status.PENDING:
                 self.place_anew(record, now)
             left -= 1
-        if self.shelf is not None and not self._to_place:
+        if self.shelf is not None and not self.to_place:
             if self.key_limits is None:
                 self.shelf.close()
                 self.shelf = None
@@ -202,7 +202,7 @@ class Lanes:
     def rescore(self, scoring: Scoring) -> None:
         """All are to be placed anew, by what counts from now on."""
         self.scoring = scoring
-        self._to_place = list(self.records())
+        self.to_place = list(self.records())
 
     def limit_keys(
         self,
@@ -220,12 +220,12 @@ class Lanes:
         if limits is None:
             if self.shelf is not None:
                 self.shelf.limits = NOTHING  # So that no job takes the place of one taken out.
-                self._to_place = list(self.records())
+                self.to_place = list(self.records())
         elif before is None:
             # One is left from an earlier limit only while jobs stand as if it still held.
             self.shelf = self.shelf or ParkingShelf(self, state, buckets)
             self.shelf.limits, self.shelf.running = limits, running()
-            self._to_place = list(self.records())
+            self.to_place = list(self.records())
         elif self.shelf is not None:
             self.shelf.change_limits(limits)
 
@@ -321,7 +321,7 @@ class Lanes:
         for group in _groups(record):
             by_task = narrow[group]
             tiers = by_task[record.draft.task]
-            tiers.one_was_forgotten(record.tier)
+            tiers.forget(record)
             if not tiers.live:
                 # Groups come and go without number: an empty heap must not stay.
                 tiers.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from functools import partial
@@ -23,6 +22,7 @@ from leasehold.core.rules.queue_limits import free_slots
 from leasehold.core.rules.starting import count_starts, free_starts, next_start_at
 from leasehold.env import from_micros
 from leasehold.stores.memory.heaps import Stream, Tiers, in_order
+from leasehold.stores.memory.lanes import Lanes
 from leasehold.stores.memory.parking import KeyInTask
 from leasehold.stores.memory.queue_record import MemoryQueue, StartBook
 from leasehold.stores.memory.record import KeptAttempt, Record
@@ -32,6 +32,8 @@ from leasehold.stores.memory.state import State
 TAKE: Final = Verdict.TAKE
 CANCEL: Final = Verdict.CANCEL
 PARK: Final = Verdict.PARK
+LEASED: Final = Event.LEASED
+RUNNING: Final = Status.RUNNING
 _CLOSED: Final = BreakerState()
 _LEASED: Final = ("leased",)
 
@@ -43,24 +45,18 @@ def lease(
     opened: dict[str, _Open] = {}
     for name in names:
         queue = state.queues[name]
-        if queue.lanes.delayed.entries:
+        lanes, rule = queue.lanes, queue.rule
+        if lanes.delayed.entries:
             promote(state, queue)
-        if queue.lanes.lags:
-            queue.lanes.rebalance(state.now)
-        if queue.lanes.shelf is not None:
-            queue.lanes.shelf.wake_rested()
-        rule = queue.rule
+        if lanes.crossing.entries or lanes.to_place or lanes.shelf is not None:
+            _catch_up(lanes, state.now)
         free = UNLIMITED
         if rule is not None:
             slots = free_slots(rule.state, rule.config, queue.counts[Status.RUNNING])
             free = min(slots, free_starts(StartBook(state), name, rule.config))
-        opened[name] = _Open(name, queue, free)
-        if (
-            request.parent_id is not None
-            and opened[name].limits_keys
-            and queue.lanes.shelf is not None
-        ):
-            opened[name].parked = queue.lanes.shelf.some_of_group(request.parent_id)
+        queue_now = opened[name] = _Open(name, queue, free)
+        if request.parent_id is not None and queue_now.limits_keys and lanes.shelf is not None:
+            queue_now.parked = lanes.shelf.some_of_group(request.parent_id)
     free_of_key = partial(_free_of_key, state)
     walk = Walk(
         state.now, request.limit, opened.values(), free_of_key, free_slots=request.free_slots
@@ -69,7 +65,8 @@ def lease(
     # Each pass leaves out lanes that the one before found closed: by a breaker or a queue.
     while not walk.is_over and _pass(state, request, opened, walk, now, leases):
         pass
-    _count_leased(state, request.worker, names, leases)
+    if leases:
+        _count_leased(state, request.worker, opened.values())
     may_be_more = walk.is_cut_short
     if request.parent_id is not None and not walk.is_cut_short:
         may_be_more = _goes_on(opened.values(), request.parent_id, took=bool(leases))
@@ -79,13 +76,20 @@ def lease(
     return leases, cut_short
 
 
-def _count_leased(state: State, worker: str, names: list[str], leases: list[Lease]) -> None:
-    if len(names) == 1:
-        if leases:
-            state.worked.did(worker, names[0], _LEASED, state.now, len(leases))
-        return
-    for name, jobs in Counter([lease.queue for lease in leases]).items():
-        state.worked.did(worker, name, _LEASED, state.now, jobs)
+def _count_leased(state: State, worker: str, queues: Iterable[_Open]) -> None:
+    for queue in queues:
+        jobs = queue.free_before - queue.free
+        if jobs:
+            queue.state.totals.leased += jobs
+            state.worked.did(worker, queue.name, _LEASED, state.now, jobs)
+
+
+def _catch_up(lanes: Lanes, now: int) -> None:
+    """Place jobs where they belong by now, and let keys go on that have rested."""
+    if lanes.lags:
+        lanes.rebalance(now)
+    if lanes.shelf is not None:
+        lanes.shelf.wake_rested()
 
 
 def _goes_on(queues: Iterable[_Open], parent_id: str, *, took: bool) -> bool:
@@ -101,10 +105,12 @@ def _goes_on(queues: Iterable[_Open], parent_id: str, *, took: bool) -> bool:
 class _Open(OpenQueue):
     """A queue that is looked into."""
 
-    __slots__ = ("lanes", "parked", "state")
+    __slots__ = ("free_before", "lanes", "parked", "state")
 
     def __init__(self, name: str, state: MemoryQueue, free: int) -> None:
-        super().__init__(name, free, DEFAULT_CONFIG if state.rule is None else state.rule.config)
+        rule = state.rule
+        super().__init__(name, free, DEFAULT_CONFIG if rule is None else rule.config)
+        self.free_before = free
         self.state = state
         self.lanes: dict[str, OpenLane] = {}
         """By task, the lanes that were met."""
@@ -125,15 +131,16 @@ def _pass(
     streams: list[Stream] = []
     for queue in queues.values():
         if queue.free:
-            tasks = _tasks_asked_for(queue, request)
+            tasks = _tasks_asked_for(queue, request) if request.except_lanes else request.tasks
             if queue.state.breakers:
                 tasks = _tasks_let_through(state, queue, tasks)
             streams += queue.state.lanes.streams_for(tasks, parent_id)
             if queue.parked:
                 free_of_key = partial(walk.free_of_key, queue.name)
                 streams += queue.state.lanes.parked_streams(tasks, queue.parked, free_of_key)
-    lengths = LeaseLengths(request, state.settings, state.now)
-    for record in in_order(streams, state.now):
+    now_micros, worker = state.now, request.worker
+    lengths = LeaseLengths(request, state.settings, now_micros)
+    for record in in_order(streams, now_micros):
         draft = record.draft
         queue = queues[draft.queue]
         lane = queue.lanes.get(draft.task) or _lane(state, queue, draft.task)
@@ -144,12 +151,12 @@ def _pass(
                 config = queue.state.rule.config
                 count_starts(StartBook(state), queue.name, config, (draft.limit_key,))
             length = lengths[draft.task, draft.lease_seconds]
-            leases.append(_grant(state, record, request.worker, now, length))
-            queue.state.totals.leased += 1
+            since = max(record.created_at, record.run_at)
             waits = queue.state.meter.measures[WAIT_OF_PRIORITY[record.priority]]
-            waits.add(state.now - max(record.created_at, record.run_at))
+            waits.add(now_micros - since)
+            leases.append(_grant(state, record, worker, now, length))
             if lane.probe is not None:
-                queue.state.breakers[draft.task] = lane.probe.probed(state.now)
+                queue.state.breakers[draft.task] = lane.probe.probed(now_micros)
         elif verdict is CANCEL:
             cancel_late(state, record)
         elif verdict is PARK:
@@ -175,10 +182,8 @@ def _free_of_key(state: State, queue: str, key: str) -> int:
     return UNLIMITED if shelf is None else shelf.free_of(key)
 
 
-def _tasks_asked_for(queue: _Open, request: LeaseRequest) -> tuple[str, ...] | None:
-    """The tasks that are asked for, or None for all of them."""
-    if not request.except_lanes:
-        return request.tasks
+def _tasks_asked_for(queue: _Open, request: LeaseRequest) -> tuple[str, ...]:
+    """The tasks that are asked for and that have ready jobs."""
     return tuple(task for task in queue.state.lanes.tasks() if request.wants(queue.name, task))
 
 
@@ -253,20 +258,25 @@ def tell_breaker(state: State, queue: MemoryQueue, task: str, outcome: Outcome) 
 
 def _grant(state: State, record: Record, worker: str, now: datetime, length: LeaseTerm) -> Lease:
     draft, now_micros = record.draft, state.now
-    record.lease_version = version = max(record.lease_version, state.version_floor) + 1
+    version = record.lease_version
+    if version < state.version_floor:
+        version = state.version_floor
+    record.lease_version = version = version + 1
     record.worker = worker
     record.attempts = attempt = record.attempts + 1
-    record.started_at = record.acquired_at = record.heartbeat_at = now_micros
-    record.moved_by = 0
+    record.acquired_at = record.heartbeat_at = now_micros
     record.expires_at = expires_at = now_micros + length.micros
-    record.reason = None
+    if record.moved_by:
+        record.moved_by = 0
+    if record.reason is not None:
+        record.reason = None
     row = KeptAttempt(version, attempt, worker, now_micros)
     before = record.attempt_rows
     if before:
         record.attempt_rows = (*before, row)[-state.settings.attempt_records_max :]
     else:
         record.attempt_rows = (row,)
-    state.step(record, Event.LEASED, Status.RUNNING, expires_at)
+    state.step(record, LEASED, RUNNING, expires_at)
     return Lease(
         record.id,
         version,

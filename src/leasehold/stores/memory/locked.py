@@ -64,6 +64,7 @@ class LockedState:
         """Run a verb that may change the state, then wake the listeners it concerns."""
         state = self._state
         links = state.links
+        news, told = None, True
         with SHIELD:
             with self._lock:
                 if self._closed:
@@ -72,19 +73,21 @@ class LockedState:
                 answer = verb(state, *args, **kwargs)
                 if links.ended or links.lowered or links.changed:
                     dependents.resolve(state)
-                if state.is_overfull:
+                    told = False
+                if state.finished.count > state.ended_max:
                     make_room(state)
-                news, listeners = self._take_news() if state.news else (None, [])
+                if state.news is not None:
+                    news = self._take_news()
             if news is not None:
-                _publish(news, listeners)
-        if links.ended or links.lowered or links.changed:
+                _publish(*news)
+        if not told:
             self._resolve_the_rest()
         return answer
 
-    def _take_news(self) -> tuple[News | None, list[Listener]]:
+    def _take_news(self) -> tuple[News, list[Listener]] | None:
         news = self._state.news
         if news is None or not news:
-            return None, []
+            return None
         self._state.news = News()
         return news, self._listeners
 
@@ -97,9 +100,9 @@ class LockedState:
                     self._state.begin_budgets()
                     dependents.resolve(self._state)
                     make_room(self._state)
-                    news, listeners = self._take_news()
+                    news = self._take_news()
                 if news is not None:
-                    _publish(news, listeners)
+                    _publish(*news)
 
     def _listen(self, listeners: list[Listener]) -> None:
         # Lists are replaced, never changed: a walk through one is not disturbed.

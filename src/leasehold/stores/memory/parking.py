@@ -303,10 +303,10 @@ class ParkingShelf:
     def _forget_parked(self, account: KeyInTask, record: Record) -> None:
         self._lanes.unstamp(record)
         record.parked = False
-        account.parked.one_was_forgotten(record.tier)
+        account.parked.forget(record)
         if record.draft.parent_id is not None:
             group = self._groups[record.draft.parent_id]
-            group[account].one_was_forgotten(record.tier)
+            group[account].forget(record)
             if not group[account].live:
                 group[account].close()
                 del group[account]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from leasehold.core.model.history import Attempt, HistoryEvent
@@ -11,7 +13,12 @@ from leasehold.core.model.outcome import JobError
 from leasehold.core.model.status import Event, Status
 from leasehold.core.model.stored import moment
 from leasehold.core.rules.history import Telling
+from leasehold.core.rules.submitting import due_at
 from leasehold.env import from_micros
+
+# Enum members are slow to look up in Python 3.11, and these are asked for with every job.
+PENDING: Final = Status.PENDING
+SCHEDULED: Final = Status.SCHEDULED
 
 Entry = tuple[int, int, "Record"]
 """A record's place in a heap: the order, a number that no other entry has, and the record."""
@@ -69,6 +76,8 @@ class Record(msgspec.Struct, eq=False, gc=False):
     draft: Draft
     status: Status
     priority: int
+    base: int
+    """Its own priority, or the higher one inherited from its dependents."""
     allowance: int
     created_at: int
     updated_at: int
@@ -79,11 +88,11 @@ class Record(msgspec.Struct, eq=False, gc=False):
     stamp: int = 0
     """The number of its entry in the heap of its status; other entries of it are forgotten."""
     attempts: int = 0
-    started_at: int | None = None
     completed_at: int | None = None
     worker: str | None = None
     lease_version: int = 0
     acquired_at: int = 0
+    """The start of its latest attempt, if it had any."""
     expires_at: int = 0
     moved_by: int = 0
     """By how much its expiry was moved because the clock moved on without its holder."""
@@ -102,8 +111,6 @@ class Record(msgspec.Struct, eq=False, gc=False):
     """Those of them that it still waits for, while it is blocked."""
     ended_by: str | None = None
     """The dependency whose end has ended it."""
-    base: int = 0
-    """Its own priority, or the higher one inherited from its dependents."""
     tier: int = 0
     turn: int = 0
     """Where it stands while it is ready; `core.model.priority` says what these are."""
@@ -114,30 +121,37 @@ class Record(msgspec.Struct, eq=False, gc=False):
     """It is counted, but its key does not let it run: it stands aside."""
 
     @property
+    def started_at(self) -> int | None:
+        """The start of its latest attempt."""
+        return self.acquired_at if self.lease_version else None
+
+    @property
     def available_at(self) -> int:
         """Since when it could have been leased, once it is ready."""
         return max(self.created_at, self.run_at)
 
 
-def record_of(draft: Draft, seq: int, now: int, run_at: int) -> Record:
+def record_of(draft: Draft, seq: int, now: int) -> Record:
     """A new job as a draft asks for it."""
     if draft.metadata is not None:
         # The one part of a draft that its owner could still change.
         draft = msgspec.structs.replace(draft, metadata=dict(draft.metadata))
     start_within = draft.start_within_seconds
+    run_at = due_at(draft, now)
+    priority = draft.priority
     return Record(
         draft.id,
         seq,
         draft,
-        Status.PENDING if run_at <= now else Status.SCHEDULED,
-        draft.priority,
+        PENDING if run_at <= now else SCHEDULED,
+        priority,
+        priority,
         draft.allowance,
         now,
         now,
         run_at,
         None if start_within is None else now + round(start_within * 1e6),
         [],
-        base=draft.priority,
     )
 
 

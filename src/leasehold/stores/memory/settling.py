@@ -25,7 +25,6 @@ RUN: Final = Measure.RUN
 NO_RUN: Final = Measure.NO_RUN
 RETRY: Final = Measure.RETRY
 FAILED: Final = Status.FAILED
-CANCELLED: Final = Status.CANCELLED
 PENDING: Final = Status.PENDING
 
 
@@ -76,15 +75,10 @@ def end_attempt(
     row, now, queue = record.attempt_rows[-1], state.now, record.draft.queue
     row.ended_at = now
     row.outcome = decision.event
-    row.error = decision.error
     row.message = decision.message
     if checkpoint:
         row.expires_at = record.expires_at
         row.heartbeat_at = record.heartbeat_at
-    if decision.error is not None:
-        record.error = decision.error
-        if decision.is_failure:
-            note_failure(record, now)
     if decision.run_at is not None:
         record.run_at = to_micros(decision.run_at)
     elif decision.status is PENDING:
@@ -93,9 +87,12 @@ def end_attempt(
     measures[RUN if decision.has_run else NO_RUN].add(now - record.acquired_at)
     if decision.status is FAILED:
         measures[RETRY].count(min(decision.attempts, RETRY_ATTEMPT_MAX))
-    if decision.error is not None and decision.status is not CANCELLED:
-        failed = FailedAttempt(queue, record.draft.task, record.id, decision.error)
-        failures.note(state.failures, [failed], from_micros(now))
+    if decision.error is not None:
+        row.error = record.error = decision.error
+        if decision.is_failure:
+            note_failure(record, now)
+            failed = FailedAttempt(queue, record.draft.task, record.id, decision.error)
+            failures.note(state.failures, [failed], from_micros(now))
     state.worked.did(row.worker, queue, decision.totals, now)
     state.follow(record, decision)
     return Settled(

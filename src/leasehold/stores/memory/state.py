@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from heapq import heappop, heappush
+from math import inf
 from typing import Any, Final
 
 import msgspec
@@ -30,7 +31,7 @@ from leasehold.core.model.retention import (
 from leasehold.core.model.schedule import Schedule
 from leasehold.core.model.settings import retention_by
 from leasehold.core.model.span import MINUTE_MICROS
-from leasehold.core.model.status import TERMINAL, Event, Status, check
+from leasehold.core.model.status import STEPS, TERMINAL, Event, Status, check
 from leasehold.core.model.tokens import Token
 from leasehold.core.rules.cleanup_store import CleanUpProgress
 from leasehold.core.rules.clock import ClockBasis, StoreTime, show_time, tell_time
@@ -54,6 +55,8 @@ from leasehold.stores.memory.tallies import FailureBook, WorkerTallies
 PENDING: Final = Status.PENDING
 RUNNING: Final = Status.RUNNING
 BLOCKED: Final = Status.BLOCKED
+COMPLETED: Final = Status.COMPLETED
+CREATED: Final = Event.CREATED
 
 AUDIT_RECORDS_MAX: Final = 10_000
 
@@ -92,6 +95,8 @@ class State:
         self.env = env
         self.random = env.random
         self.capacity = capacity
+        self.ended_max = inf if capacity is None else capacity
+        """How many ended jobs are kept."""
         self.records: dict[str, Record] = {}
         """By id, in the order of submission."""
         self.queues: dict[str, MemoryQueue] = {}
@@ -159,11 +164,6 @@ class State:
         self.retention_changed()
         self.tick()
 
-    @property
-    def live_count(self) -> int:
-        """Jobs that have not ended."""
-        return len(self.records) - self.finished.count
-
     def tick(self, *, forgets: bool = True) -> None:
         """Read the clock, which never steps back here, and now and then forget old records."""
         self.shown_left = SHOWN_AT_ONCE
@@ -219,16 +219,21 @@ class State:
 
     # -- changing jobs -----------------------------------------------------------------------
 
-    def add(self, record: Record) -> None:
-        """Enter a new job everywhere but in `records`, where its admission has put it."""
-        queue = self.queue(record.draft.queue)
-        queue.counts[record.status] += 1
-        queue.totals.submitted += 1
-        if queue.since is None:
-            queue.since = self.now
-        queue.submitted_by_priority[record.priority] += 1
-        self.tell(record, Event.CREATED, before=None)
-        self._enter(queue, record)
+    def add(self, records: Sequence[Record]) -> None:
+        """Enter new jobs everywhere but in `records`, where their admission has put them."""
+        now, queues = self.now, self.queues
+        for record in records:
+            status = record.status
+            queue = queues.get(record.draft.queue) or self.queue(record.draft.queue)
+            queue.counts[status] += 1
+            queue.totals.submitted += 1
+            if queue.since is None:
+                queue.since = now
+            queue.submitted_by_priority[record.priority] += 1
+            record.history.append(KeptEvent(now, CREATED, None, status, None, 0, 0, ""))
+            if self.feed is not None:
+                self.feed.note("job", record.id, status, CREATED, 1)
+            self._enter(queue, record)
 
     def late(self) -> list[Record]:
         """Pending jobs past their start_by that never ran, so many of them."""
@@ -247,17 +252,19 @@ class State:
     def step(self, record: Record, event: Event, after: Status, message: str | int = "") -> None:
         """Change a job's status, if the table allows it, with all its consequences."""
         before = record.status
-        check(event, before, after, record.id)
+        if (event, before, after) not in STEPS:
+            check(event, before, after, record.id)
         draft, now = record.draft, self.now
         queue = self.queues[draft.queue]
         lanes, counts = queue.lanes, queue.counts
-        shelf, key = lanes.shelf, draft.limit_key
-        if shelf is not None and key is not None and after is RUNNING:
-            shelf.started(key)
+        shelf = lanes.shelf
+        if shelf is not None and draft.limit_key is not None and after is RUNNING:
+            shelf.started(draft.limit_key)
         # Leased and settled jobs come by here, nearly all of them: calls are left out for those.
         if before is PENDING:
             lanes.forget_ready(record)
-            lanes.tidy(now)
+            if lanes.count.dead:
+                lanes.tidy(now)
         elif before is RUNNING:
             del self.running[record.id]
         else:
@@ -292,8 +299,8 @@ class State:
         if before is RUNNING:
             record.worker = None
             record.cancel_requested = None
-            if shelf is not None and key is not None:
-                shelf.ended(key)
+            if shelf is not None and draft.limit_key is not None:
+                shelf.ended(draft.limit_key)
         if after is RUNNING:
             self.running[record.id] = record
         else:
@@ -301,8 +308,10 @@ class State:
 
     def follow(self, record: Record, decision: Decision) -> None:
         """Apply a decision to a job."""
-        record.attempts = decision.attempts
-        record.reason = decision.reason
+        if record.attempts != decision.attempts:
+            record.attempts = decision.attempts
+        if decision.message or record.reason is not None:  # Most have no reason, before and after.
+            record.reason = decision.reason
         totals = self.queues[record.draft.queue].totals
         if decision.totals is COMPLETED_TOTALS:
             totals.completed += 1
@@ -349,13 +358,9 @@ class State:
             self.feed.note("job", record.id, record.status, event, len(record.history))
 
     def _leave(self, queue: MemoryQueue, record: Record) -> None:
+        """A job leaves a status that is neither pending nor running."""
         status = record.status
-        if status is PENDING:
-            queue.lanes.forget_ready(record)
-            queue.lanes.tidy(self.now)
-        elif status is RUNNING:
-            del self.running[record.id]
-        elif status in TERMINAL:
+        if status in TERMINAL:
             self.finished.remove(record)
             record.completed_at = None
             if record.needs:
@@ -367,9 +372,14 @@ class State:
             queue.lanes.tidy(self.now)
 
     def _enter(self, queue: MemoryQueue, record: Record) -> None:
+        """A job has come to a status that is not running."""
         status = record.status
-        if status is RUNNING:
-            self.running[record.id] = record
+        if status is PENDING:
+            queue.lanes.add_ready(record, self.now)
+            if record.start_by is not None:
+                heappush(self._to_start, (record.start_by, record.seq, record))
+            if self.news is not None:
+                self.news.ready = True
         elif status in TERMINAL:
             record.completed_at = self.now
             self.finished.add(record)
@@ -378,17 +388,12 @@ class State:
             if record.id in self.links.blocking:
                 self.links.note_ended(record)
             ttl = record.draft.result_ttl_seconds
-            if ttl is not None and status is Status.COMPLETED:
+            if ttl is not None and status is COMPLETED:
                 heappush(self.result_ends, (self.now + round(ttl * 1e6), record.seq, record))
             if self.news is not None:
                 self.news.ended.append(record.id)
         elif status is not BLOCKED:
-            if status is PENDING:
-                queue.lanes.add_ready(record, self.now)
-                if record.start_by is not None:
-                    heappush(self._to_start, (record.start_by, record.seq, record))
-            else:
-                queue.lanes.add_delayed(record)
+            queue.lanes.add_delayed(record)
             if self.news is not None:
                 self.news.ready = True
 
@@ -399,11 +404,6 @@ class State:
         given = self._given_retention
         self.policy = given or retention_by(self.settings.values, MEMORY_RETENTION)
         self.trim_at = 0
-
-    @property
-    def is_overfull(self) -> bool:
-        """Whether more jobs have ended than are kept."""
-        return self.capacity is not None and self.finished.count > self.capacity
 
     # -- figures -----------------------------------------------------------------------------
 

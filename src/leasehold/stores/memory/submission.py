@@ -32,7 +32,6 @@ from leasehold.core.rules.replies import (
     keep_submit,
     submit_again,
 )
-from leasehold.core.rules.submitting import due_at
 from leasehold.core.rules.tokens import check_same
 from leasehold.errors import LeaseholdError, QueueFullError, UnsupportedError
 from leasehold.stores.memory import dependents, replies
@@ -66,7 +65,8 @@ class Intake(StartBook):
     __slots__ = ("defaults", "has_rules")
 
     def __init__(self, state: State) -> None:
-        super().__init__(state)
+        self._state = state
+        self.now = state.now
         self.has_rules = state.has_rules
         self.defaults = state.settings.draft_defaults
 
@@ -89,12 +89,13 @@ class Intake(StartBook):
 
     def crowd(self, jobs: int) -> Crowd | None:
         state = self._state
-        if state.capacity is None:
+        capacity, ended = state.capacity, state.finished.count
+        if capacity is None:
             return None
-        if is_full_of_dead(state):
-            return Crowd(state.capacity, 0, dead_letters_fill_it=True)
-        left = state.capacity - state.live_count
-        return None if jobs <= left else Crowd(state.capacity, left, dead_letters_fill_it=False)
+        if ended >= capacity and is_full_of_dead(state):
+            return Crowd(capacity, 0, dead_letters_fill_it=True)
+        left = capacity - len(state.records) + ended
+        return None if jobs <= left else Crowd(capacity, left, dead_letters_fill_it=False)
 
     def first_uses(self, keys: Collection[KeyName]) -> dict[KeyName, FirstUse]:
         found = {}
@@ -133,8 +134,7 @@ class Intake(StartBook):
                 for record in added:
                     del records[record.id]
                 raise id_is_taken(draft.id)
-            record = record_of(draft, seq, now, due_at(draft, now))
-            records[draft.id] = record
+            record = records[draft.id] = record_of(draft, seq, now)
             added.append(record)
         state.last_seq += len(added)
         for place, queue, key, digest in keys:
@@ -146,8 +146,7 @@ class Intake(StartBook):
             for record in linked:
                 dependents.link(state, record, links[record.id])
             dependents.raise_needed(state, linked)
-        for record in added:
-            state.add(record)
+        state.add(added)
         return [Submitted(record.id, record.status) for record in added]
 
     def tell_again(self, ended: Collection[str]) -> None:

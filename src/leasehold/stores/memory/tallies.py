@@ -66,10 +66,9 @@ class WorkerTally(msgspec.Struct):
 
     first_at: int
     last_at: int
-    leased: int = 0
-    completed: int = 0
-    failed: int = 0
-    lost: int = 0
+    counts: dict[str, int] = msgspec.field(
+        default_factory=lambda: dict.fromkeys(WORKER_COUNTERS, 0)
+    )
 
 
 class WorkerTallies:
@@ -80,23 +79,18 @@ class WorkerTallies:
 
     def did(self, worker: str, queue: str, names: Sequence[str], now: int, jobs: int = 1) -> None:
         """Count jobs of a queue for a worker, under those names that are counted of workers."""
-        if _COUNTED.isdisjoint(names):
-            return  # A job that was handed back, say: that is no work.
         tally = self._tallies.get((queue, worker))
         if tally is None or now - tally.last_at >= MINUTE_MICROS:
+            if _COUNTED.isdisjoint(names):
+                return  # A job that was handed back, say: that is no work.
             now -= now % MINUTE_MICROS
             if tally is None:
                 tally = self._tallies[queue, worker] = WorkerTally(now, now)
             tally.last_at = now
+        counts = tally.counts
         for name in names:
-            if name == "completed":
-                tally.completed += jobs
-            elif name == "leased":
-                tally.leased += jobs
-            elif name == "failed":
-                tally.failed += jobs
-            elif name == "lost":
-                tally.lost += jobs
+            if name in counts:
+                counts[name] += jobs
 
     def forget(self, kept: int) -> None:
         """Keep so many workers, those that worked last."""
@@ -108,7 +102,7 @@ class WorkerTallies:
 
     def leased(self) -> dict[tuple[str, str], int]:
         """How many jobs were leased, by queue and worker."""
-        return {each: tally.leased for each, tally in self._tallies.items()}
+        return {each: tally.counts["leased"] for each, tally in self._tallies.items()}
 
     def totals(self) -> Iterator[tuple[str, WorkerTotals]]:
         """What each worker did, by queue."""
@@ -117,10 +111,7 @@ class WorkerTallies:
                 queue,
                 WorkerTotals(
                     worker=worker,
-                    leased=tally.leased,
-                    completed=tally.completed,
-                    failed=tally.failed,
-                    lost=tally.lost,
+                    **tally.counts,
                     first_at=from_micros(tally.first_at),
                     last_at=from_micros(tally.last_at),
                 ),
