@@ -161,6 +161,10 @@ def test_dns_rebinding_and_other_sites_are_refused(memory_service: Service) -> N
         for origin in foreign:
             answer = client.request(method, JOBS, headers={"Origin": origin})
             assert (answer.status_code, answer.json()["code"]) == (403, "foreign_origin")
+    for path in ("/healthz", "/readyz"):  # Balancers name a server by its address.
+        assert client.get(path, headers={"Host": "10.1.2.3:8700"}).status_code == 200
+    for path in ("/healthz/", "/%68ealthz", "/readyz/x"):
+        assert client.get(path, headers={"Host": "10.1.2.3:8700"}).status_code == 403
     same = client.get(JOBS, headers={"Origin": f"http://127.0.0.1:{port}"})
     assert same.status_code == 200
     assert client.get(JOBS, headers={"Host": f"localhost:{port}"}).status_code == 200
