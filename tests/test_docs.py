@@ -26,6 +26,7 @@ from leasehold import AsyncTaskQueue, TaskQueue
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 GUARANTEES = ROOT / "GUARANTEES.md"
+SECURITY = ROOT / "docs" / "security.md"
 PAGES = [README, GUARANTEES, *sorted((ROOT / "docs").glob("*.md"))]
 ALL_TEXTS = [*PAGES, *(ROOT / name for name in ("ARCHITECTURE.md", "CONTRIBUTING.md"))]
 WAIT = 240  # seconds; below the limit that pytest has for one test
@@ -221,8 +222,9 @@ def test_every_source_file_named_exists(page: Path) -> None:
         assert (ROOT / path).is_file(), f"{name_of(page)} names {path}"
 
 
-def test_every_guarantee_names_tests_that_exist() -> None:
-    text = GUARANTEES.read_text(encoding="utf-8")
+@pytest.mark.parametrize("page", [GUARANTEES, SECURITY], ids=lambda page: page.name)
+def test_what_is_promised_names_tests_that_exist(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
     named = set(TEST_NAME.findall(text))
     places = [ROOT / "tests", ROOT / "src" / "leasehold" / "testing"]
     sources = [path for place in places for path in place.rglob("*.py")]

@@ -48,7 +48,7 @@ def test_plain_lines_name_the_job_too(crews: Shell) -> None:
 
 def test_a_server_logs_json(shell: Shell) -> None:
     server = subprocess.Popen(
-        shell.command("serve", "--port", "0", "--insecure", "--log-format", "json"),
+        shell.command("serve", "--port", "0", "--log-format", "json"),
         cwd=shell.folder,
         env=shell.environment,
         stdout=subprocess.PIPE,
@@ -62,6 +62,7 @@ def test_a_server_logs_json(shell: Shell) -> None:
         assert connection.recv(4096).startswith(b"HTTP/1.1 400")
     server.send_signal(signal.SIGTERM)
     _, said = server.communicate(timeout=60)
-    [line] = [json.loads(line) for line in said.splitlines()]
+    [access, line] = [json.loads(line) for line in said.splitlines()]
+    assert "No client has access yet" in access["message"]
     assert (line["level"], line["job_id"]) == ("WARNING", None)
     assert "Invalid HTTP request" in line["message"]

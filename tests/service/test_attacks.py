@@ -53,6 +53,24 @@ def test_only_health_and_readiness_are_open(memory_service: Service) -> None:
         assert anybody.get(path).status_code in (401, 404)
 
 
+def test_a_token_and_a_scope_are_compared_as_a_whole(memory_service: Service) -> None:
+    """Attack 5: what merely begins or ends like a token, a scheme, a path or a queue is another."""
+    secret = memory_service.token("producer", queues=("mine",))
+    for shown in (
+        *(f"Bearer {secret}x", f"Bearer x{secret}", f"Bearer {secret[:-1]}"),
+        *(f"Bearer {secret.upper()}", f"Bearer {secret} {secret}"),
+        *(f"xBearer {secret}", f"Bearerx {secret}", secret),
+    ):
+        answer = memory_service.anonymous(Authorization=shown).get(JOBS)
+        assert (answer.status_code, answer.json()["code"]) == (401, "unauthenticated"), shown
+    client = memory_service.client(secret=secret)
+    for queue in ("mine2", "min", "Mine", "xmine", "mine:"):
+        assert client.post(JOBS, json={"task": "a", "queue": queue}).status_code == 403
+    assert client.post(JOBS, json={"task": "a", "queue": "mine"}).status_code == 201
+    for path in ("/healthzx", "/readyz/jobs", "/x/healthz", "/healthz/../api/v1/jobs"):
+        assert memory_service.anonymous().get(path).status_code in (401, 404)
+
+
 def test_a_token_that_has_ended_is_not_good_for_one_more_request(memory_service: Service) -> None:
     client = memory_service.client("producer", name="ci")
     submit(client)
@@ -143,6 +161,10 @@ def test_dns_rebinding_and_other_sites_are_refused(memory_service: Service) -> N
         for origin in foreign:
             answer = client.request(method, JOBS, headers={"Origin": origin})
             assert (answer.status_code, answer.json()["code"]) == (403, "foreign_origin")
+    for path in ("/healthz", "/readyz"):  # Balancers name a server by its address.
+        assert client.get(path, headers={"Host": "10.1.2.3:8700"}).status_code == 200
+    for path in ("/healthz/", "/%68ealthz", "/readyz/x"):
+        assert client.get(path, headers={"Host": "10.1.2.3:8700"}).status_code == 403
     same = client.get(JOBS, headers={"Origin": f"http://127.0.0.1:{port}"})
     assert same.status_code == 200
     assert client.get(JOBS, headers={"Host": f"localhost:{port}"}).status_code == 200

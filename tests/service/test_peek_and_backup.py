@@ -1,4 +1,4 @@
-"""A look at what comes next, and copies of the store, over the service."""
+"""What comes next, why a job waits, and copies of the store, over the service."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from leasehold.connect import connect
 from leasehold.core.model.job import Draft
 from leasehold.core.model.queue_config import QueueConfig
 from leasehold.errors import UnsupportedError
+from leasehold.service.out_of_sight import OUT_OF_SIGHT
 from service.conftest import Service, serving
 
 
@@ -36,6 +37,25 @@ def test_what_comes_next_is_told_and_not_leased(memory_service: Service) -> None
     far = TaskQueue(memory_service.url.replace("://", f"://{secret}@"), num_workers=0)
     assert [job.id for job in far.peek("peeked", limit=3)] == ["90", "50", "10"]
     far.shutdown()
+
+
+def test_who_submits_a_job_may_ask_why_it_waits(memory_service: Service) -> None:
+    theirs = Draft(id="theirs", task="shop:send", queue="theirs")
+    mine = Draft(id="mine:waits", task="shop:send", queue="mine", depends_on=("theirs",))
+    plain = Draft(id="mine:next", task="shop:send", queue="mine")
+    memory_service.store.submit([theirs, mine, plain])
+    for client in (
+        memory_service.client("producer"),
+        memory_service.client("producer", queues=("mine",)),
+    ):
+        told = client.get("/api/v1/jobs/mine:next/why").json()
+        assert told["kind"] == "no_worker"
+        assert told["details"]["command"].endswith("--queues mine --import shop")
+    blocked = client.get("/api/v1/jobs/mine:waits/why").json()
+    assert (blocked["kind"], blocked["details"]) == ("blocked", {"depends_on": [OUT_OF_SIGHT]})
+    assert "theirs" not in blocked["text"]
+    for unknown in ("theirs", "nothing"):
+        assert client.get(f"/api/v1/jobs/{unknown}/why").status_code == 404
 
 
 @pytest.fixture

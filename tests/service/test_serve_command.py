@@ -101,7 +101,7 @@ def test_tls_on_both_faces(shell: Shell) -> None:
 def test_only_clients_with_a_certificate(shell: Shell) -> None:
     certificate, key = make_certificate(shell.folder)
     tls = ("--tls-cert", certificate, "--tls-key", key, "--tls-client-ca", certificate)
-    with served(shell, "--insecure", *tls, "--grpc", "127.0.0.1:0") as (banner, _):
+    with served(shell, "--insecure", *tls, "--grpc", "127.0.0.1:0") as (banner, process):
         for name in ("address", "grpc_address"):
             bare = f"{banner[name]}?ca={certificate}&retry_seconds=0"
             refused = shell.run("list", "--store", bare)
@@ -109,6 +109,9 @@ def test_only_clients_with_a_certificate(shell: Shell) -> None:
             assert "cert=FILE&key=FILE" in refused.err
             shown = f"{bare}&cert={certificate}&key={key}"
             assert shell.ok("list", "-o", "json", "--store", shown).json == []
+        process.terminate()
+        assert process.stderr is not None
+        assert process.stderr.read() == "", "a client that is turned away is no matter for the log"
 
 
 def test_a_port_that_is_taken(shell: Shell) -> None:

@@ -10,7 +10,7 @@ from leasehold.cli.session import Session
 from leasehold.cli.times import MINUTES, time_text
 from leasehold.core.model.refusals import no_job
 from leasehold.core.model.search import HeavyField
-from leasehold.errors import JobNotFoundError, LeaseholdError
+from leasehold.errors import ForbiddenError, JobNotFoundError, LeaseholdError
 
 NEAR_MAX: Final = 3
 NEAR_LENGTH_MIN: Final = 3
@@ -34,7 +34,7 @@ def job_id_of(session: Session, text: str) -> str:
         return _last(session)
     text = text.removeprefix(ELLIPSIS)  # As a narrow table shows it.
     # An exact id comes first, since nothing shorter begins with it.
-    found = session.queue.find_ids(text, limit=NEAR_MAX + 1) if text else []
+    found = _beginning(session, text) if text else []
     if found and (found[0] == text or len(found) == 1):
         return found[0]
     if found:
@@ -73,6 +73,15 @@ def _last(session: Session) -> str:
     return job_id
 
 
+def _beginning(session: Session, text: str) -> list[str]:
+    """The ids that begin like this, at most NEAR_MAX + 1 of them."""
+    try:
+        return session.queue.find_ids(text, limit=NEAR_MAX + 1)
+    except ForbiddenError:
+        # A token for some queues may not look through the ids of all: it names one, or its end.
+        return [text] if session.queue.store.get(text) is not None else []
+
+
 def _ending(session: Session, text: str) -> list[str]:
     """Those of the latest jobs whose ids end like this, at most NEAR_MAX + 1 of them."""
     found: list[str] = []
@@ -101,7 +110,7 @@ def _unknown(session: Session, text: str) -> str:
 def _near(session: Session, text: str) -> list[str]:
     """The ids that share the longest beginning with the typed text."""
     for length in range(len(text) - 1, NEAR_LENGTH_MIN - 1, -1):
-        found = session.queue.find_ids(text[:length], limit=NEAR_MAX + 1)
+        found = _beginning(session, text[:length])
         if found:
             return found
     return []

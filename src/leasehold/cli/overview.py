@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 QueueFigures = Mapping[str, Any]
 """A queue's name and state, a count per status, and for `top` how it did lately."""
+
+Parts = Sequence[str | None]
+"""Queues whose figures make the total; None is the whole store."""
 
 LATELY: Final = ("throughput_per_second", "error_rate", "oldest_pending_age_seconds")
 LATELY_SECONDS: Final = 300.0
@@ -91,10 +95,14 @@ def look(session: Session, *, window_seconds: float | None = None) -> Overview:
     served = {name for worker in workers for name in worker.queues}
     lately = {} if window_seconds is None else _lately(queue, window_seconds)
     back = timedelta(days=1) if window_seconds is None else timedelta(seconds=window_seconds)
+    about = queue.describe()
+    # A token for some queues is told which: it may not ask about the whole store.
+    parts = (None,) if about.get("queues") is None else tuple(info.name for info in infos)
+    failures = [each for part in parts for each in queue.failures(part, limit=FAILURES_MAX)]
     return Overview(
         at=now,
         store=session.shown_store,
-        total=queue.get_queue_stats(),
+        total=_total(queue, parts),
         queues=[queue_figures(info) | lately.get(info.name, {}) for info in infos],
         workers=[document_of(worker) for worker in workers],
         unserved={
@@ -106,20 +114,30 @@ def look(session: Session, *, window_seconds: float | None = None) -> Overview:
         },
         failures=[
             document_of(failure)
-            for failure in queue.failures(limit=FAILURES_MAX)
+            for failure in sorted(failures, key=lambda failure: -failure.count)
             if now - failure.last_at < back
         ][:FAILURES_SHOWN],
-        seal=queue.describe().get("seal"),
+        seal=about.get("seal"),
         window_seconds=window_seconds,
-        rates={} if window_seconds is None else _rates(queue, window_seconds),
+        rates={} if window_seconds is None else _rates(queue, parts, window_seconds),
         running=() if window_seconds is None else _running(queue, now),
     )
 
 
-def _rates(queue: TaskQueue, window_seconds: float) -> dict[str, float]:
-    metrics = queue.metrics(window_seconds=window_seconds)
-    seconds = max(1.0, (metrics.at - metrics.since).total_seconds())
-    return {name: getattr(metrics, name) / seconds for name in RATES}
+def _total(queue: TaskQueue, parts: Parts) -> Mapping[str, int]:
+    total: Counter[str] = Counter()
+    for part in parts:
+        total.update(queue.get_queue_stats(part))
+    return total
+
+
+def _rates(queue: TaskQueue, parts: Parts, window_seconds: float) -> dict[str, float]:
+    rates = dict.fromkeys(RATES, 0.0)
+    for metrics in (queue.metrics(part, window_seconds) for part in parts):
+        seconds = max(1.0, (metrics.at - metrics.since).total_seconds())
+        for name in RATES:
+            rates[name] += getattr(metrics, name) / seconds
+    return rates
 
 
 def _running(queue: TaskQueue, now: datetime) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -93,10 +94,13 @@ def serve(
     session.tells_of_new_store = False  # The first line names the store.
     store = session.new_queue.store
     address = _address("https" if tls else "http", host, listener.getsockname()[1])
+    _log_to_stderr(session, log_format)
+    # A program that reads JSON lines reads no others.
+    tell = logging.getLogger(__name__).warning if log_format == "json" else session.tell
     if not insecure and not store.tokens():
-        session.tell("No client has access yet: create a token with `queuectl token create`.")
+        tell("No client has access yet: create a token with `queuectl token create`.")
     if not tls and not all(map(_is_loopback, reached)):
-        session.tell(
+        tell(
             "Tokens cross the network unencrypted: use --tls-cert, or a proxy that terminates TLS."
         )
 
@@ -106,7 +110,6 @@ def serve(
             at_grpc = _address("grpcs" if tls else "grpc", grpc_address.host, grpc_port)
         _show(session, address, at_grpc)
 
-    _log_to_stderr(session, log_format)
     try:
         server.serve(
             store,
@@ -161,6 +164,8 @@ def _check(hosts: list[str], *, insecure: bool) -> None:
 def _grpc_address(
     place: str, cert: str | None, key: str | None, client_ca: str | None
 ) -> GrpcAddress:
+    # Its library would write a line of its own about each client that fails to shake hands.
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     try:
         from leasehold.service.grpc.server import GrpcAddress
     except ImportError as error:

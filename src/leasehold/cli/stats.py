@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any, Final, Literal, get_args
 
@@ -29,6 +30,7 @@ from leasehold.core.rules.failures import FAILURES_MAX
 from leasehold.documents.metrics import metrics_document, point_document
 from leasehold.documents.queues import totals_document
 from leasehold.documents.spans import age_of, took
+from leasehold.errors import ForbiddenError
 
 By = Literal["minute", "day", "priority", "attempt", "task", "worker", "error"]
 WINDOW: Final = 3600.0
@@ -145,7 +147,7 @@ def stats(
     named = tuple(dict.fromkeys(queues))
     seconds = WINDOW if window is None else window
     if session.format == "table":
-        _tell_window(session, by, seconds, totals=totals, is_timeline=bool(metrics))
+        _tell_window(session, named, by, seconds, totals=totals, is_timeline=bool(metrics))
     if metrics:
         print_timeline(
             session,
@@ -177,13 +179,20 @@ def stats(
 
 
 def _tell_window(
-    session: Session, by: By | None, seconds: float, *, totals: bool, is_timeline: bool
+    session: Session,
+    named: Sequence[str],
+    by: By | None,
+    seconds: float,
+    *,
+    totals: bool,
+    is_timeline: bool,
 ) -> None:
     """Say which time the figures are about, where no column does."""
     if totals or by == "worker":
         session.tell("since the store was created:")
     elif not is_timeline and by not in ("minute", "day", "error"):
-        since = time_text(session.queue.metrics(window_seconds=seconds).since, MINUTES)
+        any_queue = next(iter(named or session.queue.queues()), None)
+        since = time_text(session.queue.metrics(any_queue, window_seconds=seconds).since, MINUTES)
         now = " (pending and running: now)" if by is None else ""
         session.tell(f"in the last {duration_text(seconds)}, since {since}{now}:")
 
@@ -217,8 +226,12 @@ def _check(
 
 def _each(session: Session, named: Sequence[str], figures: Any) -> list[Document]:
     """What there is to say of these queues, or of all of them and last of the whole store."""
-    wanted: list[str | None] = [*named] or [*session.queue.queues(), None]
-    return [figures(session, name) for name in wanted]
+    found = [figures(session, name) for name in named or session.queue.queues()]
+    if not named:
+        # A token for some queues sees their rows only.
+        with suppress(ForbiddenError):
+            found.append(figures(session, None))
+    return found
 
 
 def _lately(session: Session, name: str | None, seconds: float) -> Document:

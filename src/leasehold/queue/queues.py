@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, TypedDict, Unpack
 
 from msgspec.structs import asdict
 
 from leasehold.core.contract.store import Store
 from leasehold.core.model.durations import Seconds, read_seconds
+from leasehold.core.model.job import Job
 from leasehold.core.model.key_limits import NO_KEY, KeyInfo
 from leasehold.core.model.phrases import listed
 from leasehold.core.model.queue_config import QueueConfig, QueueInfo, QueueState, check_queue_name
 from leasehold.core.model.queue_retention import QueueRetention
 from leasehold.core.model.reason import Reason, reason_for
+from leasehold.core.model.records import WorkerInfo
 from leasehold.core.model.refusals import no_queue
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.text import plain
@@ -196,16 +198,24 @@ class Queues:
         It reads several things one after another, so the answer is as of a moment ago.
         """
         snapshot = self._looking.get(job)
-        key = snapshot.limit_key
-        return reason_for(
-            snapshot,
-            self.queue_info(snapshot.queue),
-            self.store.workers(),
-            self.store.position(snapshot.id),
-            self.store.now(),
-            NO_KEY if key is None else self.store.key_info(snapshot.queue, key),
-            lost_workers(self.store),
-        )
+        return reason_in(self.store, snapshot, self.store.workers())
+
+
+def reason_in(store: Store, job: Job, workers: Sequence[WorkerInfo]) -> Reason:
+    """Why a job is not running, as far as these workers are known."""
+    info = store.queue_info(job.queue)
+    if info is None:
+        raise no_queue(job.queue, store.queues())
+    key = job.limit_key
+    return reason_for(
+        job,
+        info,
+        workers,
+        store.position(job.id),
+        store.now(),
+        NO_KEY if key is None else store.key_info(job.queue, key),
+        lost_workers(store),
+    )
 
 
 def plain_rules(options: Mapping[str, Any]) -> dict[str, Any]:

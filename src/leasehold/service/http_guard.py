@@ -17,6 +17,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from leasehold.service.http_answers import plain_problem
 
 ANY_HOST: Final = "*"
+PROBES: Final = (b"/healthz", b"/readyz")
+"""Answered under any Host: balancers check a server by its address. They tell nothing to strangers.
+"""
 LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 
 SECURITY_HEADERS: Final = (
@@ -58,6 +61,8 @@ class Guard:
         await self._app(scope, receive, send_guarded)
 
     def _refusal(self, scope: Scope) -> tuple[str, str] | None:
+        if scope["raw_path"] in PROBES:
+            return None
         hosts = [value for name, value in scope["headers"] if name == b"host"]
         host = _name_of(hosts[0].decode("latin-1")) if len(hosts) == 1 else None
         if host is None or not self._is_ours(host):

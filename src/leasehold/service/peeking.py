@@ -1,19 +1,23 @@
-"""A look at the next jobs, without leasing them."""
+"""What runs next, without leasing it, and why a job does not run."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import Meta
 
+from leasehold.core.model.reason import ReasonKind
 from leasehold.core.model.refusals import no_queue
 from leasehold.core.model.tokens import LOOKING
 from leasehold.documents.jobs import job_document
+from leasehold.queue.queues import reason_in
 from leasehold.service.answers import JobDocument
 from leasehold.service.base import ApiPart
 from leasehold.service.caller import Caller
 from leasehold.service.new_job import Name
 from leasehold.service.operation import Answer, Request, operation
+from leasehold.service.out_of_sight import shown
+from leasehold.service.store_sight import workers_of
 
 
 class Peek(Request):
@@ -29,8 +33,23 @@ class NextJobs(Answer):
     jobs: list[JobDocument]
 
 
+class WhyJob(Request):
+    """A job that does not run."""
+
+    job_id: str
+
+
+class WhyAnswer(Answer):
+    """Why a job is not running: a kind for programs, and a sentence for people."""
+
+    kind: ReasonKind
+    text: str
+    details: dict[str, Any]
+    """The values in the sentence, by name; they depend on the kind."""
+
+
 class Peeking(ApiPart):
-    """The operation that only looks."""
+    """The operations about jobs that wait."""
 
     @operation("GET", "/queues/{queue}/next", *LOOKING)
     def peek(self, caller: Caller, request: Peek) -> NextJobs:
@@ -44,3 +63,14 @@ class Peeking(ApiPart):
         if not jobs and self.store.queue_info(request.queue) is None:
             raise no_queue(request.queue)
         return NextJobs(jobs=[job_document(job) for job in jobs])
+
+    @operation("GET", "/jobs/{job_id}/why", *LOOKING)
+    def why(self, caller: Caller, request: WhyJob) -> WhyAnswer:
+        """Say why a job is not running: the first reason that applies."""
+        # The sentence is made of what this caller may see: names in it could not be taken out.
+        job = shown(caller, self.store, self.job_of(caller, request.job_id))
+        workers = self.store.workers()
+        if caller.queues is not None:
+            workers = workers_of(caller.queues, workers)
+        reason = reason_in(self.store, job, workers)
+        return WhyAnswer(kind=reason.kind, text=reason.text, details=reason.details)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,6 +33,10 @@ if TYPE_CHECKING:
 KEEP_ALIVE_SECONDS: Final = 75
 UNREAD_SECONDS_MAX: Final = 30
 """How long a client may leave an answer unread."""
+SWITCH_SECONDS: Final = 0.001
+"""How long a thread keeps the interpreter while others wait for it; Python's own 5 ms are paid at
+each hand-over of a request from thread to thread, beside a page that is being rendered.
+"""
 SWEEP_SECONDS: Final = REMOTE_LEASE_SECONDS / 3
 """The death of a worker far away is never proved: its expired leases are the first sign of it."""
 
@@ -162,6 +167,7 @@ def serve(
             api.close()
 
     allow_open_files()
+    sys.setswitchinterval(SWITCH_SECONDS)
     with upkeep(store, env, blobs), asyncio.Runner(loop_factory=_Loop) as runner:
         runner.run(run())
 

@@ -44,7 +44,8 @@ _ROLES: Final[dict[tuple[Role, ...], str]] = {
     ("consumer",): """
         exchange exchange_once renew report_progress append_log tell enter_worker leave_worker
     """,
-    ("consumer", "operator"): "recover promote fire_schedules prune cleanups pin",
+    ("consumer", "operator"): "recover promote fire_schedules prune pin",
+    ("consumer", "operator", "observer"): "cleanups",
     ("operator", "observer"): """
         pins operations operation
         stuck check changes failures worker_totals lifetimes schedules get_schedule

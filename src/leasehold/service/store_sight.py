@@ -46,7 +46,7 @@ def _if_own(queues: frozenset[str], found: Any) -> Any:
     return found if found is not None and found.queue in queues else None
 
 
-def _served(queues: frozenset[str], workers: list[WorkerInfo]) -> list[WorkerInfo]:
+def workers_of(queues: frozenset[str], workers: list[WorkerInfo]) -> list[WorkerInfo]:
     """The workers of these queues, to tell why a job waits; not where they run, nor their jobs."""
     return [
         msgspec.structs.replace(
@@ -70,7 +70,7 @@ VISIBLE_PART: Final[dict[str, Callable[[frozenset[str], Any], Any]]] = {
     "get": _if_own,
     "archived": _if_own,
     "get_schedule": _if_own,
-    "workers": _served,
+    "workers": workers_of,
     "describe": lambda queues, about: {
         **{name: about[name] for name in _DESCRIBED if name in about},
         "queues": sorted(queues),
