@@ -48,8 +48,8 @@ def _ask_discard(desk: Desk, fields: Fields) -> Question:
 def _ask_pause(desk: Desk, fields: Fields) -> Question:
     info = desk.queue.queue_info(given(fields, "queue"))
     effect = (
-        f"No job of it starts until somebody resumes it; {counted(info.pending, 'job')} "
-        f"{'is' if info.pending == 1 else 'are'} pending. Running jobs ({info.running:,}) go on, "
+        f"No job of it starts until somebody resumes it: {counted(info.pending, 'pending job')} "
+        f"{'waits' if info.pending == 1 else 'wait'}. Running jobs ({info.running:,}) go on, "
         "and new jobs are accepted."
     )
     return Question(f"Pause queue {info.name}?", effect, "Pause the queue")
