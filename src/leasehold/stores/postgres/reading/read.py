@@ -143,7 +143,7 @@ class Jobs(TableJobs):
 
     def _counted(self, where: JobFilter) -> int:
         statuses = tuple(Status) if where.statuses is None else where.statuses
-        counted = " + ".join(each.value for each in statuses) or "0"
+        counted = " + ".join(each.value for each in dict.fromkeys(statuses)) or "0"
         lanes = among(POSTGRES, {"queue": where.queues, "task": where.tasks})
         condition, values = numbered(lanes)
         found: Any = self._db.execute(
