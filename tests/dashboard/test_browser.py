@@ -71,7 +71,7 @@ def test_an_order_is_asked_about_and_can_be_left(shop: Shop) -> None:
     with shop.page("operator") as page:
         page.goto(shop.url(f"queue?name={name}"))
         page.get_by_role("button", name="Pause").click()
-        expect(page.locator("main")).to_contain_text("1 pending jobs wait")
+        expect(page.locator("main")).to_contain_text("1 pending job waits")
         page.get_by_role("link", name="Go back").click()
         assert shop.queue.queue_info(name).state.value == "active"
         page.get_by_role("button", name="Pause").click()

@@ -52,7 +52,7 @@ def test_a_queue_fills_up_because_a_service_is_slow(shop: Shop) -> None:
         until(lambda: shop.queue.queue_info(name).running == 1)
         page.goto(shop.url("."))
         alert = page.locator(".alert", has_text=name)
-        expect(page.locator("#verdict")).to_contain_text("depth")
+        expect(page.locator("#verdict")).to_contain_text("little room left")
         expect(alert).to_contain_text(f"{FULL - 1} of {FULL} pending")
         expect(alert).to_contain_text("Submits are refused when it is full")
         alert.get_by_role("link", name="See the queue").click()

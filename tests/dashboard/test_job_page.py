@@ -11,7 +11,7 @@ import pytest
 from dashboard.conftest import People
 from leasehold.core.model.joblog import LogLine
 from leasehold.core.model.lease import LeaseRequest, Settlement
-from leasehold.core.model.outcome import Fail, JobError
+from leasehold.core.model.outcome import Complete, Fail, JobError
 from leasehold.dashboard.shown import TEXT_LENGTH_MAX
 
 OWN = '  File "/srv/shop/mail.py", line {}, in send\n    deliver()\n'
@@ -152,3 +152,30 @@ def test_a_queue_of_which_no_attempt_ended_has_no_share_of_failures(people: Peop
     people.queue.create_queue("fresh")
     page = people.somebody("operator").get("queue", params={"name": "fresh"})
     assert re.search(r"Failing\u2013of the attempts", words_of(page.text))
+
+
+def test_the_queue_and_a_running_job_tell_how_long_its_task_usually_takes(people: People) -> None:
+    def run(task: str) -> None:
+        people.queue.submit(task, queue="timed")
+        [lease] = people.store.exchange(request=LeaseRequest(worker="w", queues=("timed",))).leases
+        people.store.exchange([Settlement(lease.job_id, lease.version, Complete())])
+
+    client = people.somebody("operator")
+    assert "Wait p99" not in client.get("queue", params={"name": "idle"}).text
+    for task in ("slow", "quick", "quick"):
+        run(task)
+    page = client.get("queue", params={"name": "timed"}).text
+    assert "its latest 3 jobs that ended within a day" in words_of(page)
+    shown = page.partition('id="tasks"')[2].partition("</table>")[0]
+    assert re.findall(r'data-row="(\w+)"', shown) == ["quick", "slow"], "the busiest first"
+    [quick, _] = re.findall(r"<tr data-row.*?</tr>", shown)
+    cells = re.findall(r'<td class="n(?: wide)?">(.*?)</td>', quick)
+    assert cells[:2] == ["2", "0"]
+    assert len(cells) == 8
+    assert all(re.fullmatch(r"[\d.]+(µs|ms|s)", each) for each in cells[2:]), cells
+    job = people.queue.submit("quick", queue="timed")
+    assert "Usual run" not in page_of(people, job.id), "it does not run yet"
+    assert people.queue.lease("timed", worker="w9") is not None
+    assert re.search(
+        r"Usual run.*95 of 100 took at most .*of 2 jobs", words_of(page_of(people, job.id))
+    )

@@ -16,6 +16,7 @@ from leasehold.core.model.budget import batched
 from leasehold.core.model.job import Draft
 from leasehold.core.model.lease import LeaseRequest, Settlement
 from leasehold.core.model.outcome import Complete, Fail, JobError
+from leasehold.dashboard import visit
 from leasehold.dashboard.pages import jobs
 from leasehold.dashboard.routes import PAGES
 from leasehold.dashboard.visit import Desk, Visit
@@ -101,6 +102,7 @@ def test_a_page_reads_no_more_of_more_jobs(
     monkeypatch.setattr(read, "FEW", 50)
     monkeypatch.setattr(job_reading, "FEW", 50)
     monkeypatch.setattr(jobs, "READ_MAX", 200)
+    monkeypatch.setattr(visit, "TASK_JOBS_READ", 20)
     few, many = (steps(desk, path, query) for desk in desks)
     assert many <= 1.2 * few + MORE_STEPS
     # Or nothing was counted at all.

@@ -10,14 +10,13 @@ from typing import Any, Final, Literal
 from leasehold.cli.output import Column, Document, cell, emit
 from leasehold.cli.session import Session
 from leasehold.cli.times import MINUTES, time_text
-from leasehold.core.model.histogram import measured
-from leasehold.core.model.job import Job
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.span import BANDS
 from leasehold.core.model.status import Status
 from leasehold.documents.metrics import timeline_documents
 from leasehold.documents.records import document_of
 from leasehold.documents.spans import took
+from leasehold.queue.task_figures import TaskFigures, figures_by_task
 
 JOBS_LOOKED_AT: Final = 10_000
 ALL: Final = "(all)"
@@ -50,9 +49,12 @@ TASK_COLUMNS: Final = (
     _count("completed", "COMPLETED"),
     _count("dead", "DEAD"),
     _count("failures", "FAILURES"),
+    Column("wait_p50_seconds", "WAIT P50", took, right=True, spare=4),
     Column("wait_p95_seconds", "WAIT P95", took, right=True, spare=2),
+    Column("wait_p99_seconds", "WAIT P99", took, right=True, spare=5),
     Column("run_p50_seconds", "RUN P50", took, right=True, spare=1),
     Column("run_p95_seconds", "RUN P95", took, right=True),
+    Column("run_p99_seconds", "RUN P99", took, right=True, spare=6),
     Column("run_max_seconds", "RUN MAX", took, right=True, spare=3),
 )
 WORKER_COLUMNS: Final = (
@@ -129,27 +131,19 @@ def print_tasks(session: Session, queues: Sequence[str], window_seconds: float) 
     jobs = list(islice(found, JOBS_LOOKED_AT))
     if len(jobs) == JOBS_LOOKED_AT:
         session.tell(f"note: counts only the {JOBS_LOOKED_AT:,} jobs that were submitted last")
-    by_task: dict[str, list[Job]] = {}
-    for job in jobs:
-        by_task.setdefault(job.task, []).append(job)
-    documents = [_task_document(task, by_task[task]) for task in by_task]
-    documents.sort(key=lambda each: -(each["completed"] + each["dead"]))
+    documents: list[Document] = [_task_document(each) for each in figures_by_task(jobs)]
     emit(session, documents, TASK_COLUMNS, nothing="no job ended in that time")
 
 
-def _task_document(task: str, jobs: Sequence[Job]) -> dict[str, Any]:
-    ran = [job.run_seconds(job.updated_at) or 0.0 for job in jobs]
-    waits = measured(job.wait_seconds(job.updated_at) for job in jobs)
-    runs = measured(ran)
+def _task_document(figures: TaskFigures) -> Document:
     return {
-        "task": task,
-        "completed": sum(job.status is Status.COMPLETED for job in jobs),
-        "dead": sum(job.status is Status.DEAD for job in jobs),
-        "failures": sum(job.failure_count for job in jobs),
-        "wait_p95_seconds": waits.percentile_seconds(0.95),
-        "run_p50_seconds": runs.percentile_seconds(0.50),
-        "run_p95_seconds": runs.percentile_seconds(0.95),
-        "run_max_seconds": max(ran),
+        "task": figures.task,
+        "completed": figures.completed,
+        "dead": figures.dead,
+        "failures": figures.failures,
+        **_seconds("wait", figures.wait),
+        **_seconds("run", figures.run),
+        "run_max_seconds": figures.run_max_seconds,
     }
 
 

@@ -183,7 +183,7 @@ def _chart(
         for metric in wanted.metrics
     }
     highest = max((value or 0 for each in values.values() for value in each), default=0)
-    top = nice_duration(highest) if wanted.show is _seconds else nice_top(highest)
+    top = nice_duration(highest) if wanted.show is _seconds else nice_count(highest)
     lines = [
         ChartLine(name, colour, values[metric], *_paths(values[metric], top))
         for metric, (name, colour) in wanted.metrics.items()
@@ -244,6 +244,15 @@ def nice_top(highest: float) -> float:
     while size > highest:
         size /= 10
     return next(round(size * by, 9) for by in (1, 2, 5, 10) if size * by >= highest)
+
+
+def nice_count(highest: float) -> float:
+    """The same for things that are counted: there is no half of one in the middle.
+
+    >>> nice_count(0), nice_count(3), nice_count(5), nice_count(130)
+    (2.0, 4.0, 10.0, 200.0)
+    """
+    return next((float(top) for top in (2, 4, 10) if top >= highest), nice_top(highest))
 
 
 def nice_duration(highest: float) -> float:

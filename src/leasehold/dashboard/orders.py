@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from leasehold.core.model.phrases import counted
 from leasehold.core.model.status import Status
 from leasehold.core.rules.filter_orders import CancelAll, ReplayAll, ReprioritizeAll
 from leasehold.core.rules.operations import Operation, OperationDraft, is_undoable
@@ -47,8 +48,9 @@ def _ask_discard(desk: Desk, fields: Fields) -> Question:
 def _ask_pause(desk: Desk, fields: Fields) -> Question:
     info = desk.queue.queue_info(given(fields, "queue"))
     effect = (
-        f"Nothing of it is leased until somebody resumes it: {info.pending:,} pending jobs wait. "
-        f"The {info.running:,} that run go on, and new ones are accepted."
+        f"No job of it starts until somebody resumes it: {counted(info.pending, 'pending job')} "
+        f"{'waits' if info.pending == 1 else 'wait'}. Running jobs ({info.running:,}) go on, "
+        "and new jobs are accepted."
     )
     return Question(f"Pause queue {info.name}?", effect, "Pause the queue")
 

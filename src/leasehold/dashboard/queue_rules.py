@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import asdict
 
+from leasehold.core.model.durations import duration_text
 from leasehold.core.model.queue_config import DEFAULT_CONFIG, QueueConfig
 from leasehold.documents.described import described
 from leasehold.errors import InvalidQueueError
@@ -58,13 +59,20 @@ def rule_groups(texts: Mapping[str, str]) -> dict[str, list[RuleField]]:
                 name,
                 helps.get(name, ""),
                 texts.get(name, ""),
-                _DATA.get(name) or text_of(getattr(DEFAULT_CONFIG, name)) or "none",
+                _DATA.get(name) or _default_text(name),
                 name == "fifo_mode",
             )
             for name in names.split()
         ]
         for title, names in GROUPS.items()
     }
+
+
+def _default_text(name: str) -> str:
+    value = getattr(DEFAULT_CONFIG, name)
+    if value is not None and name in DURATIONS:
+        return duration_text(value)
+    return text_of(value) or "none"
 
 
 def texts_of(config: QueueConfig) -> dict[str, str]:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any, Final
 
 from starlette.datastructures import QueryParams
 
+from leasehold.core.contract.looking import looking
+from leasehold.core.model.job import Job
 from leasehold.core.model.queue_config import QueueInfo
 from leasehold.core.model.records import WorkerInfo
+from leasehold.core.model.search import JobFilter
+from leasehold.core.model.status import Status
 from leasehold.core.model.tokens import Role
 from leasehold.core.rules.metrics import QueueMetrics
 from leasehold.dashboard.operation_runner import OperationRunner
@@ -18,11 +23,16 @@ from leasehold.observe.findings import Finding
 from leasehold.queue.facade import TaskQueue
 from leasehold.queue.health import findings_of, lately_of
 from leasehold.queue.operations import Operations
+from leasehold.queue.task_figures import TaskFigures, figures_by_task
 from leasehold.service.api import Api
 from leasehold.service.caller import Caller
 
 FIGURES_KEPT: Final = 100
 PAGES_KEPT: Final = 50
+TASK_JOBS: Final = 500
+"""Tasks are judged by so many jobs of their queue that ended within a day, the newest ones."""
+TASK_JOBS_READ: Final = 20_000
+"""So many jobs of the store are read at most to find them."""
 
 
 class Desk:
@@ -54,6 +64,27 @@ class Desk:
     def measured(self) -> list[QueueMetrics]:
         """What each queue did in the last minutes: the alerts are about the same as the pages."""
         return self.lately("queues", lambda: lately_of(self.queue))
+
+    def tasks_of(self, queue: str) -> list[TaskFigures]:
+        """How long the latest jobs of each task of a queue waited and ran."""
+        return self.lately(("tasks", queue), lambda: figures_by_task(self._ended(queue)))
+
+    def _ended(self, queue: str) -> list[Job]:
+        where = JobFilter(
+            queues=(queue,),
+            statuses=(Status.COMPLETED, Status.DEAD),
+            finished_from=self.queue.now() - timedelta(days=1),
+        )
+        return (
+            looking(self.store)
+            .search(
+                where,
+                limit=TASK_JOBS,
+                without=("payload", "result", "metadata"),
+                read_max=TASK_JOBS_READ,
+            )
+            .jobs
+        )
 
 
 @dataclass(frozen=True)

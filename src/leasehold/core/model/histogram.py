@@ -7,11 +7,11 @@ days.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from math import ceil, sqrt
 from typing import Final
 
@@ -67,20 +67,13 @@ def percentile(histogram: Mapping[int, int], share: float) -> float | None:
 
 
 def percentiles(histogram: Mapping[int, int], shares: Sequence[float]) -> list[float | None]:
-    """The same for several shares, the smallest first: the buckets are gone through once."""
-    count = sum(histogram.values())
-    if not count:
+    """The same for several shares."""
+    buckets = sorted(histogram)
+    reached = list(accumulate(map(histogram.__getitem__, buckets)))
+    if not reached or not reached[-1]:
         return [None] * len(shares)
-    found: list[float | None] = []
-    buckets = iter(sorted(histogram.items()))
-    bucket, reached = 0, 0
-    for share in shares:
-        rank = ceil(share * count) or 1
-        while reached < rank:
-            bucket, jobs = next(buckets)
-            reached += jobs
-        found.append(_MIDDLES[bucket])
-    return found
+    count = reached[-1]
+    return [_MIDDLES[buckets[bisect_left(reached, ceil(share * count) or 1)]] for share in shares]
 
 
 class Measurements(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Final
 
+from leasehold.core.model.histogram import Durations
 from leasehold.core.model.job import Job
 from leasehold.core.model.phrases import counted
 from leasehold.core.model.reason import Reason, ReasonKind
@@ -60,6 +61,7 @@ def job(desk: Desk, visit: Visit) -> FilledPage:
             "next": _next(desk, found, why, worker, now),
             "given_up": why_given_up(found),
             "worker": worker,
+            "usual": _usual(desk, found),
             "strip": stretches,
             "stretches": stretches[-STRETCHES_LISTED:],
             "stretches_left_out": max(0, len(stretches) - STRETCHES_LISTED),
@@ -160,6 +162,14 @@ def _worker(desk: Desk, found: Job) -> WorkerInfo | None:
     if found.status is not Status.RUNNING:
         return None
     return next((each for each in desk.queue.workers() if each.id == found.worker), None)
+
+
+def _usual(desk: Desk, found: Job) -> Durations | None:
+    """How long jobs of its task usually run, while it does: does it hang?"""
+    if found.status is not Status.RUNNING:
+        return None
+    tasks = desk.tasks_of(found.queue)
+    return next((each.run for each in tasks if each.task == found.task), None)
 
 
 def _document(read: Any, found: Job) -> Any:

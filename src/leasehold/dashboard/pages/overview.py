@@ -33,6 +33,8 @@ SAME_SHOWN: Final = 3
 
 HELD_UP: Final = "Jobs are held up"
 FAILING: Final = "Jobs fail for good"
+IN_WORDS: Final = {"depth": "little room left", "growing": "a growing backlog"}
+"""Checks whose name would not read well in a headline."""
 WHERE_TO_LOOK: Final = {
     "dead_letters": ("failures", "See what failed"),
     "dead_letter_rate": ("failures", "See what fails"),
@@ -95,7 +97,7 @@ def headline(urgent: Sequence[Finding]) -> str:
     >>> headline([lost, Finding(check="dead_letters", level=Level.WARNING, found="7")])
     'Jobs are held up: no worker for mail. Also: dead letters.'
     >>> headline([Finding(check="dead_letter_rate", level=Level.CRITICAL, found="", queue="till")])
-    'Jobs fail for good: dead letter rate for till.'
+    'Jobs fail for good: dead letter rate in till.'
     >>> headline([])
     'All is well.'
     """
@@ -113,18 +115,20 @@ def _named(findings: Sequence[Finding]) -> str:
     """Findings in a few words: one check with its queues, then the next."""
     queues: dict[str, list[str]] = {}
     for each in findings:
-        queues.setdefault(each.check.replace("_", " "), []).extend(
-            [each.queue] if each.queue else []
-        )
-    return ", ".join(f"{check}{_of(names)}" for check, names in queues.items())
+        queues.setdefault(each.check, []).extend([each.queue] if each.queue else [])
+    return ", ".join(
+        f"{IN_WORDS.get(check) or check.replace('_', ' ')}{_of(check, names)}"
+        for check, names in queues.items()
+    )
 
 
-def _of(queues: Sequence[str]) -> str:
+def _of(check: str, queues: Sequence[str]) -> str:
     if not queues:
         return ""
-    more = len(queues) - NAMED_MAX
-    named = listed([safe(each, limit=NAME_LENGTH_MAX) for each in queues[:NAMED_MAX]])
-    return f" for {named}" if more <= 0 else f" for {counted(len(queues), 'queue')}"
+    where = listed([safe(each, limit=NAME_LENGTH_MAX) for each in queues[:NAMED_MAX]])
+    if len(queues) > NAMED_MAX:
+        where = counted(len(queues), "queue")
+    return f" {'for' if check == 'no_worker' else 'in'} {where}"
 
 
 def overview(desk: Desk, visit: Visit) -> FilledPage:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from leasehold.core.model.queue_config import QueueInfo
 from leasehold.core.model.records import WorkerInfo, at_work, who_serves
@@ -13,6 +14,8 @@ from leasehold.dashboard.pages.overview import URGENT, alerts_of, by_trouble, ch
 from leasehold.dashboard.rule_words import rules_in_words
 from leasehold.dashboard.visit import Desk, FilledPage, Visit
 from leasehold.queue.health import ALERT_SECONDS
+
+TASKS_SHOWN: Final = 20
 
 
 @dataclass(frozen=True)
@@ -88,6 +91,8 @@ def queue(desk: Desk, visit: Visit) -> FilledPage:
             "over": over,
             "ranges": RANGES,
             "charts": desk.lately(("charts", over, name), lambda: charts(desk.queue, over, name)),
+            "tasks": desk.tasks_of(name),
+            "tasks_shown": TASKS_SHOWN,
             "failures": desk.queue.failures(name, limit=5),
             "deploy": next(iter(desk.queue.deploys()[::-1]), None),
         },

@@ -143,7 +143,7 @@ class Jobs(TableJobs):
 
     def _counted(self, where: JobFilter) -> int:
         statuses = tuple(Status) if where.statuses is None else where.statuses
-        counted = " + ".join(each.value for each in statuses) or "0"
+        counted = " + ".join(each.value for each in dict.fromkeys(statuses)) or "0"
         lanes = among(POSTGRES, {"queue": where.queues, "task": where.tasks})
         condition, values = numbered(lanes)
         found: Any = self._db.execute(
@@ -191,6 +191,10 @@ class Jobs(TableJobs):
         bottom: int | None = None,
     ) -> list[tuple[int, Job]]:
         """The next jobs that fit, each with its number; the last submitted first, or the oldest."""
+        of_task = JobFilter(queues=where.queues, tasks=where.tasks)
+        if where.tasks is not None and not self._counted(of_task):
+            # The lanes know it; a misspelled task would be compared with that of every job.
+            return []
         compared = compares_texts(where)
         page = max(limit, COMPARED_AT_ONCE) if compared else limit
         page = page if self._compared_max is None else min(page, self._compared_max)

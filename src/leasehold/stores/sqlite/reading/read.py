@@ -71,7 +71,7 @@ def _lanes(where: JobFilter) -> Clause:
 
 def _counted(db: apsw.Connection, lanes: Clause, statuses: Sequence[Status]) -> tuple[int, int]:
     """How many lanes there are, and how many jobs of these statuses are in them."""
-    counted = " + ".join(whole(each.value) for each in statuses) or "0"
+    counted = " + ".join(whole(each.value) for each in dict.fromkeys(statuses)) or "0"
     condition, values = numbered([lanes])
     found: Any = db.execute(
         f"SELECT count(*), coalesce(sum({counted}), 0) FROM lane WHERE {condition}",
