@@ -1,4 +1,4 @@
-"""Closing what wakes other processes: it never raises, whoever closes it and whatever is left."""
+"""Waking other processes. Closing it never raises, whoever closes it and whatever is left."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from leasehold.env import SYSTEM
+from leasehold.env import SYSTEM, Env, SystemClock
 from leasehold.errors import StoreClosedError
-from leasehold.stores.sqlite.disk.wake import READY, Wake
+from leasehold.stores.sqlite.disk.wake import ENDED, READY, Wake
 from leasehold.stores.tables.step import Hints
 
 PATIENCE_SECONDS = 20
@@ -175,3 +175,48 @@ def test_once_closed_it_opens_nothing_again(wake: Wake, folder: Path) -> None:
     with pytest.raises(StoreClosedError):
         wake.subscribe(Listening())
     other.close()
+
+
+class _HeldPause(SystemClock):
+    """A clock whose pauses go on until they may end."""
+
+    def __init__(self) -> None:
+        self.begun = threading.Semaphore(0)
+        self.may_end = threading.Semaphore(0)
+
+    def pause(self, seconds: float) -> None:  # as long as the test likes
+        self.begun.release()
+        assert self.may_end.acquire(timeout=PATIENCE_SECONDS)
+
+
+def test_jobs_of_one_moment_share_a_wake_up(folder: Path) -> None:
+    clock, told = _HeldPause(), threading.Semaphore(0)
+    wake = Wake(folder, Env(clock=clock))
+    wake.subscribe(Listening(told.release))
+    try:
+        knock(folder)
+        assert told.acquire(timeout=PATIENCE_SECONDS), "the first of them is told at once"
+        assert clock.begun.acquire(timeout=PATIENCE_SECONDS)
+        for _ in range(3):
+            knock(folder)
+        clock.may_end.release()
+        assert clock.begun.acquire(timeout=PATIENCE_SECONDS)
+        assert told.acquire(blocking=False)
+        assert not told.acquire(blocking=False)
+    finally:
+        clock.may_end.release(10)
+        wake.close()
+
+
+def test_other_news_are_not_followed_by_a_pause(folder: Path) -> None:
+    clock, told = _HeldPause(), threading.Semaphore(0)
+    wake = Wake(folder, Env(clock=clock))
+    wake.subscribe(Listening(told.release))
+    try:
+        for _ in range(3):
+            knock(folder, ENDED + READY)
+            assert told.acquire(timeout=PATIENCE_SECONDS)
+        assert not clock.begun.acquire(blocking=False)
+    finally:
+        clock.may_end.release(10)
+        wake.close()

@@ -35,6 +35,10 @@ _STOP: Final = b"."
 CLOSE_WAIT_SECONDS: Final = 10.0
 """How long closing waits for a listener that is at work. The receiver cleans up behind it."""
 
+READY_PAUSE_SECONDS: Final = 0.001
+"""Jobs that are submitted one by one, by many, share a wake-up: the first of them is told at once,
+and those of the next moment together."""
+
 FOLDER_STAMP_MICROS: Final = 50_000
 """How coarse a folder's time stamp may be: a listing made sooner after it is not trusted."""
 
@@ -208,6 +212,8 @@ class Wake:
                 except BlockingIOError:
                     continue
                 self._tell_listeners(news, None, None)
+                if not news.strip(READY):
+                    self._env.clock.pause(READY_PAUSE_SECONDS)
         finally:
             # Under the lock, so that no write goes to the number of a closed descriptor.
             with self._mutex:
