@@ -161,6 +161,7 @@ class Worker:
                 env=env,
                 interval_seconds=tuning.seconds("sweep_interval"),
                 pause_seconds=tuning.seconds("lease_seconds"),
+                hooks=hooks,
             )
             if enable_recovery
             else None
