@@ -19,6 +19,11 @@ LAST_SECONDS: Final = 5.0
 """How long, after the grace, a store in trouble may take to hear the last outcomes."""
 
 
+START_AGAIN: Final = 75
+"""An exit code that systemd's `Restart=on-failure`, and others like it, take for a failure; the
+system's own name for it, EX_TEMPFAIL, says that another try may do better."""
+
+
 class StopReason(StrEnum):
     """Why a worker stopped."""
 
@@ -41,6 +46,15 @@ class StopReason(StrEnum):
     def recycled(self) -> bool:
         """Whether the worker asks to be started anew, in a new process."""
         return self in (StopReason.MAX_JOBS, StopReason.MAX_MEMORY, StopReason.STUCK)
+
+    @property
+    def exit_code(self) -> int:
+        """With which code to leave: 0 if its work is done, 75 if a new process should go on.
+
+        >>> StopReason.STOPPED.exit_code, StopReason.STUCK.exit_code
+        (0, 75)
+        """
+        return 0 if self in (StopReason.STOPPED, StopReason.EMPTY) else START_AGAIN
 
 
 class Stopping:
