@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
 import threading
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Literal, Self
 
@@ -93,7 +95,7 @@ class QueueLife(QueueCalls, ABC):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.shutdown()
+        self._shut_down(interrupted=kind is KeyboardInterrupt)
 
     def start(self) -> None:
         """Start the workers now; the first use of the queue does it anyway.
@@ -193,8 +195,20 @@ class QueueLife(QueueCalls, ABC):
 
         Without `wait`, what runs is handed back at once, with no attempt spent. Jobs that were not
         started stay in the store. Shutting down twice is harmless. A task cannot shut down the
-        queue whose worker runs it: UnsupportedError.
+        queue whose worker runs it: UnsupportedError. Ctrl-C during the wait ends it as `wait=False`
+        would have, and is raised when the queue is closed.
         """
+        self._shut_down(given_seconds("timeout", timeout) if wait else 0)
+
+    def _shut_down_at_exit(self) -> None:
+        interrupted = getattr(sys, "last_type", None) is KeyboardInterrupt
+        # The program is over: there is nobody left whom a second Ctrl-C could interrupt.
+        with suppress(KeyboardInterrupt):
+            self._shut_down(interrupted=interrupted)
+
+    def _shut_down(
+        self, grace_seconds: float = SHUTDOWN_SECONDS, *, interrupted: bool = False
+    ) -> None:
         with self._lock:
             if self._closed:
                 return
@@ -203,11 +217,24 @@ class QueueLife(QueueCalls, ABC):
                 refuse_shutdown(own_lease(), worker.id)
             self._closed = True
         self._autostart.cancel()
-        atexit.unregister(self.shutdown)
-        if worker is not None:
-            worker.stop(timeout=given_seconds("timeout", timeout) if wait else 0)
+        atexit.unregister(self._shut_down_at_exit)
+        try:
+            if worker is not None:
+                self._stop(worker, grace_seconds, interrupted)
+        finally:
+            self._close()
+
+    def _stop(self, worker: Worker, grace_seconds: float, interrupted: bool) -> None:
+        try:
+            worker.stop(timeout=grace_seconds, interrupted=interrupted)
+        except KeyboardInterrupt:
+            worker.stop(timeout=0)
+            raise
+        finally:
             if self._embedded_in == os.getpid():
                 tell_of_leftovers(self.store, self._workers.queues_served(None))
+
+    def _close(self) -> None:
         self._consuming.close()
         # Awaitable calls that come from now on are told that the queue was shut down.
         bridge, self._bridge_made = self._bridge_made, None
@@ -243,7 +270,7 @@ class QueueLife(QueueCalls, ABC):
             self._worker = worker
             self._embedded_in = os.getpid()
             # A program that forgets to shut down still lets its running jobs finish.
-            atexit.register(self.shutdown)
+            atexit.register(self._shut_down_at_exit)
         self._scheduling.mark_orphans()
 
     def _begin_in_fork(self) -> None:

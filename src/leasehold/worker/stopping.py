@@ -67,6 +67,8 @@ class Stopping:
         self._hurried = False
         self.is_interrupted = False
         """Whether somebody pressed Ctrl-C, who may press it again to hurry it."""
+        self.is_unexpected_wait = False
+        """Whether that ended a program with workers of its own. Most of them show warnings only."""
         self._grace_ends_at: float | None = None
         self._handed_back_at: float | None = None
 
