@@ -232,7 +232,9 @@ class QueueLife(QueueCalls, ABC):
             raise
         finally:
             if self._embedded_in == os.getpid():
-                tell_of_leftovers(self.store, self._workers.queues_served(None))
+                tell_of_leftovers(
+                    self.store, self._workers.queues_served(None), self._workers.may_run
+                )
 
     def _close(self) -> None:
         self._consuming.close()
