@@ -33,6 +33,7 @@ from leasehold.queue.arguments import (
 from leasehold.queue.autostart import Autostart
 from leasehold.queue.calls import QueueCalls
 from leasehold.queue.leftovers import tell_of_leftovers
+from leasehold.queue.new_store import tell_of_new_store
 from leasehold.queue.options import JobRef
 from leasehold.queue.ready import Ready
 from leasehold.queue.waiters import Waiters
@@ -73,6 +74,8 @@ class QueueLife(QueueCalls, ABC):
     _worker: Worker | None
     _embedded_in: int | None
     """The process in which its own workers run: one forked from it has none."""
+    _is_new_untold: bool = False
+    """Whether its store was made when no logging was set up that would have said so."""
     _bridge_made: Bridge | None
     _waiters: Waiters
 
@@ -164,6 +167,8 @@ class QueueLife(QueueCalls, ABC):
             self.registry.run_functions_in(executor)
         lines = JobLines(self._env)
         with shown_on_stderr(log_level, log_format):
+            if self._is_new_untold:
+                self._is_new_untold = not tell_of_new_store(self.store)
             with self._lock:
                 self._check_open()
                 embedded = self._worker
