@@ -13,7 +13,7 @@ from leasehold.core.model.key_limits import NO_KEY, KeyInfo
 from leasehold.core.model.phrases import listed
 from leasehold.core.model.queue_config import QueueConfig, QueueInfo, QueueState, check_queue_name
 from leasehold.core.model.queue_retention import QueueRetention
-from leasehold.core.model.reason import Reason, reason_for
+from leasehold.core.model.reason import Reason, ReasonKind, reason_for
 from leasehold.core.model.refusals import no_queue
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.text import plain
@@ -197,7 +197,7 @@ class Queues:
         """
         snapshot = self._looking.get(job)
         key = snapshot.limit_key
-        return reason_for(
+        known = (
             snapshot,
             self.queue_info(snapshot.queue),
             self.store.workers(),
@@ -206,6 +206,10 @@ class Queues:
             NO_KEY if key is None else self.store.key_info(snapshot.queue, key),
             lost_workers(self.store),
         )
+        reason = reason_for(*known)
+        if reason.kind is ReasonKind.NO_WORKER and self.store.describe().get("kind") == "memory":
+            return reason_for(*known, is_in_memory=True)
+        return reason
 
 
 def plain_rules(options: Mapping[str, Any]) -> dict[str, Any]:
