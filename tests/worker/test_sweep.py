@@ -13,6 +13,7 @@ from leasehold.worker.hooks import Hooks
 from leasehold.worker.leases import LeaseManager
 from leasehold.worker.lost import LINES_MAX
 from leasehold.worker.sweep import ProvesDeath, RecoverySweep
+from leasehold.worker.worker import Worker
 from support.workers import MoodyStore, MortalStore, submit_to
 
 
@@ -208,3 +209,19 @@ def test_sweeps_pause_for_one_lease_after_a_clock_jump(
         assert clock.monotonic() - jumped_at >= 300
     finally:
         sweep.stop()
+
+
+def test_a_worker_calls_its_hooks_for_the_jobs_that_its_sweep_takes_back(
+    store: MoodyStore, start_worker: Callable[..., Worker]
+) -> None:
+    """Its tasks are none: whoever sweeps tells, whether or not it knows the task."""
+    job_id = submit_to(store, "t", max_retries=0)
+    LeaseManager(store, "gone", lease_seconds=0.001).acquire()
+    heard: list[str] = []
+
+    def on_dead(lease: Lease, _settled: Settled, error: JobError) -> None:
+        heard.append(f"{lease.job_id} {lease.worker} {error.type}")
+
+    start_worker(hooks=Hooks(on_dead=on_dead), sweep_interval_seconds=0.05)
+    store.until(lambda: bool(heard))
+    assert heard == [f"{job_id} gone WorkerLost"]
