@@ -128,6 +128,20 @@ def test_a_job_whose_task_no_worker_knows_says_so(shell: Shell) -> None:
     )
 
 
+def test_a_renamed_task_needs_an_alias_and_not_only_a_worker(shell: Shell) -> None:
+    (shell.folder / "chores.py").write_text("def new_name() -> None: ...\n")
+    with TaskQueue(shell.folder / "leasehold.db", num_workers=0) as queue:
+        queue.submit("chores:old_name", job_id="renamed")
+        queue.submit("chores:new_name", job_id="fine")
+    assert " ".join(shell.ok("why", "renamed").out.split()) == (
+        "No worker serves queue 'default', and the module 'chores' has no 'old_name', so no worker "
+        "could run 'chores:old_name': did you mean 'chores:new_name'? If the task was renamed, add "
+        "the old name to its aliases; then start a worker. "
+        "queuectl worker start --queues default --import chores"
+    )
+    assert shell.ok("why", "fine").out.startswith("No worker serves queue 'default': start one.\n")
+
+
 def test_a_store_that_a_command_made_is_told(shell: Shell) -> None:
     made = shell.ok("--store", "typo.db", "enqueue", "--", "echo", "hi")
     assert made.err == "created a new store: typo.db\n"

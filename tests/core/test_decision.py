@@ -146,7 +146,7 @@ def test_the_tasks_own_reason_comes_first() -> None:
 def test_recovery_says_why_a_job_is_dead() -> None:
     made = decide_recovery(attempts=4, allowance=4, cancel_reason=None)
     assert made.status is Status.DEAD
-    assert "no attempt is left" in made.message
+    assert made.message == "its worker was lost, and no attempts are left"
 
 
 def test_retry_is_a_failure_with_a_delay() -> None:

@@ -56,6 +56,31 @@ def test_nobody_serves_a_queue_whose_workers_are_dead_or_silent() -> None:
     assert reason_for(job(), QUEUE, workers, 0, later).kind is ReasonKind.NO_WORKER
 
 
+def test_nobody_else_can_serve_a_store_in_memory() -> None:
+    alone = reason_for(job(), QUEUE, [], 0, NOW, is_in_memory=True)
+    assert alone.kind is ReasonKind.NO_WORKER
+    assert alone.text == (
+        "No worker serves queue 'mail', and only this process can run the jobs of a store in "
+        'memory: use TaskQueue("memory://", num_workers=1), or drain(queue) in a test.'
+    )
+    assert "command" not in alone.details
+    others = reason_for(job(), QUEUE, [worker(("print",))], 0, NOW, is_in_memory=True)
+    assert others.text == (
+        "No worker serves queue 'mail': name it in the queues= of the TaskQueue."
+    )
+    busy = reason_for(job(), QUEUE, [worker(running=2)], 0, NOW, is_in_memory=True)
+    assert busy.kind is ReasonKind.WORKERS_BUSY
+
+
+def test_a_job_that_was_handed_back_may_have_a_renamed_task() -> None:
+    about = "no worker could run it: the worker has none"
+    renamed = job(Status.SCHEDULED, run_at=LATER, reason=about)
+    text = reason_for(renamed, QUEUE, [worker()], None, NOW).text
+    assert "If the task was renamed, add the old name to its aliases. The next try" in text
+    command = job(Status.SCHEDULED, run_at=LATER, reason=about, task="command")
+    assert "renamed" not in reason_for(command, QUEUE, [worker()], None, NOW).text
+
+
 @pytest.mark.parametrize("status", [Status.SCHEDULED, Status.FAILED])
 def test_a_job_that_was_due_before_waits_for_a_worker(status: Status) -> None:
     late = job(status, reason="no worker could run it")

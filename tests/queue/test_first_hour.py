@@ -180,13 +180,59 @@ def test_jobs_that_stay_behind_are_counted(
     make_queue: MakeQueue, url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     queue = make_queue(num_workers=1)
-    queue.submit("elsewhere", delay="1h")
+    queue.task(name="later")(len)
+    queue.submit("later", [], delay="1h")
     with caplog.at_level(logging.WARNING, "leasehold"):
         queue.shutdown()
     stored = "the next run of this program, or a worker, runs it"
     expected = "its jobs end with this process" if url == "memory://" else stored
     assert "1 job that has not run stays in" in caplog.text
     assert expected in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("known", "unknown", "lines"),
+    [
+        (
+            2,
+            1,
+            [
+                (
+                    "2 jobs that have not run stay in {}: "
+                    "the next run of this program, or a worker, runs them"
+                ),
+                (
+                    "1 more has a task that this program does not know: helo0; "
+                    "a worker that knows it can run it"
+                ),
+            ],
+        ),
+        (
+            0,
+            2,
+            [
+                (
+                    "2 jobs that have not run stay in {} with tasks that this program does not "
+                    "know: helo0 and helo1; a worker that knows them can run them"
+                )
+            ],
+        ),
+    ],
+)
+def test_jobs_that_the_next_run_cannot_run_are_told_apart(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, known: int, unknown: int, lines: list[str]
+) -> None:
+    queue = TaskQueue(tmp_path / "jobs.db", num_workers=1)
+    queue.task(name="later")(len)
+    for _ in range(known):
+        queue.submit("later", [], delay="1h")
+    for number in range(unknown):
+        queue.submit(f"helo{number}", delay="1h")
+    queue.start()
+    store = str(queue.store)
+    with caplog.at_level(logging.WARNING, "leasehold"):
+        queue.shutdown()
+    assert caplog.messages == [line.format(store) for line in lines]
 
 
 def test_an_application_that_submits_nothing_runs_what_an_earlier_run_left(

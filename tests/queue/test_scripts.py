@@ -91,6 +91,64 @@ def test_a_forgotten_shutdown_still_finishes_what_runs(tmp_path: Path) -> None:
         assert queue.get("slow").result == "finished"
 
 
+WAITING = """
+    import threading
+    from leasehold import TaskQueue, current_job
+
+    started = threading.Event()
+
+    def slow() -> str:
+        started.set()
+        current_job().wait(600)
+        return "finished"
+
+    def main() -> None:
+        job = queue.submit(slow, job_id="slow")
+        assert started.wait(30)
+        print("started", flush=True)
+        job.result()
+"""
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "queue = TaskQueue('jobs.db', num_workers=1)\nmain()\n",
+        "with TaskQueue('jobs.db', num_workers=1) as queue:\n    main()\n",
+    ],
+    ids=["forgotten", "block"],
+)
+def test_a_second_interrupt_hands_back_what_an_interrupted_program_waits_for(
+    tmp_path: Path, end: str
+) -> None:
+    write(tmp_path, "script.py", textwrap.dedent(WAITING) + end)
+    script = subprocess.Popen(
+        [sys.executable, "script.py"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert script.stdout is not None
+        assert script.stderr is not None
+        assert script.stdout.readline() == "started\n"
+        script.send_signal(signal.SIGINT)
+        while "stopping: waiting for 1 job, at most 30 s" not in (line := script.stderr.readline()):
+            assert line, "it ended without saying what it waited for"
+        assert line.endswith("; Ctrl-C again to stop at once\n")
+        script.send_signal(signal.SIGINT)
+        rest = script.communicate(timeout=WAIT)[1]
+    finally:
+        script.kill()
+        script.wait()
+    assert "atexit" not in rest
+    assert "1 job that has not run stays in" in rest
+    with TaskQueue(tmp_path / "jobs.db", num_workers=0) as queue:
+        job = queue.get("slow")
+        assert (job.status, job.attempts) == (Status.PENDING, 0)
+
+
 def test_a_worker_process_runs_what_another_submits_and_stops_on_a_signal(tmp_path: Path) -> None:
     write(
         tmp_path,

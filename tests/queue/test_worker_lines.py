@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from leasehold import Status
+from leasehold import Status, TaskQueue
 from leasehold.codec import CallCodec
 from leasehold.core.model.lease import Lease
 from leasehold.env import Env, ManualClock
@@ -69,6 +69,7 @@ def test_a_program_without_logging_sees_its_worker_at_work(tmp_path: Path) -> No
         r"with 4 slots\n",
         shown,
     )
+    assert shown.count(f"INFO     created a new store: {store}\n") == 1
     assert "INFO     tasks: add, look\n" in shown
     assert re.search(r"INFO     job \S+ \(add\): attempt 1 starts\n", shown)
     assert re.search(r"INFO     job \S+ \(add\): completed in \d+\.\d\d s\n", shown)
@@ -80,6 +81,16 @@ def test_a_program_without_logging_sees_its_worker_at_work(tmp_path: Path) -> No
     )
     assert re.search(r"worker \S+ has stopped \(empty\): 1 completed, 1 failed\n", shown)
     assert shown.endswith("\nafter\n"), "its logging is as it was before"
+
+
+def test_a_new_store_is_told_of_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "new.db"
+    with caplog.at_level(logging.INFO, "leasehold"):
+        for url in (path, f"sqlite:///{path}"):
+            with TaskQueue(url, num_workers=0) as queue:
+                queue.task(name="add")(max)
+                queue.run_worker(until_empty=True)
+    assert caplog.messages.count(f"created a new store: {path}") == 1
 
 
 def test_level_and_format_can_be_set(tmp_path: Path) -> None:

@@ -456,7 +456,7 @@ WORDS: Final = (
     # Recovery.
     "worker w let its lease expire at",
     "was taken from worker w: it is stuck",
-    "or more and no attempt is left",
+    "its worker was lost, and no attempts are left",
     # Ends, and jobs that wait again.
     "OSError: bad luck",
     "not started by",

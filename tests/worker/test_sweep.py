@@ -2,10 +2,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
+from leasehold.core.model.lease import Lease, Settled
+from leasehold.core.model.outcome import JobError
 from leasehold.core.model.status import Status
 from leasehold.env import Env, ManualClock
+from leasehold.errors import StoreUnavailableError
+from leasehold.worker.hooks import Hooks
 from leasehold.worker.leases import LeaseManager
+from leasehold.worker.lost import LINES_MAX
 from leasehold.worker.sweep import ProvesDeath, RecoverySweep
+from leasehold.worker.worker import Worker
 from support.workers import MoodyStore, MortalStore, submit_to
 
 
@@ -37,6 +45,87 @@ def test_it_recovers_and_reports(timed_store: MoodyStore, clock: ManualClock, en
     assert (statistics.total_scans, statistics.total_recovered, statistics.total_dead) == (1, 1, 0)
     assert statistics.last_scan == clock.now()
     assert statistics.last_report == report
+
+
+def test_hooks_are_called_for_a_lost_job_as_for_any_failure(
+    timed_store: MoodyStore, clock: ManualClock, env: Env, caplog: pytest.LogCaptureFixture
+) -> None:
+    job_id = submit_to(timed_store, "t", max_retries=1, metadata={"for": "eve"})
+    heard: list[tuple[str, Lease, Settled, JobError]] = []
+    hooks = Hooks(
+        on_failure=lambda *about: heard.append(("failed", *about)),
+        on_dead=lambda *about: heard.append(("dead", *about)),
+    )
+    leased = []
+    for _ in range(2):
+        leased += LeaseManager(timed_store, "gone", lease_seconds=10).acquire()
+        clock.advance(11)
+        # The task is unknown to both; the first to sweep is the one that tells.
+        for _ in range(2):
+            RecoverySweep(timed_store, env=env, hooks=hooks).scan_and_recover()
+    assert [(kind, lease) for kind, lease, _, _ in heard] == [
+        ("failed", leased[0]), ("failed", leased[1]), ("dead", leased[1])
+    ]  # fmt: skip
+    assert [settled.status for _, _, settled, _ in heard] == [
+        Status.PENDING, Status.DEAD, Status.DEAD
+    ]  # fmt: skip
+    assert {error.type for _, _, _, error in heard} == {"WorkerLost"}
+    lines = [each for each in caplog.records if each.getMessage().startswith(f"job {job_id} (t)")]
+    assert [each.levelname for each in lines] == ["WARNING", "ERROR"]
+    first, last = (each.getMessage() for each in lines)
+    assert "attempt 1 failed with WorkerLost: worker gone let its lease expire" in first
+    assert first.endswith("; it will run again")
+    assert last.endswith("; it is dead: all 2 attempts are used up")
+
+
+def test_a_lost_job_that_was_to_be_cancelled_is_no_failure(
+    timed_store: MoodyStore, clock: ManualClock, env: Env, caplog: pytest.LogCaptureFixture
+) -> None:
+    heard: list[object] = []
+    job_id = submit_to(timed_store, "t")
+    LeaseManager(timed_store, "gone", lease_seconds=10).acquire()
+    timed_store.cancel([job_id], reason="not needed", actor="test")
+    clock.advance(11)
+    hooks = Hooks(on_failure=lambda *about: heard.append(about))
+    RecoverySweep(timed_store, env=env, hooks=hooks).scan_and_recover()
+    assert heard == []
+    assert "it is cancelled, as was asked for" in caplog.text
+
+
+def test_of_many_lost_jobs_only_the_first_have_a_line(
+    timed_store: MoodyStore, clock: ManualClock, env: Env, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(LINES_MAX + 3):
+        submit_to(timed_store, "t")
+    LeaseManager(timed_store, "gone", lease_seconds=10).acquire(limit=LINES_MAX + 3)
+    clock.advance(11)
+    heard: list[str] = []
+    hooks = Hooks(on_failure=lambda lease, *_: heard.append(lease.job_id))
+    RecoverySweep(timed_store, env=env, hooks=hooks).scan_and_recover()
+    assert caplog.text.count("it will run again") == LINES_MAX
+    assert "and 3 more lost jobs" in caplog.text
+    assert len(set(heard)) == len(heard) == LINES_MAX + 3
+
+
+def test_a_lost_job_that_cannot_be_read_is_told_all_the_same(
+    timed_store: MoodyStore,
+    clock: ManualClock,
+    env: Env,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    job_id = lose_a_job(timed_store, clock)
+    heard: list[object] = []
+    hooks = Hooks(on_failure=lambda *about: heard.append(about))
+
+    def get(_job_id: str) -> None:
+        raise StoreUnavailableError("gone for a moment")
+
+    monkeypatch.setattr(timed_store, "get", get)
+    report = RecoverySweep(timed_store, env=env, hooks=hooks).scan_and_recover()
+    assert (report.recovered, heard) == (1, [])
+    assert f"job {job_id} cannot be read: gone for a moment" in caplog.text
+    assert f"job {job_id} (its task cannot be read): attempt 1 failed" in caplog.text
 
 
 def test_it_sweeps_at_its_start_and_at_every_interval(
@@ -120,3 +209,19 @@ def test_sweeps_pause_for_one_lease_after_a_clock_jump(
         assert clock.monotonic() - jumped_at >= 300
     finally:
         sweep.stop()
+
+
+def test_a_worker_calls_its_hooks_for_the_jobs_that_its_sweep_takes_back(
+    store: MoodyStore, start_worker: Callable[..., Worker]
+) -> None:
+    """Its tasks are none: whoever sweeps tells, whether or not it knows the task."""
+    job_id = submit_to(store, "t", max_retries=0)
+    LeaseManager(store, "gone", lease_seconds=0.001).acquire()
+    heard: list[str] = []
+
+    def on_dead(lease: Lease, _settled: Settled, error: JobError) -> None:
+        heard.append(f"{lease.job_id} {lease.worker} {error.type}")
+
+    start_worker(hooks=Hooks(on_dead=on_dead), sweep_interval_seconds=0.05)
+    store.until(lambda: bool(heard))
+    assert heard == [f"{job_id} gone WorkerLost"]

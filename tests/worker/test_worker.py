@@ -361,7 +361,7 @@ def test_embedded_stuck_threads_are_replaced_so_that_the_queue_moves(
 
 
 def test_in_the_foreground_stuck_threads_ask_for_a_new_process(
-    store: MoodyStore, tasks: Tasks, gate: Gate
+    store: MoodyStore, tasks: Tasks, gate: Gate, caplog: pytest.LogCaptureFixture
 ) -> None:
     tasks.add(gate.task)
     for _ in range(2):
@@ -370,6 +370,15 @@ def test_in_the_foreground_stuck_threads_ask_for_a_new_process(
     gate.go.set()
     assert reason is StopReason.STUCK
     assert reason.recycled
+    assert reason.exit_code == 75
+    [line] = [each for each in caplog.records if "asks to be replaced" in each.getMessage()]
+    assert line.levelname == "ERROR"
+    assert "2 of 2 slots are held by tasks that did not stop" in line.getMessage()
+    assert "told to: task; let them check current_job().should_stop" in line.getMessage()
+
+
+def test_a_worker_whose_work_is_done_leaves_with_code_0() -> None:
+    assert [each for each in StopReason if each.exit_code == 0] == ["stopped", "empty"]
 
 
 def test_an_unknown_task_is_handed_back_with_a_growing_delay(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from leasehold.connect import sqlite_path
 from leasehold.errors import StoreUnavailableError
 
 if TYPE_CHECKING:
@@ -89,24 +90,6 @@ def actor() -> str:
         return f"cli:{getpass.getuser()}"
     except (OSError, KeyError):  # no such user, as in a container
         return "cli"
-
-
-def sqlite_path(url: str) -> str | None:
-    """The file that a URL names; None if it names another kind of store.
-
-    >>> sqlite_path("jobs.db"), sqlite_path("sqlite:////var/jobs.db?durability=normal")
-    ('jobs.db', '/var/jobs.db')
-    >>> sqlite_path("sqlite://jobs.db") is None
-    True
-    """
-    scheme, separator, rest = url.partition("://")
-    if not separator:
-        return url
-    if scheme != "sqlite" or not rest.startswith("/"):
-        return None  # A URL with two slashes names no file: opening it says so.
-    from urllib.parse import unquote
-
-    return unquote(rest.partition("?")[0][1:])
 
 
 def check_there(url: str) -> None:

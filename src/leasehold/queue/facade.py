@@ -47,6 +47,7 @@ from leasehold.queue.life import QueueLife, begin_anew_in_forks
 from leasehold.queue.lifecycle import Lifecycle
 from leasehold.queue.looking import Looking
 from leasehold.queue.metrics import Metrics
+from leasehold.queue.new_store import is_to_be_made, tell_of_new_store
 from leasehold.queue.operations import Operations
 from leasehold.queue.orders import Orders
 from leasehold.queue.queues import Queues
@@ -230,7 +231,9 @@ class TaskQueue(QueueLife):
         store = self._given_store
         if store is None:
             assert self.url is not None
+            is_new = is_to_be_made(self.url)
             store = connect(self.url, env=env, durability=self._durability, retention=self._policy)
+            self._is_new_untold = is_new and not tell_of_new_store(store)
         self.store = store
         self.blobs = open_blobs(store, self._blob_place, env, close=self._given_store is None)
         """Where large payloads and results are kept; None if they are refused."""

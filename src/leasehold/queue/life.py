@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
 import threading
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Literal, Self
 
@@ -31,6 +33,7 @@ from leasehold.queue.arguments import (
 from leasehold.queue.autostart import Autostart
 from leasehold.queue.calls import QueueCalls
 from leasehold.queue.leftovers import tell_of_leftovers
+from leasehold.queue.new_store import tell_of_new_store
 from leasehold.queue.options import JobRef
 from leasehold.queue.ready import Ready
 from leasehold.queue.waiters import Waiters
@@ -71,6 +74,8 @@ class QueueLife(QueueCalls, ABC):
     _worker: Worker | None
     _embedded_in: int | None
     """The process in which its own workers run: one forked from it has none."""
+    _is_new_untold: bool = False
+    """Whether its store was made when no logging was set up that would have said so."""
     _bridge_made: Bridge | None
     _waiters: Waiters
 
@@ -93,7 +98,7 @@ class QueueLife(QueueCalls, ABC):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.shutdown()
+        self._shut_down(interrupted=kind is KeyboardInterrupt)
 
     def start(self) -> None:
         """Start the workers now; the first use of the queue does it anyway.
@@ -162,6 +167,8 @@ class QueueLife(QueueCalls, ABC):
             self.registry.run_functions_in(executor)
         lines = JobLines(self._env)
         with shown_on_stderr(log_level, log_format):
+            if self._is_new_untold:
+                self._is_new_untold = not tell_of_new_store(self.store)
             with self._lock:
                 self._check_open()
                 embedded = self._worker
@@ -193,8 +200,20 @@ class QueueLife(QueueCalls, ABC):
 
         Without `wait`, what runs is handed back at once, with no attempt spent. Jobs that were not
         started stay in the store. Shutting down twice is harmless. A task cannot shut down the
-        queue whose worker runs it: UnsupportedError.
+        queue whose worker runs it: UnsupportedError. Ctrl-C during the wait ends it as `wait=False`
+        would have, and is raised when the queue is closed.
         """
+        self._shut_down(given_seconds("timeout", timeout) if wait else 0)
+
+    def _shut_down_at_exit(self) -> None:
+        interrupted = getattr(sys, "last_type", None) is KeyboardInterrupt
+        # The program is over: there is nobody left whom a second Ctrl-C could interrupt.
+        with suppress(KeyboardInterrupt):
+            self._shut_down(interrupted=interrupted)
+
+    def _shut_down(
+        self, grace_seconds: float = SHUTDOWN_SECONDS, *, interrupted: bool = False
+    ) -> None:
         with self._lock:
             if self._closed:
                 return
@@ -203,11 +222,26 @@ class QueueLife(QueueCalls, ABC):
                 refuse_shutdown(own_lease(), worker.id)
             self._closed = True
         self._autostart.cancel()
-        atexit.unregister(self.shutdown)
-        if worker is not None:
-            worker.stop(timeout=given_seconds("timeout", timeout) if wait else 0)
+        atexit.unregister(self._shut_down_at_exit)
+        try:
+            if worker is not None:
+                self._stop(worker, grace_seconds, interrupted)
+        finally:
+            self._close()
+
+    def _stop(self, worker: Worker, grace_seconds: float, interrupted: bool) -> None:
+        try:
+            worker.stop(timeout=grace_seconds, interrupted=interrupted)
+        except KeyboardInterrupt:
+            worker.stop(timeout=0)
+            raise
+        finally:
             if self._embedded_in == os.getpid():
-                tell_of_leftovers(self.store, self._workers.queues_served(None))
+                tell_of_leftovers(
+                    self.store, self._workers.queues_served(None), self._workers.may_run
+                )
+
+    def _close(self) -> None:
         self._consuming.close()
         # Awaitable calls that come from now on are told that the queue was shut down.
         bridge, self._bridge_made = self._bridge_made, None
@@ -243,7 +277,7 @@ class QueueLife(QueueCalls, ABC):
             self._worker = worker
             self._embedded_in = os.getpid()
             # A program that forgets to shut down still lets its running jobs finish.
-            atexit.register(self.shutdown)
+            atexit.register(self._shut_down_at_exit)
         self._scheduling.mark_orphans()
 
     def _begin_in_fork(self) -> None:

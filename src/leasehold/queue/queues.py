@@ -14,7 +14,7 @@ from leasehold.core.model.key_limits import NO_KEY, KeyInfo
 from leasehold.core.model.phrases import listed
 from leasehold.core.model.queue_config import QueueConfig, QueueInfo, QueueState, check_queue_name
 from leasehold.core.model.queue_retention import QueueRetention
-from leasehold.core.model.reason import Reason, reason_for
+from leasehold.core.model.reason import Reason, ReasonKind, reason_for
 from leasehold.core.model.records import WorkerInfo
 from leasehold.core.model.refusals import no_queue
 from leasehold.core.model.search import JobFilter
@@ -207,7 +207,7 @@ def reason_in(store: Store, job: Job, workers: Sequence[WorkerInfo]) -> Reason:
     if info is None:
         raise no_queue(job.queue, store.queues())
     key = job.limit_key
-    return reason_for(
+    known = (
         job,
         info,
         workers,
@@ -216,6 +216,10 @@ def reason_in(store: Store, job: Job, workers: Sequence[WorkerInfo]) -> Reason:
         NO_KEY if key is None else store.key_info(job.queue, key),
         lost_workers(store),
     )
+    reason = reason_for(*known)
+    if reason.kind is ReasonKind.NO_WORKER and store.describe().get("kind") == "memory":
+        return reason_for(*known, is_in_memory=True)
+    return reason
 
 
 def plain_rules(options: Mapping[str, Any]) -> dict[str, Any]:

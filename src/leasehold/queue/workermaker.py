@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from leasehold.blobs.blobs import Blobs
 from leasehold.core.contract.store import Store
-from leasehold.core.model.job import DEFAULT_QUEUE
+from leasehold.core.model.job import COMMAND_TASK, DEFAULT_QUEUE
 from leasehold.core.model.phrases import first_of, listed
 from leasehold.core.model.records import serves
 from leasehold.env import Env
@@ -80,6 +80,12 @@ class WorkerMaker:
         if self._queues is not None:
             return self._queues
         return tuple(dict.fromkeys([DEFAULT_QUEUE, *self._tasks.queues.values()]))
+
+    def may_run(self, task: str) -> bool:
+        """Whether its workers know a task, or may import it."""
+        if task == COMMAND_TASK:
+            return bool(self._options.get("allow_commands", False))
+        return task in self._registry or self._registry.may_import(task)
 
     def warn_of_gaps(
         self,

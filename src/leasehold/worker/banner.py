@@ -39,7 +39,7 @@ def say_hello(
         counted(slots, "slot"),
     )
     if tasks:
-        logger.info("tasks: %s", _shortened(sorted(tasks)))
+        logger.info("tasks: %s", shortened(sorted(tasks)))
     if allow_commands:
         logger.info("it also runs commands")
 
@@ -64,7 +64,7 @@ def say_goodbye(worker: str, reason: StopReason, did: WorkerStatistics) -> None:
     )
 
 
-def _shortened(names: list[str]) -> str:
+def shortened(names: list[str]) -> str:
     """The first few names, and how many there are besides."""
     more = len(names) - NAMES_MAX
     return ", ".join([*names[:NAMES_MAX], *([f"and {more} more"] if more > 0 else [])])

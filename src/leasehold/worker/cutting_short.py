@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 from leasehold.core.model.outcome import Cancel, Release
 from leasehold.core.model.phrases import counted
 from leasehold.worker.context import StopCause
@@ -90,9 +92,11 @@ class CuttingShort:
     def _say_what_it_waits_for(self) -> None:
         running = sum(not run.ended for run in self._in_hand.held)
         if running:
-            logger.info(
+            is_unexpected = self._stopping.is_unexpected_wait
+            logger.log(
+                logging.WARNING if is_unexpected else logging.INFO,
                 "stopping: waiting for %s, at most %.0f s%s",
                 counted(running, "job"),
                 self._stopping.grace_seconds,
-                AGAIN if self._stopping.is_interrupted else "",
+                AGAIN if self._stopping.is_interrupted or is_unexpected else "",
             )

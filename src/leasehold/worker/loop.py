@@ -35,7 +35,7 @@ from leasehold.worker.stopping import Stopping, StopReason
 from leasehold.worker.task import TaskRegistry
 from leasehold.worker.ticking import Ticking
 from leasehold.worker.trouble import NOT_LET_IN, STORE_RETRY_SECONDS_MAX, StoreTrouble
-from leasehold.worker.wear import Wear, replace_stuck
+from leasehold.worker.wear import Wear, replace_stuck, tell_worn
 from leasehold.worker.worker_rules import WorkerRules
 
 logger = safe_logger("leasehold.worker")
@@ -297,7 +297,7 @@ class Loop:
             replace_stuck(self._team, self._in_hand)
             self._inbox.wake()
         elif reason is not None:
-            logger.info("worker %s asks to be replaced: %s", self._leases.worker, reason)
+            tell_worn(self._leases.worker, reason, self._rules.slots, self._in_hand)
             self._stopping.ask(reason)
             self._inbox.wake()
 

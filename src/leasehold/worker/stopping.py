@@ -19,6 +19,11 @@ LAST_SECONDS: Final = 5.0
 """How long, after the grace, a store in trouble may take to hear the last outcomes."""
 
 
+START_AGAIN: Final = 75
+"""An exit code that systemd's `Restart=on-failure`, and others like it, take for a failure; the
+system's own name for it, EX_TEMPFAIL, says that another try may do better."""
+
+
 class StopReason(StrEnum):
     """Why a worker stopped."""
 
@@ -42,6 +47,15 @@ class StopReason(StrEnum):
         """Whether the worker asks to be started anew, in a new process."""
         return self in (StopReason.MAX_JOBS, StopReason.MAX_MEMORY, StopReason.STUCK)
 
+    @property
+    def exit_code(self) -> int:
+        """With which code to leave: 0 if its work is done, 75 if a new process should go on.
+
+        >>> StopReason.STOPPED.exit_code, StopReason.STUCK.exit_code
+        (0, 75)
+        """
+        return 0 if self in (StopReason.STOPPED, StopReason.EMPTY) else START_AGAIN
+
 
 class Stopping:
     """The plan for stopping; `ask` and `hurry` may be called from any thread."""
@@ -53,6 +67,8 @@ class Stopping:
         self._hurried = False
         self.is_interrupted = False
         """Whether somebody pressed Ctrl-C, who may press it again to hurry it."""
+        self.is_unexpected_wait = False
+        """Whether that ended a program with workers of its own. Most of them show warnings only."""
         self._grace_ends_at: float | None = None
         self._handed_back_at: float | None = None
 

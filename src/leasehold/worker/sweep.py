@@ -15,6 +15,8 @@ from leasehold.core.model.phrases import counted
 from leasehold.core.model.settings import attempt_records_max
 from leasehold.env import SYSTEM, Env
 from leasehold.worker.describe import describe_error
+from leasehold.worker.hooks import Hooks
+from leasehold.worker.lost import LostJobs
 from leasehold.worker.safelog import safe_logger
 from leasehold.worker.threads import OwnThread
 
@@ -50,7 +52,8 @@ class SweepStatistics(msgspec.Struct, frozen=True, kw_only=True):
 class RecoverySweep(OwnThread):
     """Looks for lost jobs at its start, at every interval, and at once when a worker is known dead.
 
-    Any number of workers may run one: the store takes each job back once.
+    Any number of workers may run one: the store takes each job back once, and the sweep that took
+    it logs so and calls its hooks.
     """
 
     def __init__(
@@ -61,6 +64,7 @@ class RecoverySweep(OwnThread):
         interval_seconds: float = 60.0,
         death_check_seconds: float = 1.0,
         pause_seconds: float = DEFAULT_LEASE_SECONDS,
+        hooks: Hooks | None = None,
     ) -> None:
         super().__init__("leasehold-sweep")
         self._store = store
@@ -72,6 +76,7 @@ class RecoverySweep(OwnThread):
             death_check_seconds if isinstance(store, ProvesDeath) else float("inf")
         )
         self._pause_seconds = checked.above_zero("pause_seconds", pause_seconds)
+        self._lost = LostJobs(store, hooks or Hooks())
         self._statistics = SweepStatistics()
         self._next_scan_at = 0.0
         self._paused_until = float("-inf")
@@ -103,6 +108,7 @@ class RecoverySweep(OwnThread):
                 report.cancelled,
                 "".join(f"; worker {name} died" for name in report.workers_proved_dead),
             )
+            self._lost.tell(report)
         return report
 
     def tune(self, *, interval_seconds: float, pause_seconds: float) -> None:

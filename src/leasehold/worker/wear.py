@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from leasehold.core.model.phrases import counted
+from leasehold.worker.banner import shortened
 from leasehold.worker.executors.team import Team
 from leasehold.worker.inhand import InHand
 from leasehold.worker.memory import resident_mb
@@ -76,6 +78,24 @@ def _since(before: float | None, now: float) -> float:
 
 def _end(since: float | None, seconds_max: float) -> float:
     return float("inf") if since is None else since + seconds_max
+
+
+def tell_worn(worker: str, reason: StopReason, slots: int, in_hand: InHand) -> None:
+    """Say why a worker asks to be replaced; slots that do not come back are an error of tasks."""
+    if reason is not StopReason.STUCK:
+        logger.info("worker %s asks to be replaced: %s", worker, reason)
+        return
+    tasks = sorted({run.lease.task for run in in_hand.occupying - in_hand.held})
+    logger.error(
+        "worker %s asks to be replaced: %d of %s %s held by tasks that did not stop when they were "
+        "told to: %s; let them check current_job().should_stop, or run them with "
+        "executor='process', whose processes can be killed",
+        worker,
+        in_hand.stuck,
+        counted(slots, "slot"),
+        "is" if in_hand.stuck == 1 else "are",
+        shortened(tasks),
+    )
 
 
 def replace_stuck(team: Team, in_hand: InHand) -> None:

@@ -161,6 +161,7 @@ class Worker:
                 env=env,
                 interval_seconds=tuning.seconds("sweep_interval"),
                 pause_seconds=tuning.seconds("lease_seconds"),
+                hooks=hooks,
             )
             if enable_recovery
             else None
@@ -228,13 +229,17 @@ class Worker:
         say_goodbye(self.id, reason, self.statistics)
         return reason
 
-    def stop(self, wait: bool = True, timeout: float | None = None) -> bool:
+    def stop(
+        self, wait: bool = True, timeout: float | None = None, *, interrupted: bool = False
+    ) -> bool:
         """Stop leasing, finish what runs within the grace, and hand back the rest.
 
         `timeout` seconds take the place of the worker's own grace. Without `wait` it does so while
         the caller goes on. True if it has stopped. In a process that was forked from the worker's
-        own there is nothing to stop: it works there.
+        own there is nothing to stop: it works there. A program that was `interrupted` by Ctrl-C
+        is told what it waits for, and that it need not.
         """
+        self._stopping.is_unexpected_wait = interrupted
         self.request_stop(grace_seconds=timeout)
         if self._thread is None:
             return True

@@ -82,7 +82,7 @@ def dead_letters(stage: ShowcaseStage) -> str:
         result = job.result(WAIT_SECONDS)
     expect(not len(stage.queue.dead_letters), "it is still a dead letter")
     assert died.error is not None
-    return f"dead: {died.error.message}; the cause mended and the job replayed: {result}"
+    return f"dead: {died.error.message}; the cause was fixed and the job replayed: {result}"
 
 
 def idempotency(stage: ShowcaseStage) -> str:

@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from leasehold.cli.session import sqlite_path
+from leasehold.connect import sqlite_path
 from leasehold.errors import StoreUnavailableError
 
 READY: Final = b"r"

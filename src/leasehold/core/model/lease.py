@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -191,6 +191,20 @@ class StuckJob(msgspec.Struct, frozen=True, kw_only=True):
     lease_expires_at: datetime
 
 
+LOST_TOLD_MAX: Final = 1000
+"""So many of the attempts that one sweep found lost are told one by one."""
+
+
+class LostAttempt(msgspec.Struct, frozen=True, gc=False):
+    """An attempt whose worker was lost, as the sweep that took its job back tells it."""
+
+    settled: Settled
+    """What became of the job."""
+    worker: str
+    """Who was lost."""
+    error: JobError
+
+
 class SweepReport(msgspec.Struct, frozen=True, kw_only=True):
     """The report of one recovery sweep."""
 
@@ -203,6 +217,8 @@ class SweepReport(msgspec.Struct, frozen=True, kw_only=True):
     scan_ms: float = 0.0
     workers_proved_dead: tuple[str, ...] = ()
     last_error: JobError | None = None
+    lost: tuple[LostAttempt, ...] = ()
+    """The attempts that were lost, in the order of REC-8: at most LOST_TOLD_MAX of them."""
 
     def plus(self, other: SweepReport) -> SweepReport:
         """The report of both, one after the other."""
@@ -216,6 +232,7 @@ class SweepReport(msgspec.Struct, frozen=True, kw_only=True):
             scan_ms=self.scan_ms + other.scan_ms,
             workers_proved_dead=self.workers_proved_dead + other.workers_proved_dead,
             last_error=other.last_error or self.last_error,
+            lost=(self.lost + other.lost)[:LOST_TOLD_MAX],
         )
 
 

@@ -12,7 +12,7 @@ import msgspec
 
 from leasehold.core.model.advice import worker_start
 from leasehold.core.model.durations import duration_text
-from leasehold.core.model.job import Job
+from leasehold.core.model.job import COMMAND_TASK, Job
 from leasehold.core.model.key_limits import NO_KEY, KeyInfo
 from leasehold.core.model.phrases import counted, first_of
 from leasehold.core.model.queue_config import QueueInfo, QueueState
@@ -23,6 +23,7 @@ from leasehold.core.model.unreadable import ERROR_TYPE
 
 UNRUNNABLE: Final = "no worker could run it: "
 """How the reason of a job begins that a worker handed back because it could not run it."""
+RENAMED: Final = "If the task was renamed, add the old name to its aliases"
 ERROR_CHARS: Final = 200
 """How much of an error a reason tells."""
 
@@ -69,15 +70,19 @@ def reason_for(
     now: datetime,
     key: KeyInfo = NO_KEY,
     lost: Collection[str] = (),
+    *,
+    is_in_memory: bool = False,
 ) -> Reason:
     """Why this job is not running, given its queue, the workers and how many are served before it.
 
-    `key` says how its `limit_key` stands in its queue, `lost` which workers are proved dead.
+    `key` says how its `limit_key` stands in its queue, `lost` which workers are proved dead. A
+    store that `is_in_memory` has the workers of its own process only.
 
     Draining is no reason: a queue that accepts nothing still runs its jobs.
     """
+    short = _short_of_workers(job, at_work(workers, lost, now), is_in_memory=is_in_memory)
     if job.status is not Status.PENDING:
-        return _overdue(job, at_work(workers, lost, now), now) or _not_pending(job, now, lost)
+        return _overdue(job, short, now) or _not_pending(job, now, lost)
     if job.error is not None and job.error.type == ERROR_TYPE:
         return Reason(
             ReasonKind.UNREADABLE,
@@ -88,16 +93,15 @@ def reason_for(
         _held_by_queue(job, queue)
         or _held_by_key(job, queue, key.running)
         or _paced(job, queue, key, now)
-        or _short_of_workers(job, at_work(workers, lost, now))
+        or short
         or _in_line(job, position)
     )
 
 
-def _overdue(job: Job, workers: Sequence[WorkerInfo], now: datetime) -> Reason | None:
+def _overdue(job: Job, short: Reason | None, now: datetime) -> Reason | None:
     """Workers make a job pending when it is due: one that was due before waits for a worker."""
     if job.status not in (Status.SCHEDULED, Status.FAILED) or job.run_at > now:
         return None
-    short = _short_of_workers(job, workers)
     if short is None or short.kind is not ReasonKind.NO_WORKER or not job.reason:
         return short
     return msgspec.structs.replace(short, text=f"{short.text[:-1]} ({job.reason}).")
@@ -149,7 +153,9 @@ def _why_not_due(job: Job, left: float) -> str:
     if job.reason is not None and job.reason.startswith(UNRUNNABLE):
         # Whoever reads it has to act, not to wait: the cause stands first.
         cause = job.reason.removeprefix(UNRUNNABLE).removesuffix(".")
-        return f"No worker can run it: {cause}. The next try is in {duration_text(ceil(left))}."
+        renamed = "" if job.task == COMMAND_TASK else f" {RENAMED}."
+        next_try = f"The next try is in {duration_text(ceil(left))}."
+        return f"No worker can run it: {cause}.{renamed} {next_try}"
     why = f" ({job.reason})" if job.reason else ""
     return f"It is not due before {_at(job.run_at)}, in {duration_text(left)}{why}."
 
@@ -242,8 +248,23 @@ def _paced(job: Job, queue: QueueInfo, key: KeyInfo, now: datetime) -> Reason | 
     return None
 
 
-def _short_of_workers(job: Job, workers: Sequence[WorkerInfo]) -> Reason | None:
+IN_MEMORY: Final = (
+    "and only this process can run the jobs of a store in memory: use "
+    'TaskQueue("memory://", num_workers=1), or drain(queue) in a test'
+)
+
+
+def _short_of_workers(
+    job: Job, workers: Sequence[WorkerInfo], *, is_in_memory: bool
+) -> Reason | None:
     serving = [worker for worker in workers if serves(worker.queues, job.queue)]
+    if not serving and is_in_memory:
+        what_to_do = "name it in the queues= of the TaskQueue" if workers else IN_MEMORY
+        return Reason(
+            ReasonKind.NO_WORKER,
+            f"No worker serves queue {job.queue!r}{':' if workers else ','} {what_to_do}.",
+            {"queue": job.queue, "workers": len(workers)},
+        )
     if not serving:
         return Reason(
             ReasonKind.NO_WORKER,

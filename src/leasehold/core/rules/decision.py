@@ -14,7 +14,6 @@ from typing import Final
 import msgspec
 
 from leasehold.core.model.outcome import Cancel, Complete, JobError, Outcome, Release, Snooze
-from leasehold.core.model.phrases import counted
 from leasehold.core.model.retry import DEFAULT_POLICY, DELAY_SECONDS_MAX, RetryPolicy
 from leasehold.core.model.status import Event, Status
 from leasehold.core.model.unreadable import ERROR_TYPE, set_aside_reason
@@ -127,7 +126,7 @@ def decide_recovery(
         cancelled = _cancelled(attempts, cancel_reason, error)
         return msgspec.structs.replace(cancelled, totals=_LOST_AND_CANCELLED)
     if attempts >= allowance:
-        message = f"its worker was lost {counted(attempts, 'time')} or more and no attempt is left"
+        message = "its worker was lost, and no attempts are left"
         return Decision(Event.DEAD, Status.DEAD, attempts, _LOST_AND_DEAD, message, error)
     why = "" if error is None else error.message
     return Decision(Event.RECOVERED, Status.PENDING, attempts, _RECOVERED, why, error)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from leasehold.core.model.draft_checks import check_reason
-from leasehold.core.model.lease import Settled, SweepReport
+from leasehold.core.model.lease import LOST_TOLD_MAX, LostAttempt, Settled, SweepReport
 from leasehold.core.model.lives import Life
 from leasehold.core.model.outcome import JobError
 from leasehold.core.model.status import Event
@@ -82,14 +82,15 @@ def sweep(
     *,
     now: int,
     dead: Collection[Life] = (),
-) -> list[Event]:
+) -> list[LostAttempt]:
     """Take back those of these jobs that are lost; answers what became of each."""
-    events = []
+    lost = []
     for handle, job in suspects:
         error = how_lost(job, now, dead)
         if error is not None:
-            events.append(holdings.take_back(handle, _decide(job, error)).event)
-    return events
+            settled = holdings.take_back(handle, _decide(job, error))
+            lost.append(LostAttempt(settled, job.worker, error))
+    return lost
 
 
 def note_sweep(
@@ -150,14 +151,16 @@ def how_lost(job: HeldJob, now: int, dead: Collection[Life] = ()) -> JobError | 
     return None
 
 
-def report_of(events: Sequence[Event]) -> SweepReport:
-    """A sweep's events about the jobs it took back: each has left a checkpoint."""
+def report_of(lost: Sequence[LostAttempt], set_aside: Sequence[Event] = ()) -> SweepReport:
+    """A sweep's report on the jobs it took back, or set aside: each has left a checkpoint."""
+    events = [each.settled.event for each in lost] + list(set_aside)
     return SweepReport(
         expired_found=len(events),
         recovered=events.count(Event.RECOVERED),
         dead=events.count(Event.DEAD),
         cancelled=events.count(Event.CANCELLED),
         checkpoints_created=len(events),
+        lost=tuple(lost[:LOST_TOLD_MAX]),
     )
 
 

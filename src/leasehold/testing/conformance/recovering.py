@@ -9,7 +9,7 @@ import pytest
 
 from leasehold.core.contract.store import Store
 from leasehold.core.model.budget import RECOVERED_AT_ONCE
-from leasehold.core.model.lease import Renewal
+from leasehold.core.model.lease import LOST_TOLD_MAX, Renewal
 from leasehold.core.model.outcome import Complete, Release
 from leasehold.core.model.records import WorkerInfo
 from leasehold.core.model.status import Event, Status
@@ -100,6 +100,35 @@ class RecoveringClauses(ConformanceBase):
         assert attempt.error.type == "WorkerLost"
         assert attempt.error.message.startswith("worker lost let its lease expire at ")
         assert store.history("job")[-1].message == attempt.error.message
+
+    def test_rec_10_the_report_tells_the_lost_attempts(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        submit(store, draft("again"), draft("last", max_retries=0), draft("unwanted"))
+        leases = lease_all(store, worker="lost", lease_seconds=10)
+        store.cancel(["unwanted"], reason="not needed", actor="test")
+        clock.advance(10)
+        told = store.recover().lost
+        assert [
+            (each.settled.job_id, each.settled.version, each.settled.event, each.settled.status)
+            for each in told
+        ] == [
+            ("again", leases[0].version, Event.RECOVERED, Status.PENDING),
+            ("last", leases[1].version, Event.DEAD, Status.DEAD),
+            ("unwanted", leases[2].version, Event.CANCELLED, Status.CANCELLED),
+        ]
+        for each in told:
+            (attempt,) = store.attempts(each.settled.job_id)
+            assert (each.worker, each.error) == ("lost", attempt.error)
+        assert store.recover().lost == ()
+
+    def test_rec_10_at_most_so_many_are_told(self, store: Store, clock: ManualClock) -> None:
+        count = LOST_TOLD_MAX + 1
+        store.submit([draft(f"job-{number}") for number in range(count)])
+        lease_all(store, limit=count, lease_seconds=10)
+        clock.advance(10)
+        report = store.recover()
+        assert (report.expired_found, len(report.lost)) == (count, LOST_TOLD_MAX)
 
     def test_rec_2_at_most_a_hundred_attempt_records(self, store: Store) -> None:
         submit(store, draft())

@@ -139,5 +139,5 @@ class Sweep(TableSweep):
     def recover(self, step: Step, jobs: Sequence[int], dead: Collection[Life]) -> SweepReport:
         set_aside: list[Event] = []
         held = _held(step, jobs, set_aside)
-        events = recovery.sweep(Holdings(step), held, now=step.now, dead=dead)
-        return report_of(events + set_aside)
+        lost = recovery.sweep(Holdings(step), held, now=step.now, dead=dead)
+        return report_of(lost, set_aside)

@@ -1,0 +1,24 @@
+"""A store that is made anew is told of: a program in the wrong folder meant another one."""
+
+from __future__ import annotations
+
+import logging
+import os
+
+from leasehold.connect import sqlite_path
+from leasehold.core.contract.store import Store
+from leasehold.worker.safelog import safe_logger
+
+logger = safe_logger("leasehold")
+
+
+def is_to_be_made(url: str) -> bool:
+    """Whether a URL names a file that is not there yet."""
+    path = sqlite_path(url)
+    return path is not None and not os.path.exists(path)
+
+
+def tell_of_new_store(store: Store) -> bool:
+    """Log that a store was made; whether the program shows such lines by now."""
+    logger.info("created a new store: %s", store)
+    return logger.isEnabledFor(logging.INFO)
