@@ -324,8 +324,6 @@ def parameters(address: Address, application_name: str) -> dict[str, Any]:
 
 def connect_seconds(address: Address) -> float:
     """How long a new connection is waited for, unless the URL says it; libpq's least are 2 s."""
-    if address.away_seconds is None:
-        return CONNECT_TIMEOUT_SECONDS
     return max(2.0, min(address.away_seconds, CONNECT_TIMEOUT_SECONDS))
 
 

@@ -54,7 +54,6 @@ from leasehold.stores.postgres.server.connection import SqlConnection, SqlCursor
 from leasehold.stores.postgres.server.failures import TRY_AGAIN, is_lost, translated
 from leasehold.stores.postgres.server.lending import Lending
 from leasehold.stores.postgres.server.life import Deaths
-from leasehold.stores.postgres.server.pulse import pulse_of
 from leasehold.stores.postgres.server.session import ServerSession
 from leasehold.stores.postgres.submitting.dependencies import Links
 from leasehold.stores.postgres.writing import remembered
@@ -124,8 +123,7 @@ class Database(TableDatabase):
 
     def _begin(self) -> None:
         """Make what belongs to one process; nothing is connected yet."""
-        pulse = pulse_of(self.address, self.env.clock)
-        self._lending = Lending(self.address, self.check_open, pulse)
+        self._lending = Lending(self.address, self.check_open, self.env.clock)
         self.session = ServerSession(self.address, self.env, self.accelerator)
         self.deaths = Deaths(self.address.schema, self.env.clock)
         self.lives = LivesHere()
