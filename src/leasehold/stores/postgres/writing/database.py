@@ -58,6 +58,7 @@ from leasehold.stores.postgres.server.session import ServerSession
 from leasehold.stores.postgres.submitting.dependencies import Links
 from leasehold.stores.postgres.writing import remembered
 from leasehold.stores.postgres.writing.grants import Grants
+from leasehold.stores.postgres.writing.insiders import INSIDERS
 from leasehold.stores.postgres.writing.loans import Loans
 from leasehold.stores.postgres.writing.outcome import Outcome
 from leasehold.stores.postgres.writing.remembered import Remembered, StateRow
@@ -162,6 +163,7 @@ class Database(TableDatabase):
         own; the operation takes their results by `Step.first`.
         """
         self.check_open()
+        INSIDERS.check_outside(self.address)
         answer = self._run(operation, side_by_side, ahead)
         if self._unresolved and go_on:
             self._resolve_the_rest()
