@@ -54,7 +54,7 @@ class StoreTrouble:
         self._failures += 1
         self.retry_at = self._clock.monotonic() + delay_seconds
         logger.warning(
-            "worker %s: its store has a problem; it tries again in %.1f s%s: %s",
+            "worker %s: cannot reach the store; retrying in %.1f s%s: %s",
             self._worker,
             delay_seconds,
             f", with {counted(waiting, 'outcome')} to settle" if waiting else "",

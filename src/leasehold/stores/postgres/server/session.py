@@ -86,19 +86,23 @@ def _news_of(hints: Hints) -> str:
 class _NewsLine:
     """Whether news get through; a change is logged, and not every try."""
 
-    def __init__(self, what: str) -> None:
-        self._what = what
+    def __init__(self, way: str) -> None:
+        self._way = way
         self._is_cut = False
 
     def is_cut(self, error: psycopg.Error) -> None:
         if not self._is_cut:
             said = " ".join(str(error).split())
-            logger.warning("%s do not get through: everybody polls for now (%s)", self._what, said)
+            logger.warning(
+                "notifications %s other processes are interrupted; polling until they resume (%s)",
+                self._way,
+                said,
+            )
         self._is_cut = True
 
     def is_free(self) -> None:
         if self._is_cut:
-            logger.info("%s get through again", self._what)
+            logger.info("notifications %s other processes have resumed", self._way)
         self._is_cut = False
 
 
@@ -125,8 +129,8 @@ class ServerSession:
         self._ears: threading.Thread | None = None
         self._listening = threading.Event()
         """Set when it was tried for the first time."""
-        self._hearing = _NewsLine("news of other processes")
-        self._speaking = _NewsLine("news for other processes")
+        self._hearing = _NewsLine("from")
+        self._speaking = _NewsLine("to")
         self._closed = False
         self._is_over = threading.Event()
         """Set with `_closed`, for who waits for nothing else."""
