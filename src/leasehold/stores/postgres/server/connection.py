@@ -33,6 +33,7 @@ from leasehold.stores.postgres.schema.texts import sendable
 from leasehold.stores.postgres.server.address import Address
 from leasehold.stores.postgres.server.arrays import ColumnDumper, RowPlaces, RowPlacesDumper
 from leasehold.stores.postgres.server.pipeline import Pipeline
+from leasehold.stores.postgres.server.reach import POOL_PREFIX
 from leasehold.stores.postgres.server.silence import (
     CONNECT_TIMEOUT_SECONDS,
     ListeningConnection,
@@ -285,6 +286,7 @@ def open_pool(address: Address) -> Pool:
         connection_class=RawConnection,
         min_size=1,
         max_size=address.pool_size,
+        name=POOL_PREFIX + address.schema,
         timeout=address.pool_timeout_seconds,
         kwargs={"autocommit": True, **parameters(address, name_of(address))},
         configure=partial(configure, address=address),

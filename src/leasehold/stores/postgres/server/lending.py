@@ -38,6 +38,7 @@ from leasehold.stores.postgres.server.connection import (
     open_pool,
 )
 from leasehold.stores.postgres.server.pulse import Pulse, is_refusal
+from leasehold.stores.postgres.server.reach import Reach
 from leasehold.stores.postgres.server.silence import SilentError
 
 LOANS_MAX: Final = 1000
@@ -52,8 +53,9 @@ class Lending:
     def __init__(self, address: Address, check_open: Callable[[], None], clock: Clock) -> None:
         self._address = address
         self._check_open = check_open
+        self.reach = Reach(address)
         self._clock = clock
-        self._pulse = Pulse(address, clock)
+        self._pulse = Pulse(address, clock, self.reach)
         self._mutex = threading.Lock()
         self._pool: Pool | None = None
         self._kept: tuple[Pool, RawConnection] | None = None

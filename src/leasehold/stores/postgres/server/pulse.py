@@ -13,7 +13,8 @@ import psycopg
 
 from leasehold.env import Clock
 from leasehold.stores.postgres.server.address import Address
-from leasehold.stores.postgres.server.connection import open_connection
+from leasehold.stores.postgres.server.connection import RawConnection, open_connection
+from leasehold.stores.postgres.server.reach import Reach
 
 RECENT_SECONDS: Final = 0.5
 """For so long a finding is good for whoever asks next: many wait at the same time."""
@@ -24,11 +25,24 @@ def is_refusal(error: psycopg.OperationalError) -> bool:
     return "FATAL: " in str(error)
 
 
+def connect(address: Address, name: str, reach: Reach) -> RawConnection:
+    """A connection of our own, and a line in the log if the server is away, or back."""
+    try:
+        raw = open_connection(address, application_name=name)
+    except psycopg.OperationalError as error:
+        if not is_refusal(error):
+            reach.is_lost(error)
+        raise
+    reach.is_back()
+    return raw
+
+
 class Pulse:
     """Asks the server, by a connection of its own."""
 
-    def __init__(self, address: Address, clock: Clock) -> None:
+    def __init__(self, address: Address, clock: Clock, reach: Reach) -> None:
         self._address = address
+        self._reach = reach
         self._clock = clock
         self.after_seconds = address.away_seconds / 2
         """How long a caller waits before it asks for the first time, and between two questions."""
@@ -55,7 +69,7 @@ class Pulse:
 
     def _ask(self) -> str | None:
         try:
-            open_connection(self._address, application_name="leasehold look-up").close()
+            connect(self._address, "leasehold look-up", self._reach).close()
         except psycopg.OperationalError as error:
             return str(error)
         return None

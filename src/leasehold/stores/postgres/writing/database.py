@@ -124,8 +124,8 @@ class Database(TableDatabase):
 
     def _begin(self) -> None:
         """Make what belongs to one process; nothing is connected yet."""
-        self._lending = Lending(self.address, self.check_open, self.env.clock)
-        self.session = ServerSession(self.address, self.env, self.accelerator)
+        self._lending = lending = Lending(self.address, self.check_open, self.env.clock)
+        self.session = ServerSession(self.address, self.env, lending.reach, self.accelerator)
         self.deaths = Deaths(self.address.schema, self.env.clock)
         self.lives = LivesHere()
         self.group_rounds = GroupRounds()
