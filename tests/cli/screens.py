@@ -97,6 +97,7 @@ def main() -> None:
     queue = TaskQueue("leasehold.db", num_workers=0, actor="cli:ada", env=Env(clock))
     fill(queue)
     Session._open = open_still  # type: ignore[method-assign, assignment]
+    Session.shown_store = "/srv/shop/leasehold.db"  # type: ignore[method-assign, assignment]
     for line in COMMANDS:
         click.echo(f"$ queuectl {line}")
         run(line.split())

@@ -31,7 +31,7 @@ def test_from_one_file_to_another_and_reopened(shell: Shell) -> None:
     tables = {each["name"]: each for each in moved.json["tables"]}
     assert tables["job"]["rows"] == 1
     assert len(tables["job"]["checksum"]) == 64
-    assert "verified job: 1 rows" in moved.err
+    assert "verified job: 1 row\n" in moved.err
     assert "now change the URL of the store" in moved.err
     with TaskQueue(shell.folder / "new.db", num_workers=0) as queue:
         assert queue.get("first") is not None

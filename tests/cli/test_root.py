@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from leasehold import __version__, errors
 from leasehold.cli.commands import COMMANDS
 from leasehold.cli.exits import Exit, exit_for
 from leasehold.cli.root import load
+from leasehold.cli.session import Session
 
 
 def test_version(shell: Shell) -> None:
@@ -50,7 +52,7 @@ def test_a_look_at_a_store_that_is_not_there_makes_none(shell: Shell) -> None:
     done = shell.run("status")
     assert done.code == Exit.STORE
     assert done.out == ""
-    assert "there is no store at leasehold.db" in done.err
+    assert f"there is no store at {shell.folder / 'leasehold.db'}" in done.err
     assert list(shell.folder.iterdir()) == []
 
 
@@ -110,3 +112,25 @@ def test_a_mistyped_command_is_guessed(shell: Shell) -> None:
     done = run_here(shell, "wroker", "start")
     assert done.code == Exit.USAGE
     assert "Did you mean 'worker'?" in done.err
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("jobs.db", "/srv/shop/jobs.db"),
+        ("sqlite:///jobs.db?durability=normal", "/srv/shop/jobs.db"),
+        ("sqlite:////var/jobs.db", "/var/jobs.db"),
+        ("memory://", "memory://"),
+        ("postgresql://me:secret@db/jobs?sslmode=require", "postgresql://db/jobs"),
+        ("postgresql://me:secret@db/jobs?schema=shop", "postgresql://db/jobs (schema shop)"),
+        ("postgresql://db/jobs?schema=leasehold", "postgresql://db/jobs"),
+        ("https://secret@host:8700", "https://host:8700"),
+    ],
+)
+def test_a_store_is_shown_so_that_it_can_be_found_and_without_secrets(
+    monkeypatch: pytest.MonkeyPatch, url: str, shown: str
+) -> None:
+    monkeypatch.setattr(os, "getcwd", lambda: "/srv/shop")
+    session = Session()
+    session.store_url = url
+    assert session.shown_store == shown

@@ -27,7 +27,7 @@ def test_status_for_people(shell: Shell) -> None:
         seed(queue)
         done = shell.ok("status")
     heading, queues, workers, failures = golden(done.out).split("\n\n")
-    assert heading == "store leasehold.db: 4 jobs"
+    assert heading == f"store {shell.folder / 'leasehold.db'}: 4 jobs"
     assert queues == golden("""
 QUEUE     STATE    PENDING   RUNNING   COMPLETED   DEAD
 ───────────────────────────────────────────────────────
@@ -86,7 +86,7 @@ def test_status_for_programs(shell: Shell) -> None:
 def test_an_empty_store(shell: Shell) -> None:
     shell.ok("init")
     done = shell.ok("status")
-    assert done.out == "store leasehold.db: 0 jobs\n\n\n"
+    assert done.out == f"store {shell.folder / 'leasehold.db'}: 0 jobs\n\n\n"
     assert done.err.splitlines() == [
         "there is no queue yet",
         f"no worker is running: {START_A_WORKER}",

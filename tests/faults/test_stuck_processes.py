@@ -256,7 +256,7 @@ class Noticing(logging.Handler):
         self.trouble = threading.Event()
 
     def emit(self, record: logging.LogRecord) -> None:
-        if "its store has a problem" in record.msg:
+        if "cannot reach the store" in record.msg:
             self.trouble.set()
 
 

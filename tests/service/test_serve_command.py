@@ -55,7 +55,8 @@ def test_it_serves_and_stops_in_order(shell: Shell) -> None:
     secret = shell.ok("token", "create", "ci", "--role", "producer").out.strip()
     with served(shell) as (banner, process):
         assert banner["address"].startswith("http://127.0.0.1:")
-        assert (banner["store"], banner["pid"]) == ("leasehold.db", process.pid)
+        store = str(shell.folder / "leasehold.db")
+        assert (banner["store"], banner["pid"]) == (store, process.pid)
         with httpx.Client(base_url=banner["address"], trust_env=False, timeout=WAIT) as client:
             assert client.get("/readyz").status_code == 200
             sent = client.post(

@@ -200,4 +200,4 @@ def test_a_request_under_way_is_answered_too(outage: Outage, faces: Faces) -> No
 def test_the_parameters_of_the_url_count_more() -> None:
     assert parse(served("postgresql://db/jobs")).away_seconds == 2
     assert parse(served("postgresql://db/jobs?away_seconds=9")).away_seconds == 9
-    assert parse("postgresql://db/jobs").away_seconds is None
+    assert parse("postgresql://db/jobs").away_seconds == 5

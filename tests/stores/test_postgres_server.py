@@ -23,7 +23,7 @@ from leasehold.core.model.outcome import Complete, Fail, JobError
 from leasehold.core.model.records import WorkerInfo
 from leasehold.core.model.status import Status
 from leasehold.env import EPOCH, Env, ManualClock
-from leasehold.errors import InvalidJobError, StoreUnavailableError
+from leasehold.errors import InvalidJobError, StoreError, StoreUnavailableError
 from support.servers import Schemas, needs_psycopg
 
 needs_psycopg()
@@ -178,6 +178,23 @@ def test_who_waited_for_a_migration_sees_it(schemas: Schemas) -> None:
                 other.execute(f"CREATE SCHEMA {address.schema}".encode())
                 other.execute(b"CREATE TABLE migration AS SELECT 7 AS number")
             assert version(waits, address) == 7
+
+
+def test_a_role_that_may_create_no_schema_uses_its_own(schemas: Schemas) -> None:
+    name = f"owner_{os.getpid()}"
+    with psycopg.connect(schemas.url, autocommit=True) as admin:
+        admin.execute(f"CREATE ROLE {name} LOGIN".encode())
+        admin.execute(f"CREATE SCHEMA {name} AUTHORIZATION {name}".encode())
+        try:
+            where = urlsplit(schemas.url)
+            place = where._replace(netloc=f"{name}@{where.netloc.rpartition('@')[2]}").geturl()
+            with closing(PostgresStore(f"{place}&schema={name}")) as store:
+                store.submit(drafts(1))
+            with pytest.raises(StoreError, match="permission denied"):
+                PostgresStore(f"{place}&schema={name}_2")
+        finally:
+            admin.execute(f"DROP OWNED BY {name}".encode())
+            admin.execute(f"DROP ROLE {name}".encode())
 
 
 def test_schemas_are_stores_of_their_own(schemas: Schemas, store: PostgresStore) -> None:

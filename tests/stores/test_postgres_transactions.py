@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -226,3 +227,46 @@ def test_an_open_transaction_and_who_waits_to_be_alone_hold_up_nobody_else(
         own.commit()
         assert alone.result(PATIENCE_SECONDS)
     assert all(store.get(name) for name in ("within", "keyed", "plain"))
+
+
+def test_a_submit_outside_the_transaction_that_its_caller_has_open_is_refused(
+    store: PostgresStore, own: Any
+) -> None:
+    """It would be kept where the transaction is rolled back. Other threads may."""
+    assert own
+    store.submit([draft("before")])
+    with ThreadPoolExecutor(1) as pool:
+        connection = store.connect()
+        with connection.transaction():
+            connection.execute("INSERT INTO app_row VALUES (1)")
+            for write in (
+                lambda: store.submit([draft("outside")]),
+                lambda: store.cancel(["outside"], reason="", actor="test"),
+            ):
+                with pytest.raises(TransactionError, match=r"transaction open .*outside"):
+                    write()
+            store.submit_within(connection, [draft("inside")])
+            pool.submit(store.submit, [draft("of another thread")]).result(PATIENCE_SECONDS)
+        connection.execute("BEGIN")
+        with pytest.raises(TransactionError, match="transaction open"):
+            store.submit([draft("outside")])
+        connection.close()
+        store.submit([draft("after")])
+        assert store.get("outside") is None
+
+
+def test_tasks_of_one_event_loop_have_transactions_of_their_own(store: PostgresStore) -> None:
+    async def main() -> None:
+        connection = store.connect()
+        with connection.transaction():
+            connection.execute("SELECT 1")
+            with pytest.raises(TransactionError, match="transaction open"):
+                store.submit([draft("mine")])
+            await asyncio.create_task(other())
+        connection.close()
+
+    async def other() -> None:
+        store.submit([draft("of another task")])
+
+    asyncio.run(main())
+    assert store.get("of another task") is not None

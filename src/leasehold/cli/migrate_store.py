@@ -151,12 +151,12 @@ def _progress() -> Any:
     """
     if not sys.stderr.isatty():
         return lambda phase, table, rows: (
-            click.echo(f"verified {table}: {rows:,} rows", err=True)
+            click.echo(f"verified {table}: {counted(rows, 'row')}", err=True)
             if phase == "verify" and rows
             else None
         )
 
     def tell(phase: str, table: str, rows: int) -> None:
-        click.echo(f"\r\x1b[K{phase} {table}: {rows:,} rows", err=True, nl=False)
+        click.echo(f"\r\x1b[K{phase} {table}: {counted(rows, 'row')}", err=True, nl=False)
 
     return tell

@@ -182,9 +182,13 @@ class View:
         rates = "  ".join(f"{name} {rate:,.1f}/s" for name, rate in now.rates.items())
         rates += f"  in the last {_window(now)}"
         clock = f"{time_text(now.at, '%H:%M:%S')}  {state}  by {self.sort}"
+        room = width - len(clock) - 1
         title = f"leasehold  {safe(now.store)}"
+        if len(title) > room and "://" not in now.store:
+            # The end of a path says more than its beginning.
+            title = f"leasehold  {safe(now.store.rpartition('/')[2])}"
         return [
-            Text(f"{_fitted(title, width - len(clock) - 1)} {clock}"[:width], style="reverse"),
+            Text(f"{_fitted(title, room)} {clock}"[:width], style="reverse"),
             Text(_fitted(counts, width)),
             Text(_fitted(rates, width)),
         ]

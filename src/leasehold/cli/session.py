@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from leasehold.queue.facade import TaskQueue
 
 DEFAULT_STORE: Final = "leasehold.db"
+DEFAULT_SCHEMA: Final = "leasehold"
 FORMATS: Final = ("table", "json", "jsonl", "csv")
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -40,12 +41,20 @@ class Session:
 
     @property
     def shown_store(self) -> str:
-        """The store for messages: of a server's URL neither user, password nor parameters."""
-        scheme, separator, rest = self.store_url.partition("://")
-        if not separator or scheme in ("sqlite", "memory"):
+        """The store for messages: a file from the root on; of a server's URL neither user, password
+        nor parameters, except for a schema of its own.
+        """
+        path = sqlite_path(self.store_url)
+        if path is not None:
+            return os.path.abspath(path)
+        scheme, _, rest = self.store_url.partition("://")
+        if scheme in ("sqlite", "memory"):
             return self.store_url
-        place = rest.partition("?")[0]
-        return f"{scheme}://{place.rpartition('@')[2]}"
+        place, _, query = rest.partition("?")
+        shown = f"{scheme}://{place.rpartition('@')[2]}"
+        schemas = [pair[7:] for pair in query.split("&") if pair.startswith("schema=")]
+        is_own = scheme.startswith("postgres") and schemas and schemas[-1] != DEFAULT_SCHEMA
+        return f"{shown} (schema {schemas[-1]})" if is_own else shown
 
     @property
     def last_job_store(self) -> str:
@@ -97,8 +106,8 @@ def check_there(url: str) -> None:
     path = sqlite_path(url)
     if path is not None and not os.path.exists(path):
         raise StoreUnavailableError(
-            f"there is no store at {path}: create one with `queuectl init`, or name another with "
-            "--store" + _others_here(path)
+            f"there is no store at {os.path.abspath(path)}: create one with `queuectl init`, or "
+            "name another with --store" + _others_here(path)
         )
 
 

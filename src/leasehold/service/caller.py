@@ -62,8 +62,8 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
         if "admin" not in self.roles and self.roles.isdisjoint(roles):
             raise ForbiddenError(
                 f"this needs the role {' or '.join(roles)}, and token {self.name!r} has "
-                f"{listed(sorted(self.roles))}: make one that has it as well (a token may have "
-                "several roles)"
+                f"{listed(sorted(self.roles))}: create a token that also has that role (a token "
+                "may have several)"
             )
 
     def check_queue(self, *queues: str) -> None:

@@ -19,7 +19,7 @@ from leasehold.core.model.lease import Lease, Renewal
 from leasehold.core.model.phrases import counted
 from leasehold.core.model.status import Event
 from leasehold.env import SYSTEM, Env
-from leasehold.errors import LeaseExpiredError, LeaseLostError, StoreError
+from leasehold.errors import LeaseExpiredError, LeaseLostError, StoreError, StoreUnavailableError
 from leasehold.worker.safelog import safe_logger
 from leasehold.worker.threads import OwnThread
 
@@ -235,7 +235,8 @@ class Heartbeat(OwnThread):
         if not held:
             # It does not count: the next lease is granted by a store that is there again.
             self.consecutive_failures = 0
-            logger.warning("a heartbeat of worker %s failed: %s", self._worker, error)
+            if not isinstance(error, StoreUnavailableError):  # The loop of the worker tells of it.
+                logger.warning("a heartbeat of worker %s failed: %s", self._worker, error)
             return
         self.consecutive_failures += 1
         logger.warning(

@@ -14,6 +14,7 @@ from leasehold.core.model.lease import SweepReport
 from leasehold.core.model.phrases import counted
 from leasehold.core.model.settings import attempt_records_max
 from leasehold.env import SYSTEM, Env
+from leasehold.errors import StoreUnavailableError
 from leasehold.worker.describe import describe_error
 from leasehold.worker.hooks import Hooks
 from leasehold.worker.lost import LostJobs
@@ -185,6 +186,8 @@ class RecoverySweep(OwnThread):
             return False
         try:
             return bool(self._store.dead_workers())
+        except StoreUnavailableError:
+            return False  # The loop of the worker tells of it.
         except Exception as error:  # noqa: BLE001 - it is logged, and tried again.
             logger.failed(
                 "dead workers cannot be detected; their leases still expire in time", error

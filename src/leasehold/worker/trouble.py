@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from logging import DEBUG, WARNING
 from typing import Final
 
 from leasehold.core.model.phrases import counted
@@ -35,12 +36,16 @@ class StoreTrouble:
         self._clock = clock
         self._stopping = stopping
         self._failures = 0
+        self._told: type[StoreError] | None = None
+        """The kind of trouble that was logged: only a change is, and not every try."""
         self.retry_at = float("-inf")
         """Not before then, in monotonic time."""
 
     def is_over(self) -> None:
         """The store has answered."""
-        self._failures = 0
+        if self._failures:
+            logger.info("worker %s: the store answers again", self._worker)
+        self._failures, self._told = 0, None
 
     def failed(self, error: StoreError, waiting: int) -> bool:
         """A call has failed while so many outcomes wait to be settled; False if it is the end."""
@@ -53,13 +58,15 @@ class StoreTrouble:
         )
         self._failures += 1
         self.retry_at = self._clock.monotonic() + delay_seconds
-        logger.warning(
-            "worker %s: its store has a problem; it tries again in %.1f s%s: %s",
+        logger.log(
+            DEBUG if self._told is type(error) else WARNING,
+            "worker %s: cannot reach the store; retrying in %.1f s%s: %s",
             self._worker,
             delay_seconds,
             f", with {counted(waiting, 'outcome')} to settle" if waiting else "",
             error,
         )
+        self._told = type(error)
         return True
 
     def refused(self, error: LeaseholdError) -> None:

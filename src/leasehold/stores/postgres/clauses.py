@@ -15,8 +15,8 @@ _CLOCK: Final = (
     "step by slewing (chrony, ntpd -x); if it is set ahead, leases end as much earlier"
 )
 _OWN_TRANSACTIONS: Final = (
-    "a process that writes to the store beside its own open transaction waits for the turn like "
-    "any other, and gets StoreBusyError after lock_timeout_seconds"
+    "a write beside the open transaction of its caller is refused, as is said there; but a second "
+    "transaction of the same caller may begin, since it does not have to wait for the first"
 )
 NOT_KEPT: Final = {
     **dict.fromkeys(("CLK-1", "CLK-2", "CLK-3", "CLK-4"), _CLOCK),

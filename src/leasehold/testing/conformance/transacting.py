@@ -221,7 +221,10 @@ class TransactingClauses(ConformanceBase):
             store.submit_within(connection, [draft()])
         other = local_part(make_store(env), "a connection")
         assert not other.owns(connection)
-        with connection.transaction(), pytest.raises(TransactionError, match="leads to"):
+        with (
+            connection.transaction(),
+            pytest.raises(TransactionError, match=r"leads to|is to a different"),
+        ):
             other.submit_within(connection, [draft()])
         other.close()
         with pytest.raises(TransactionError, match="cannot carry"):

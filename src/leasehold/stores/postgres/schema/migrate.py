@@ -16,6 +16,7 @@ from leasehold.stores.postgres.server.address import Address
 from leasehold.stores.postgres.server.connection import SqlConnection
 
 MADE: Final = re.compile(r"^CREATE TABLE (\w+)", re.MULTILINE)
+IS_THERE: Final = "SELECT 1 FROM pg_namespace WHERE nspname = $1"
 LOCK: Final = "SELECT pg_advisory_xact_lock(hashtextextended('leasehold migrate ' || $1, 0))"
 # A query of the catalog, and not to_regclass(): within a transaction, the server may answer that
 # from its cache, and a process that has just waited for the lock would miss commits meanwhile.
@@ -61,7 +62,9 @@ def migrate(db: SqlConnection, address: Address, env: Env) -> None:
                 f"{address.shown} was written by a newer Leasehold (schema {found}, this one "
                 f"knows {newest}): upgrade leasehold here before using it"
             )
-        db.execute(f"CREATE SCHEMA IF NOT EXISTS {address.schema}")
+        if db.execute(IS_THERE, (address.schema,)).fetchone() is None:
+            # The server asks for the right to create schemas even if this one exists.
+            db.execute(f"CREATE SCHEMA IF NOT EXISTS {address.schema}")
         db.execute(REMEMBER)
         for number, script in migrations():
             if number > found:

@@ -14,6 +14,7 @@ POOL_SIZE: Final = 10
 POOL_TIMEOUT_SECONDS: Final = 30.0
 STATEMENT_TIMEOUT_SECONDS: Final = 60.0
 LOCK_TIMEOUT_SECONDS: Final = 10.0
+AWAY_SECONDS: Final = 5.0
 
 _NAME: Final = re.compile(r"[a-z_][a-z0-9_]{0,62}\Z")
 _NUMBERS: Final = {
@@ -35,9 +36,9 @@ class Address(NamedTuple):
     pool_timeout_seconds: float = POOL_TIMEOUT_SECONDS
     statement_timeout_seconds: float = STATEMENT_TIMEOUT_SECONDS
     lock_timeout_seconds: float = LOCK_TIMEOUT_SECONDS
-    away_seconds: float | None = None
-    """After so long without an answer or a connection, the server is asked whether it is there
-    (`pulse`); None if it is waited for as long as the other limits say."""
+    away_seconds: float = AWAY_SECONDS
+    """How long a call waits for a server that is away; after half of it without an answer or a
+    connection, the server is asked whether it is there (`pulse`)."""
     replica: Address | None = None
     """Another server with a copy of the same store, for who only looks."""
 

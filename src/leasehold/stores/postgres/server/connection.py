@@ -33,6 +33,7 @@ from leasehold.stores.postgres.schema.texts import sendable
 from leasehold.stores.postgres.server.address import Address
 from leasehold.stores.postgres.server.arrays import ColumnDumper, RowPlaces, RowPlacesDumper
 from leasehold.stores.postgres.server.pipeline import Pipeline
+from leasehold.stores.postgres.server.reach import POOL_PREFIX
 from leasehold.stores.postgres.server.silence import (
     CONNECT_TIMEOUT_SECONDS,
     ListeningConnection,
@@ -285,6 +286,7 @@ def open_pool(address: Address) -> Pool:
         connection_class=RawConnection,
         min_size=1,
         max_size=address.pool_size,
+        name=POOL_PREFIX + address.schema,
         timeout=address.pool_timeout_seconds,
         kwargs={"autocommit": True, **parameters(address, name_of(address))},
         configure=partial(configure, address=address),
@@ -324,8 +326,6 @@ def parameters(address: Address, application_name: str) -> dict[str, Any]:
 
 def connect_seconds(address: Address) -> float:
     """How long a new connection is waited for, unless the URL says it; libpq's least are 2 s."""
-    if address.away_seconds is None:
-        return CONNECT_TIMEOUT_SECONDS
     return max(2.0, min(address.away_seconds, CONNECT_TIMEOUT_SECONDS))
 
 

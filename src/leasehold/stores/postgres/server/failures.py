@@ -76,7 +76,7 @@ def translate(error: Exception, address: Address) -> Exception:
         return StoreCorruptError(f"{where}: {told}")
     if isinstance(error, psycopg.OperationalError):
         # The driver writes its question under the refusal, which has no full stop.
-        told = " ".join(told.split()).replace("refused Is the server", "refused. Is the server")
+        told = " ".join(told.split()).replace(" Is the server", ". Is the server")
         if error.sqlstate is None and "FATAL: " in told:
             # A wrong password, a database that is not there, too many connections.
             told = told.rpartition("FATAL: ")[2].strip()

@@ -1,6 +1,9 @@
 """The connections of one process for its transactions: lent to one at a time, opened when first
 needed, and opened anew when the server was gone.
 
+While it is gone, a call tries to connect again and again, for as long as the address lets it wait.
+A pool would do so more and more rarely, so it is dropped as soon as the server is found to be gone.
+
 All that is done with a lent connection is done inside the shield (`leasehold.interrupts`), so no
 Ctrl-C comes between its loan and its return, or leaves a transaction open on it. Waits look up for
 signals: for the server (`silence`) and, here, for a connection.
@@ -13,6 +16,7 @@ beside the pool, and lent first, unless somebody waits for one.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -23,6 +27,7 @@ import psycopg
 from psycopg.pq import TransactionStatus
 from psycopg_pool import PoolClosed, PoolTimeout
 
+from leasehold.env import Clock
 from leasehold.interrupts import SHIELD
 from leasehold.stores.postgres.server.address import Address
 from leasehold.stores.postgres.server.connection import (
@@ -30,10 +35,10 @@ from leasehold.stores.postgres.server.connection import (
     RawConnection,
     SqlConnection,
     check,
-    open_connection,
     open_pool,
 )
-from leasehold.stores.postgres.server.pulse import Pulse
+from leasehold.stores.postgres.server.pulse import Pulse, is_refusal
+from leasehold.stores.postgres.server.reach import Reach
 from leasehold.stores.postgres.server.silence import SilentError
 
 LOANS_MAX: Final = 1000
@@ -45,12 +50,12 @@ LOOK_SECONDS: Final = 0.25
 class Lending:
     """A pool, and another one in its place where it is of no use any more."""
 
-    def __init__(
-        self, address: Address, check_open: Callable[[], None], pulse: Pulse | None = None
-    ) -> None:
+    def __init__(self, address: Address, check_open: Callable[[], None], clock: Clock) -> None:
         self._address = address
         self._check_open = check_open
-        self._pulse = pulse
+        self.reach = Reach(address)
+        self._clock = clock
+        self._pulse = Pulse(address, clock, self.reach)
         self._mutex = threading.Lock()
         self._pool: Pool | None = None
         self._kept: tuple[Pool, RawConnection] | None = None
@@ -59,12 +64,18 @@ class Lending:
         """How often it was lent since it came from the pool."""
         self._asking = 0
         """How many ask the pool for a connection: none is kept from them."""
+        self._out = 0
+        """How many connections are lent."""
+        self._was_reached = False
+        """Whether there was ever a pool: an address that never led anywhere is not tried again."""
 
     @contextmanager
     def connection(self) -> Iterator[SqlConnection]:
         """One of them, for the time of this block."""
         with SHIELD:
             pool, raw = self._take()
+            with self._mutex:
+                self._out += 1
             raw.pulse = self._pulse
             try:
                 yield SqlConnection(raw)
@@ -96,13 +107,14 @@ class Lending:
             else:
                 return kept
         try:
-            return self._take_from_pool()
+            return self._take_within_patience()
         finally:
             with self._mutex:
                 self._asking -= 1
 
     def _give_back(self, pool: Pool, raw: RawConnection) -> None:
         with self._mutex:
+            self._out -= 1
             self._loans += 1
             if (
                 self._kept is None
@@ -118,6 +130,20 @@ class Lending:
             self._loans = 0
         pool.putconn(raw)
 
+    def _take_within_patience(self) -> tuple[Pool, RawConnection]:
+        seconds = min(self._address.away_seconds, self._address.pool_timeout_seconds)
+        began = self._clock.monotonic()
+        # Counted as well, for a clock that stands still.
+        for _ in range(int(seconds / LOOK_SECONDS)):
+            try:
+                return self._take_from_pool()
+            except psycopg.OperationalError:
+                if not self._was_reached or self._clock.monotonic() - began >= seconds:
+                    raise
+            SHIELD.deliver()
+            threading.Event().wait(LOOK_SECONDS)
+        return self._take_from_pool()
+
     def _take_from_pool(self) -> tuple[Pool, RawConnection]:
         pool = self._open()
         try:
@@ -126,19 +152,18 @@ class Lending:
             pass  # The store is closed, or somebody has just put another pool in its place.
         except PoolTimeout:
             # Are all connections in use, or is the server gone? Then this raises.
-            open_connection(self._address, application_name="leasehold look-up").close()
-            if not pool.pop_stats().get("connections_errors"):
+            self._look_at_server(pool, math.inf)
+            if pool is self._pool:
                 raise
-            # It was gone, and the pool tries again more and more rarely: a new one does at once.
-            self._drop(pool)
         pool = self._open()
         return pool, self._wait_for(pool)
 
     def _wait_for(self, pool: Pool) -> RawConnection:
-        """A connection of the pool; whoever waits for one in the main thread can be interrupted."""
+        """A connection of the pool. Whoever waits for one can be interrupted, and is told of a
+        server that is gone.
+        """
         seconds = self._address.pool_timeout_seconds
-        is_watched = SHIELD.is_closed() or self._pulse is not None
-        if not is_watched or seconds <= LOOK_SECONDS:
+        if seconds <= LOOK_SECONDS:
             return pool.getconn(seconds)
         with suppress(PoolTimeout):
             return pool.getconn(LOOK_SECONDS)
@@ -147,11 +172,13 @@ class Lending:
 
     def _look_at_server(self, pool: Pool, waited: float) -> bool:
         """Said while a connection is waited for: whether the server was asked if it is there."""
-        if self._pulse is None or waited < self._pulse.after_seconds:
+        if waited < self._pulse.after_seconds:
             return False
         try:
             self._pulse.check()
-        except psycopg.OperationalError:
+        except psycopg.OperationalError as error:
+            if is_refusal(error) and self._out:
+                return True  # One of those that are lent will be free.
             self._drop(pool)
             raise
         if pool.pop_stats().get("connections_errors"):
@@ -163,10 +190,11 @@ class Lending:
         with self._mutex:
             self._check_open()
             if self._pool is None:
-                if self._pulse is not None:
+                if self._was_reached:
                     # Many may stand here, one after the other: all are told what the first was.
                     self._pulse.check()
                 self._pool = open_pool(self._address)
+                self._was_reached = True
             return self._pool
 
     def _drop(self, pool: Pool) -> None:
@@ -174,13 +202,10 @@ class Lending:
         with self._mutex:
             if self._pool is pool:
                 self._pool = None
-        if self._pulse is None:
-            self._close(pool)
-        else:
-            # Its own threads may be about to connect, and whoever is here cannot wait for that.
-            threading.Thread(
-                target=self._close, args=(pool,), name="leasehold-pool-end", daemon=True
-            ).start()
+        # Its own threads may be about to connect, and whoever is here cannot wait for that.
+        threading.Thread(
+            target=self._close, args=(pool,), name="leasehold-pool-end", daemon=True
+        ).start()
 
     def _close(self, pool: Pool) -> None:
         """Close a pool that is in nobody's way any more, with the connection of it that is kept."""

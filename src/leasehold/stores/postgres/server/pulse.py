@@ -1,8 +1,7 @@
 """Whether the server is there: asked by one for all who have waited for it for some time.
 
 A statement may take long, and so may it until a connection is free: neither says that the server is
-away. A new connection tells. Callers that cannot wait until the other limits have passed, such as
-those of the service, are then told so at once.
+away. A new connection tells, long before the other limits have passed.
 """
 
 from __future__ import annotations
@@ -14,19 +13,38 @@ import psycopg
 
 from leasehold.env import Clock
 from leasehold.stores.postgres.server.address import Address
-from leasehold.stores.postgres.server.connection import open_connection
+from leasehold.stores.postgres.server.connection import RawConnection, open_connection
+from leasehold.stores.postgres.server.reach import Reach
 
 RECENT_SECONDS: Final = 0.5
 """For so long a finding is good for whoever asks next: many wait at the same time."""
 
 
+def is_refusal(error: psycopg.OperationalError) -> bool:
+    """Whether the server has answered, and does not let us in: it may have too many connections."""
+    return "FATAL: " in str(error)
+
+
+def connect(address: Address, name: str, reach: Reach) -> RawConnection:
+    """A connection of our own, and a line in the log if the server is away, or back."""
+    try:
+        raw = open_connection(address, application_name=name)
+    except psycopg.OperationalError as error:
+        if not is_refusal(error):
+            reach.is_lost(error)
+        raise
+    reach.is_back()
+    return raw
+
+
 class Pulse:
     """Asks the server, by a connection of its own."""
 
-    def __init__(self, address: Address, clock: Clock, after_seconds: float) -> None:
+    def __init__(self, address: Address, clock: Clock, reach: Reach) -> None:
         self._address = address
+        self._reach = reach
         self._clock = clock
-        self.after_seconds = after_seconds
+        self.after_seconds = address.away_seconds / 2
         """How long a caller waits before it asks for the first time, and between two questions."""
         self._mutex = threading.Lock()
         self._asked_at = float("-inf")
@@ -46,19 +64,12 @@ class Pulse:
         try:
             self.check()
         except psycopg.OperationalError as error:
-            return "FATAL: " not in str(error)
+            return not is_refusal(error)
         return False
 
     def _ask(self) -> str | None:
         try:
-            open_connection(self._address, application_name="leasehold look-up").close()
+            connect(self._address, "leasehold look-up", self._reach).close()
         except psycopg.OperationalError as error:
             return str(error)
         return None
-
-
-def pulse_of(address: Address, clock: Clock) -> Pulse | None:
-    """For a store whose URL says after how long its server counts as away."""
-    if address.away_seconds is None:
-        return None
-    return Pulse(address, clock, address.away_seconds / 2)

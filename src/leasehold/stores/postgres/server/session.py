@@ -37,7 +37,9 @@ from leasehold.env import Env
 from leasehold.errors import StoreClosedError
 from leasehold.interrupts import SHIELD
 from leasehold.stores.postgres.server.address import Address
-from leasehold.stores.postgres.server.connection import SqlConnection, open_connection
+from leasehold.stores.postgres.server.connection import SqlConnection
+from leasehold.stores.postgres.server.pulse import connect
+from leasehold.stores.postgres.server.reach import Reach
 from leasehold.stores.postgres.server.silence import CONNECT_TIMEOUT_SECONDS
 from leasehold.stores.tables.step import Hints
 
@@ -51,6 +53,8 @@ CANCEL: Final = "c"
 LOOK_SECONDS: Final = 0.5
 """How often a process looks whether it still holds the locks of its workers."""
 RECONNECT_SECONDS: Final = 1.0
+FAILURES_TOLD: Final = 3
+"""So many in a row are told of: a connection that is cut is opened anew, as a rule."""
 POLL_SECONDS: Final = 0.5
 """How often listeners are told to look where there are no news: behind a pooler."""
 NEWS_GAP_SECONDS: Final = 0.002
@@ -84,29 +88,39 @@ def _news_of(hints: Hints) -> str:
 
 
 class _NewsLine:
-    """Whether news get through; a change is logged, and not every try."""
+    """Whether news get through, on a server that can be reached; only a change is logged."""
 
-    def __init__(self, what: str) -> None:
-        self._what = what
-        self._is_cut = False
+    def __init__(self, way: str, reach: Reach) -> None:
+        self._way = way
+        self._reach = reach
+        self._failures = 0
 
     def is_cut(self, error: psycopg.Error) -> None:
-        if not self._is_cut:
+        if self._reach.is_away:
+            return  # The log has it.
+        self._failures += 1
+        if self._failures == FAILURES_TOLD:
             said = " ".join(str(error).split())
-            logger.warning("%s do not get through: everybody polls for now (%s)", self._what, said)
-        self._is_cut = True
+            logger.warning(
+                "notifications %s other processes are interrupted; polling until they resume (%s)",
+                self._way,
+                said,
+            )
 
     def is_free(self) -> None:
-        if self._is_cut:
-            logger.info("%s get through again", self._what)
-        self._is_cut = False
+        if self._failures >= FAILURES_TOLD:
+            logger.info("notifications %s other processes have resumed", self._way)
+        self._failures = 0
 
 
 class ServerSession:
     """The connections of one process that outlast its transactions; opened when first needed."""
 
-    def __init__(self, address: Address, env: Env, accelerator: Accelerator | None = None) -> None:
+    def __init__(
+        self, address: Address, env: Env, reach: Reach, accelerator: Accelerator | None = None
+    ) -> None:
         self._address = address
+        self._reach = reach
         self._accelerator = accelerator
         self._name = env.new_secret()
         """Tells this process's news from those of others."""
@@ -125,8 +139,8 @@ class ServerSession:
         self._ears: threading.Thread | None = None
         self._listening = threading.Event()
         """Set when it was tried for the first time."""
-        self._hearing = _NewsLine("news of other processes")
-        self._speaking = _NewsLine("news for other processes")
+        self._hearing = _NewsLine("from", reach)
+        self._speaking = _NewsLine("to", reach)
         self._closed = False
         self._is_over = threading.Event()
         """Set with `_closed`, for who waits for nothing else."""
@@ -220,7 +234,7 @@ class ServerSession:
         channel = f"leasehold_{self._address.schema}"
         while not self._closed:
             try:
-                with open_connection(self._address, application_name="leasehold ears") as raw:
+                with connect(self._address, "leasehold ears", self._reach) as raw:
                     if raw.is_pooled:
                         break
                     raw.execute(f"LISTEN {channel}".encode())
@@ -327,7 +341,7 @@ class ServerSession:
     def _open(self) -> SqlConnection:
         if self._connection is None:
             self._connection = SqlConnection(
-                open_connection(self._address, application_name="leasehold session")
+                connect(self._address, "leasehold session", self._reach)
             )
             if not self._connection.raw.is_pooled:
                 seconds = CUT_OFF_SECONDS

@@ -6,7 +6,7 @@ counts for how long there was none. psycopg looks up from its wait ten times a s
 that ends before that costs next to nothing. Time in which this process was itself stopped is not
 counted.
 
-Callers that cannot wait so long have the server asked meanwhile whether it is there (`pulse`).
+Meanwhile the server is asked whether it is there (`pulse`).
 
 An order to a connection that fell silent may still be carried out: it is lost, as one that was cut.
 

@@ -31,6 +31,7 @@ from leasehold.stores.postgres.server.connection import (
 )
 from leasehold.stores.postgres.server.failures import TRY_AGAIN, translated
 from leasehold.stores.postgres.writing.database import Database
+from leasehold.stores.postgres.writing.insiders import INSIDERS, Caller, caller
 from leasehold.stores.postgres.writing.loans import Loans
 from leasehold.stores.postgres.writing.own_connections import unwrapped
 from leasehold.stores.postgres.writing.step import NotAlone, Step
@@ -56,6 +57,8 @@ class ApplicationConnection(RawConnection):
     """The store that has opened it."""
     entered: list[AbstractContextManager[psycopg.Transaction]]
     """The transactions that `with connection:` has begun, the innermost last."""
+    user: Caller
+    """Who has used it last."""
 
     @classmethod
     def open(cls, address: Address) -> Self:
@@ -71,6 +74,10 @@ class ApplicationConnection(RawConnection):
         raw.store = address
         raw.entered = []
         return raw
+
+    def wait(self, *arguments: Any, **named: Any) -> Any:
+        self.user = caller()
+        return super().wait(*arguments, **named)
 
     def __enter__(self) -> Self:
         """As in every store: a transaction. (psycopg's own would close the connection, too.)"""
@@ -103,6 +110,7 @@ def connect(database: Database) -> Connection:
     address = database.address
     with translated(address):
         raw = ApplicationConnection.open(address)
+    INSIDERS.add(raw)
     return cast("Connection", raw)
 
 
@@ -136,8 +144,8 @@ def within(
     _check_open_transaction(raw)
     if not owns(database, raw):
         raise TransactionError(
-            f"the connection leads to another store than {database.address.shown}, or may not read "
-            "there"
+            f"the connection is to a different database than {database.address.shown}, or its role "
+            "may not read the schema"
         )
     db = BorrowedConnection(raw)
     with translated(database.address), _as_the_store(database, db):

@@ -54,11 +54,11 @@ from leasehold.stores.postgres.server.connection import SqlConnection, SqlCursor
 from leasehold.stores.postgres.server.failures import TRY_AGAIN, is_lost, translated
 from leasehold.stores.postgres.server.lending import Lending
 from leasehold.stores.postgres.server.life import Deaths
-from leasehold.stores.postgres.server.pulse import pulse_of
 from leasehold.stores.postgres.server.session import ServerSession
 from leasehold.stores.postgres.submitting.dependencies import Links
 from leasehold.stores.postgres.writing import remembered
 from leasehold.stores.postgres.writing.grants import Grants
+from leasehold.stores.postgres.writing.insiders import INSIDERS
 from leasehold.stores.postgres.writing.loans import Loans
 from leasehold.stores.postgres.writing.outcome import Outcome
 from leasehold.stores.postgres.writing.remembered import Remembered, StateRow
@@ -124,9 +124,8 @@ class Database(TableDatabase):
 
     def _begin(self) -> None:
         """Make what belongs to one process; nothing is connected yet."""
-        pulse = pulse_of(self.address, self.env.clock)
-        self._lending = Lending(self.address, self.check_open, pulse)
-        self.session = ServerSession(self.address, self.env, self.accelerator)
+        self._lending = lending = Lending(self.address, self.check_open, self.env.clock)
+        self.session = ServerSession(self.address, self.env, lending.reach, self.accelerator)
         self.deaths = Deaths(self.address.schema, self.env.clock)
         self.lives = LivesHere()
         self.group_rounds = GroupRounds()
@@ -164,6 +163,7 @@ class Database(TableDatabase):
         own; the operation takes their results by `Step.first`.
         """
         self.check_open()
+        INSIDERS.check_outside(self.address)
         answer = self._run(operation, side_by_side, ahead)
         if self._unresolved and go_on:
             self._resolve_the_rest()

@@ -7,7 +7,6 @@ whether it was committed, also after it has crashed.
 
 from __future__ import annotations
 
-import math
 import threading
 from typing import Any, Final, Generic, TypeVar
 
@@ -70,7 +69,7 @@ class Outcome(Generic[T]):
                     return bool(status == "committed")
             except psycopg.OperationalError as still:
                 error = still
-            if clock.monotonic() - began >= (address.away_seconds or math.inf):
+            if clock.monotonic() - began >= address.away_seconds:
                 break
             threading.Event().wait(pause)
             pause *= 2

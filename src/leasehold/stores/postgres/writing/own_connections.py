@@ -44,8 +44,7 @@ def unwrapped(connection: object) -> psycopg.Connection[Row]:
     if isinstance(found, psycopg.AsyncConnection):
         if not found.lock.locked():
             raise TransactionError(
-                "a connection that is awaited is for submits that are awaited: "
-                "`await queue.asubmit(...)`, or an AsyncTaskQueue"
+                "this is an async connection: use `await queue.asubmit(...)`, or an AsyncTaskQueue"
             )
         return Blocking(found)
     if isinstance(found, psycopg.Connection):
@@ -97,5 +96,5 @@ def _unsuitable(connection: object) -> TransactionError:
     kind = type(connection)
     return TransactionError(
         f"a {kind.__module__}.{kind.__qualname__} cannot carry the transaction of a postgresql:// "
-        "store: give a psycopg connection, or SQLAlchemy's on psycopg (postgresql+psycopg://)"
+        "store: pass a psycopg connection, or SQLAlchemy's on psycopg (postgresql+psycopg://)"
     )

@@ -255,9 +255,9 @@ def check_not_inside(database: Path) -> None:
     """Refuse a write by a thread that has a transaction open: it would wait for itself."""
     if is_inside(database):
         raise TransactionError(
-            f"this thread has a transaction open on {database}, and what was asked now is a write "
-            "of its own, which would wait for it: submit with connection=..., or do it after the "
-            "commit (in asyncio code: await it)"
+            f"this thread has a transaction open on {database}, and this call would write outside "
+            "that transaction, and so wait for itself: submit with connection=..., or do it after "
+            "the commit (in asyncio code: await it)"
         )
 
 
