@@ -91,24 +91,6 @@ PostgreSQL faster: postgresql://...?redis=redis://...
     )
 
 
-def sqlite_path(url: str) -> str | None:
-    """The file that a URL names; None if it names another kind of store.
-
-    >>> sqlite_path("jobs.db"), sqlite_path("sqlite:////var/jobs.db?durability=normal")
-    ('jobs.db', '/var/jobs.db')
-    >>> sqlite_path("sqlite://jobs.db") is None
-    True
-    """
-    scheme, separator, rest = url.partition("://")
-    if not separator:
-        return url
-    if scheme != "sqlite" or not rest.startswith("/"):
-        return None  # A URL with two slashes names no file: opening it says so.
-    from urllib.parse import unquote
-
-    return unquote(rest.partition("?")[0][1:])
-
-
 SERVED_AWAY_SECONDS: Final = 2
 """So long a service waits for a database that does not answer, before it looks whether that is
 there: its clients wait, and try again themselves."""

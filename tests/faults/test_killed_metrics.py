@@ -38,7 +38,7 @@ def test_minutes_and_days_add_up_to_the_totals(folder: Path, acknowledged: Ackno
     assert (totals["submitted"], totals["completed"]) == (stats.submitted, stats.completed)
     assert sum(point.wait.count for point in points) == totals["leased"]
     assert sum(point.run.count for point in points) == totals["completed"] + totals["failed"]
-    # The processes got somewhere, through more than a few minutes.
+    # The processes got somewhere, and from one minute into the next.
     assert len(told.submitted) <= totals["submitted"]
-    assert sum(point.submitted > 0 for point in points) > 5
+    assert sum(point.submitted > 0 for point in points) > 2
     store.close()

@@ -36,7 +36,8 @@ pytestmark = pytest.mark.faults
 END = b"SELECT pg_terminate_backend(%s, 30000)"
 WITHOUT_STATEMENTS = {"close", "subscribe"}
 MADE_UP = re.compile(
-    r"(?<=version=)\d+|(?<='version': )\d+|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+    r"(?<=version=)\d+|(?<='version': )\d+|(?<=version )\d+"
+    r"|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 )
 EXECUTE = SqlConnection.execute
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from leasehold.connect import sqlite_path
 from leasehold.errors import StoreUnavailableError
+from leasehold.urls import sqlite_path
 
 if TYPE_CHECKING:
     from leasehold.queue.facade import TaskQueue

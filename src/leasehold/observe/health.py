@@ -377,7 +377,7 @@ def unknown_tasks(facts: Facts) -> Finding:
         meaning="workers lease these jobs, cannot run them, and hand them back",
         advice=(
             "start a worker that knows the task (--import its module), or with --allow-commands; "
-            "if the task was renamed, add the old name to its aliases: @queue.task(aliases=[...])"
+            "if the task was renamed, add the old name to its aliases"
         ),
     )
 

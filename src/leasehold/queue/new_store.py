@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import os
 
-from leasehold.connect import sqlite_path
 from leasehold.core.contract.store import Store
+from leasehold.urls import sqlite_path
 from leasehold.worker.safelog import safe_logger
 
 logger = safe_logger("leasehold")

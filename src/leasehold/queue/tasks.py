@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Coroutine, Iterable, Mapping
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, get_args, overload
 
 from leasehold.codec import CallCodec
@@ -240,11 +241,11 @@ class Tasks:
 
 def _refuse_method(function: Callable[..., Any]) -> None:
     """Refuse a function that wants an object of its class: a job has none."""
-    code = getattr(function, "__code__", None)
-    scope = getattr(function, "__qualname__", "").rpartition(".")[0]
-    if code is None or not scope or scope.endswith("<locals>"):
-        return
-    if code.co_argcount and code.co_varnames[0] == "self":
+    if not isinstance(function, FunctionType):
+        return  # A bound method has its object.
+    scope, code = function.__qualname__.rpartition(".")[0], function.__code__
+    is_in_class = bool(scope) and not scope.endswith("<locals>")
+    if is_in_class and code.co_argcount and code.co_varnames[0] == "self":
         raise InvalidJobError(
             f"{function.__qualname__} is a method, and a job has no object to call it on: make "
             "it a function, or a staticmethod (@staticmethod above @queue.task)"

@@ -12,8 +12,8 @@ from typing import Final, Literal
 
 import msgspec
 
-from leasehold.connect import sqlite_path
 from leasehold.errors import StoreUnavailableError
+from leasehold.urls import sqlite_path
 
 READY: Final = b"r"
 LEAVING: Final = b"l"

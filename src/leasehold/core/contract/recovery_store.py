@@ -28,7 +28,7 @@ class RecoveryStore(Protocol):
                  together, the first submitted.
         - REC-9  If it is somebody's order, `actor`, it leaves an audit record with how many jobs
                  were taken back, also if none was.
-        - REC-10 The report tells the lost attempts one by one, in that order, up to LOST_TOLD_MAX:
+        - REC-10  The report tells the lost attempts one by one, in that order, up to LOST_TOLD_MAX:
                  the worker that was lost, the error of REC-2, and what became of the job. Of
                  several sweeps, one tells of an attempt.
         """
