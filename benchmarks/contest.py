@@ -13,9 +13,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import MappingProxyType
 
 from benchmarks.contenders import Contender
 from benchmarks.rivals.effects import RECORD, Effect, read
@@ -41,6 +42,7 @@ class Fresh:
             self._command = [program, "-m", "benchmarks.rivals.run", contender.module]
         folder.mkdir(parents=True)
         self._effects = folder / "effects"
+        self._gate = folder / "gate"
         self._complaints = folder / "complaints"
         self._environment = {
             **os.environ,
@@ -60,13 +62,26 @@ class Fresh:
         self.submit(jobs, "bulk" if self.has_bulk else "submit")
 
     def producers(self, jobs: int, number: int) -> None:
-        """Submit so many jobs from each of some processes at the same time."""
-        running = [self._start("submit", str(jobs)) for _ in range(number)]
+        """Submit so many jobs from each of some processes at the same time.
+
+        They begin when all of them have started, and one job of each has run: to start an
+        interpreter and to import a queue takes a core longer than to submit hundreds of jobs.
+        """
+        first_jobs_end = self._written() + number * RECORD.size
+        gate = {"BENCH_GATE": str(self._gate)}
+        running = [self._start("submit", str(jobs), more=gate) for _ in range(number)]
         try:
+            ends_at = time.monotonic() + START_SECONDS_MAX
+            while self._written() < first_jobs_end and time.monotonic() < ends_at:
+                if any(each.poll() for each in running):
+                    break
+                time.sleep(0.005)
+            self._gate.touch()
             codes = [each.wait(CALL_SECONDS_MAX) for each in running]
         finally:
             for each in running:
                 kill(each)
+            self._gate.unlink(missing_ok=True)
         if any(codes):
             raise RuntimeError(f"a producer failed: {self._last_complaint()}")
 
@@ -115,14 +130,16 @@ class Fresh:
             raise RuntimeError(f"{arguments[0]} failed: {self._last_complaint()}")
         return said.strip().rpartition("\n")[2]
 
-    def _start(self, *arguments: str) -> subprocess.Popen[str]:
+    def _start(
+        self, *arguments: str, more: Mapping[str, str] = MappingProxyType({})
+    ) -> subprocess.Popen[str]:
         output = subprocess.DEVNULL if arguments[0] == "work" else subprocess.PIPE
         command = [*self._command, *arguments]
         with self._complaints.open("a") as complaints:
             try:
                 return subprocess.Popen(
                     command,
-                    env=self._environment,
+                    env={**self._environment, **more},
                     stdout=output,
                     stderr=complaints,
                     text=True,
@@ -137,6 +154,8 @@ def kill(process: subprocess.Popen[str]) -> None:
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
+    if process.stdout is not None:
+        process.stdout.close()
 
 
 def program_of(contender: Contender) -> str:

@@ -55,6 +55,17 @@ def test_a_contender_submits_and_works(tmp_path: Path) -> None:
     assert {effect.number for effect in fresh.effects()} == {0, 1, 2, 3, 4, 5}
 
 
+def test_producers_begin_when_all_of_them_have_started(tmp_path: Path) -> None:
+    fresh = Fresh(CONTENDERS[0], sys.executable, str(tmp_path / "jobs.db"), tmp_path / "effects")
+    with fresh.worker():
+        fresh.producers(jobs=3, number=2)
+        fresh.wait_for(8, 30)
+    effects = fresh.effects()
+    assert sorted(effect.number for effect in effects) == [0, 0, 1, 1, 2, 2, 3, 3]
+    all_had_started = max(effect.ran for effect in effects if effect.number == 3)
+    assert all(effect.sent >= all_had_started for effect in effects if effect.number < 3)
+
+
 def test_the_parameters_of_a_contender_are_not_taken_for_its_file_name(tmp_path: Path) -> None:
     [normal] = [each for each in CONTENDERS if each.name == "Leasehold, SQLite normal"]
     store = tmp_path / "store"

@@ -1,7 +1,8 @@
 """One rival in a process of its own: `python -m benchmarks.rivals.run RIVAL VERB [JOBS [...]]`.
 
 Verbs: `set_up`, `work`, and, with a number of jobs each, `submit` (then how long a job
-takes), `bulk` and `paced` (then how long a job takes, and jobs per second).
+takes), `bulk` and `paced` (then how long a job takes, and jobs per second). Each submits one job
+more; the rest comes when the file that BENCH_GATE names is there, if it names one.
 
 A rival is a module with `submit(number, sent, seconds)` (a function or a coroutine function) and
 `work()`, which serves until the process is ended; `submit_many(numbers)` where it has such a call,
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 import sys
 import time
 from collections.abc import Callable, Iterable
@@ -46,11 +48,18 @@ def _calls(rival: ModuleType, verb: str, jobs: int, seconds: float) -> Iterable[
             yield lambda number=number: rival.submit(number, time.time(), seconds)  # type: ignore[misc]
 
 
+def _wait_at_gate() -> None:
+    gate = os.environ.get("BENCH_GATE")
+    while gate is not None and not os.path.exists(gate):
+        time.sleep(0.001)
+
+
 async def _submit(
     rival: ModuleType, verb: str, jobs: int, seconds: float = 0.0, per_second: float = 0.0
 ) -> float:
     """Seconds that it took; what the first job opens is not counted."""
     await _all([lambda: rival.submit(jobs, time.time(), 0.0)])
+    _wait_at_gate()
     started = time.perf_counter()
     await _all(_calls(rival, verb, jobs, seconds), per_second)
     return time.perf_counter() - started

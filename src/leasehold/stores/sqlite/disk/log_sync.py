@@ -27,6 +27,11 @@ too, and takes about twice as long as that of a file that is written over. So a 
 lengthened by zeros ahead of the commits, a megabyte or two at a time. SQLite takes them for what
 they are: a frame of zeros belongs to no page, so reading a log after a crash ends there, as it ends
 at the old frames of a log that was begun anew.
+
+Nor is the log looked at by stat() before each sync. A file whose times were asked for gets new ones
+with its next change, however soon that comes, where it would keep them until the next tick of the
+kernel's clock. A sync then writes the inode, too: a write to the disk between that of the data and
+the flush, which on a file system without a journal no other sync of the file can share.
 """
 
 from __future__ import annotations
@@ -186,10 +191,9 @@ class LogSync:
         """
         opened = self._opened
         try:
-            status = os.stat(self._log)
-            if opened is None or (status.st_dev, status.st_ino) != opened.file:
+            if opened is None or not opened.is_in_place():
                 opened = self._opened = _OpenLog(self._log)
-            size = status.st_size
+            size = os.lseek(opened.fd, 0, os.SEEK_END)
             self._is_growing = ROOM_FROM_BYTES <= size < ROOM_UP_TO_BYTES and size % ROOM_BYTES != 0
         except FileNotFoundError:
             pass
@@ -203,7 +207,7 @@ class LogSync:
         with suppress(OSError):
             fd = os.open(self._log, os.O_RDWR | os.O_CLOEXEC)
             try:
-                size = os.fstat(fd).st_size
+                size = os.lseek(fd, 0, os.SEEK_END)
                 if size % ROOM_BYTES:
                     # Up to the next multiple there may be little.
                     room = 2 * ROOM_BYTES - size % ROOM_BYTES
@@ -227,7 +231,11 @@ class _OpenLog:
 
     def __init__(self, path: str) -> None:
         self.fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        self.file = locked_file_id(self.fd)
+        self._file = locked_file_id(self.fd)
+        self._path = path
+        self._link = f"/proc/self/fd/{self.fd}"
+        self._is_told = self._path_now() == path
+        """Whether the kernel tells which file it is."""
         # It may be new: data synced in a file that has no name after a crash is lost.
         folder = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -235,6 +243,23 @@ class _OpenLog:
         finally:
             os.close(folder)
 
+    def is_in_place(self) -> bool:
+        """Whether this is the file that has the log's name now. Raises FileNotFoundError if none
+        has, as far as that is asked.
+        """
+        if self._is_told:
+            return self._path_now() == self._path
+        status = os.stat(self._path)
+        return (status.st_dev, status.st_ino) == self._file
+
+    def _path_now(self) -> str | None:
+        try:
+            return os.readlink(self._link)
+        except OSError:  # It was closed by code of the application; or there is no /proc.
+            return None
+
     def __del__(self) -> None:
-        if hasattr(self, "fd"):
-            os.close(self.fd)
+        # Its number may be that of another file by now, which is not to be closed.
+        with suppress(AttributeError, OSError):
+            if locked_file_id(self.fd) == self._file:
+                os.close(self.fd)
