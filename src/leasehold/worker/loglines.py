@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Final, Literal, TextIO
 
 from leasehold.core.model.moments import in_zone, moment_text
 from leasehold.core.model.safe_text import safe
 
 LogFormat = Literal["plain", "json"]
+COLOURS: Final = {"DEBUG": 90, "INFO": 32, "WARNING": 33, "ERROR": 31, "CRITICAL": 31}
+"""Of levels on a terminal, as its escape sequences number them."""
+NO_JOB: Final = "-"
+"""In place of a job's id, for formats that name one in every line."""
 
 
 class LogLineFormatter(logging.Formatter):
@@ -27,11 +32,14 @@ class LogLineFormatter(logging.Formatter):
     >>> record.job_id = "b-7"
     >>> LogLineFormatter(utc=True).format(record)[21:]
     'INFO     job a\\x1b[31m ended (job b-7)'
+
+    With `colours`, the level is in its colour, for a terminal.
     """
 
-    def __init__(self, *, utc: bool = False) -> None:
+    def __init__(self, *, utc: bool = False, colours: bool = False) -> None:
         super().__init__()
         self._zone = UTC if utc else None
+        self._colours = COLOURS if colours else {}
 
     def format(self, record: logging.LogRecord) -> str:
         message, job_id = record.getMessage(), job_id_of(record)
@@ -40,9 +48,14 @@ class LogLineFormatter(logging.Formatter):
         if record.name.startswith("leasehold"):
             message = in_zone(message, self._zone)
         moment = moment_text(_moment(record).astimezone(self._zone))
-        line = f"{moment} {record.levelname:<8} {safe(message)}"
+        line = f"{moment} {self._level(record.levelname)} {safe(message)}"
         trace = self.formatException(record.exc_info) if record.exc_info else record.exc_text
         return f"{line}\n{safe(trace.rstrip(), lines=True, limit=None)}" if trace else line
+
+    def _level(self, name: str) -> str:
+        padded = f"{name:<8}"
+        colour = self._colours.get(name)
+        return padded if colour is None else f"\x1b[{colour}m{padded}\x1b[0m"
 
 
 class JsonLines(logging.Formatter):
@@ -69,9 +82,31 @@ class JsonLines(logging.Formatter):
         return json.dumps(document)
 
 
+class JobIdFilter(logging.Filter):
+    """Gives every record its `job_id`, for the formats of an application: "%(job_id)s".
+
+    It is the id of the job that the record is about, or of the job whose code logs it; "-" for any
+    other record. Add it to a handler, since a logger's filters see only its own records.
+
+    >>> handler = logging.StreamHandler()
+    >>> handler.addFilter(JobIdFilter())
+    >>> record = logging.LogRecord("shop", logging.INFO, "", 0, "sent", (), None)
+    >>> _ = handler.filter(record)
+    >>> logging.Formatter("%(job_id)s %(message)s").format(record)
+    '- sent'
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Name the job; no record is left out."""
+        record.__dict__["job_id"] = job_id_of(record) or NO_JOB
+        return True
+
+
 def job_id_of(record: logging.LogRecord) -> str | None:
     """The job that a record is about: as it says itself, or the one whose code logs it."""
     named = getattr(record, "job_id", None)
+    if named == NO_JOB:  # A filter of another handler has looked already.
+        return None
     if named is not None:
         return str(named)
     context = sys.modules.get("leasehold.worker.context")
@@ -88,8 +123,7 @@ def log_to_stderr(*, quiet: bool, log_format: LogFormat = "plain", utc: bool = F
 
     Times are local, or in UTC if `utc`; in JSON they always are.
     """
-    handler = _handler(None)
-    handler.setFormatter(LogLineFormatter(utc=utc))
+    handler = _handler(None, utc=utc)
     if log_format == "json":
         handler.setFormatter(JsonLines())
     logging.basicConfig(
@@ -117,9 +151,17 @@ def shown_on_stderr(level: int | str, line_format: str | None) -> Iterator[None]
         root.removeHandler(handler)
 
 
-def _handler(line_format: str | None) -> logging.Handler:
+def _handler(line_format: str | None, *, utc: bool = False) -> logging.Handler:
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(
-        LogLineFormatter() if line_format is None else logging.Formatter(line_format)
-    )
+    if line_format is None:
+        handler.setFormatter(LogLineFormatter(utc=utc, colours=_wants_colours(sys.stderr)))
+    else:
+        handler.addFilter(JobIdFilter())
+        handler.setFormatter(logging.Formatter(line_format))
     return handler
+
+
+def _wants_colours(stream: TextIO | None) -> bool:
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return False
+    return stream is not None and stream.isatty()
