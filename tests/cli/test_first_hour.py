@@ -83,18 +83,23 @@ def test_dead_letters_and_running_jobs_say_what_matters_in_colour(shell: Shell) 
     busy = shell.ok("list", "--state", "running").out
     assert "w2" in busy
     assert "LEASE ENDS" in busy
+    listed, told = in_colour(shell, "list"), in_colour(shell, "history", "picture")
+    assert "\x1b[31mdead" in listed
+    assert "\x1b[36mrunning" in listed
+    assert "\x1b[36mrunning\x1b[0m   \x1b[31mdead" in told
+
+
+def in_colour(shell: Shell, *arguments: str) -> str:
     env = {name: value for name, value in shell.environment.items() if name != "NO_COLOR"}
-    shown = subprocess.run(
-        shell.command("list"),
+    return subprocess.run(
+        shell.command(*arguments),
         cwd=shell.folder,
         env={**env, "FORCE_COLOR": "1"},
         capture_output=True,
         text=True,
         timeout=120,
         check=True,
-    )
-    assert "\x1b[31mdead" in shown.stdout
-    assert "\x1b[36mrunning" in shown.stdout
+    ).stdout
 
 
 def test_ctrl_c_ends_the_wait_and_not_the_job(shell: Shell) -> None:
