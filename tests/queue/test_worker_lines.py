@@ -236,6 +236,15 @@ def test_a_star_means_every_queue_those_to_come_included(make_queue: MakeQueue) 
     assert queue.get(work.submit()).queue == "default"
 
 
+def test_a_worker_of_every_queue_says_so(
+    make_queue: MakeQueue, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue = make_queue(num_workers=0, queues="*")
+    with caplog.at_level(logging.INFO):
+        queue.run_worker(until_empty=True)
+    assert f" serves all queues of store {queue.store} with 4 slots" in caplog.text
+
+
 def test_a_task_whose_queue_is_not_served_is_warned_of(
     make_queue: MakeQueue, caplog: pytest.LogCaptureFixture
 ) -> None:
