@@ -273,7 +273,7 @@ def _set_state(
         try:
             changed.append({"queue": name, "state": change(name).state.value})
         except QueueNotFoundError as error:
-            session.tell(named(name, no_queue(name, session.queue.queues())))
+            session.refuse(named(name, no_queue(name, session.queue.queues())))
             refused.append(error)
     if changed or session.format != "table":
         emit(session, changed, (Column("queue", "QUEUE"), Column("state", "STATE")))
