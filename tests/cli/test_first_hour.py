@@ -108,7 +108,7 @@ def test_ctrl_c_ends_the_wait_and_not_the_job(shell: Shell) -> None:
         terminal.see("waiting for job slow")
         terminal.press("\x03")
         terminal.see("job slow is still pending: no worker serves queue 'default': start one.")
-        terminal.see("`queuectl cancel slow` stops it")
+        terminal.see("`queuectl cancel slow` cancels it")
         assert terminal.end() == Exit.INTERRUPTED
     assert shell.ok("show", "slow", "-o", "json").json["job"]["status"] == "pending"
 
@@ -278,9 +278,8 @@ def test_mistyped_commands_get_one_answer_in_every_group(shell: Shell) -> None:
     assert "there is no command 'set': did you mean 'update'?" in shell.run("queue", "set", "x").err
     assert "there is no command 'stauts': did you mean 'stats' or 'status'?" in refused.err
     refused = shell.run("worker", "strat")
-    assert (
-        "there is no command 'strat': did you mean 'start', 'status' or 'restart'?" in refused.err
-    )
+    meant = "did you mean 'start', 'status' or 'restart'?"
+    assert f"there is no command 'strat': {meant}" in refused.err
 
 
 def test_mistakes_about_usage_are_told_as_all_others_are(shell: Shell) -> None:

@@ -100,6 +100,9 @@ def test_a_queue_that_was_shut_down_can_be_started_again(make_queue: MakeQueue, 
 
 def test_a_misspelled_task_is_refused_where_its_module_is_here(make_queue: MakeQueue) -> None:
     queue = make_queue(num_workers=1)
+    with pytest.raises(UnknownTaskError) as refused:
+        queue.submit("json:scanne")
+    assert "json:scanner" not in str(refused.value), "a module is no task"
     with pytest.raises(UnknownTaskError, match=r"'json' has no 'dmps'.*did you mean 'json:dumps'"):
         queue.submit("json:dmps", [])
     with pytest.raises(UnknownTaskError, match="'json' has no 'dmps'"):

@@ -259,7 +259,7 @@ def stop(
         )
     except KeyboardInterrupt:
         session.tell(
-            "interrupted, but the workers go on stopping: they finish their jobs first. Stop them "
+            "stopped waiting; the workers still stop when they have finished their jobs. Stop them "
             "again to hand the jobs back at once"
         )
         raise click.exceptions.Exit(Exit.INTERRUPTED) from None
