@@ -140,6 +140,35 @@ def test_the_filter_names_the_job_whose_code_logs(make_queue: MakeQueue) -> None
     assert stream.getvalue() == "job-1 inside\nanother of its own\n- outside\n"
 
 
+def test_a_line_from_a_child_process_names_its_job_too(tmp_path: Path) -> None:
+    (tmp_path / "pictures.py").write_text(
+        """
+import logging
+from leasehold import TaskQueue
+
+queue = TaskQueue("app.db", num_workers=0)
+
+@queue.task(executor="process")
+def render():
+    logging.getLogger("shop").warning("rendering")
+"""
+    )
+    script = """
+import pictures
+pictures.render.options(job_id="one").submit()
+pictures.queue.run_worker(until_empty=True)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    assert re.search(r"^\S+ \S+ WARNING  rendering \(job one\)$", done.stderr, re.MULTILINE)
+
+
 def test_a_record_that_a_filter_has_seen_names_no_job_in_our_lines() -> None:
     record = logging.LogRecord("shop", logging.INFO, "", 0, "sent", (), None)
     JobIdFilter().filter(record)

@@ -151,6 +151,15 @@ def shown_on_stderr(level: int | str, line_format: str | None) -> Iterator[None]
         root.removeHandler(handler)
 
 
+def name_jobs_without_logging() -> None:
+    """Let lines that are shown although no logging is set up look like all others, with their job.
+
+    For a process of ours that runs tasks: in an application's own it would change its output.
+    """
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(LogLineFormatter(colours=_wants_colours(sys.stderr)))
+
+
 def _handler(line_format: str | None, *, utc: bool = False) -> logging.Handler:
     handler = logging.StreamHandler(sys.stderr)
     if line_format is None:
