@@ -42,6 +42,16 @@ def test_a_worker_logs_json(crews: Shell) -> None:
     assert any(line["job_id"] is None for line in lines)
 
 
+def test_lines_of_child_processes_are_json_too(crews: Shell) -> None:
+    (crews.folder / "tasks.py").write_text(TASKS)
+    crews.ok("enqueue", '{"id": "job-1", "task": "greet", "args": ["Ann"]}')
+    options = ("--executor", "processes", "--log-format", "json")
+    done = crews.ok("worker", "start", "-i", "tasks", "--until-empty", *options)
+    lines = [json.loads(line) for line in done.err.splitlines()]
+    [said] = [line for line in lines if line["logger"] == "shop"]
+    assert (said["message"], said["job_id"]) == ("hello \x1b[31mAnn", "job-1")
+
+
 def test_plain_lines_name_the_job_too(crews: Shell) -> None:
     (crews.folder / "tasks.py").write_text(TASKS)
     crews.ok("enqueue", '{"id": "job-1", "task": "greet", "args": ["Ann"]}')

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Final, Literal, TextIO
+from typing import Final, Literal, NamedTuple, TextIO
 
 from leasehold.core.model.moments import in_zone, moment_text
 from leasehold.core.model.safe_text import safe
@@ -19,6 +19,21 @@ COLOURS: Final = {"DEBUG": 90, "INFO": 32, "WARNING": 33, "ERROR": 31, "CRITICAL
 """Of levels on a terminal, as its escape sequences number them."""
 NO_JOB: Final = "-"
 """In place of a job's id, for formats that name one in every line."""
+
+
+class LineStyle(NamedTuple):
+    """How a worker writes its lines, for the processes that it starts."""
+
+    log_format: LogFormat = "plain"
+    utc: bool = False
+
+
+_style = LineStyle()
+
+
+def line_style() -> LineStyle:
+    """The style of this process."""
+    return _style
 
 
 class LogLineFormatter(logging.Formatter):
@@ -123,9 +138,10 @@ def log_to_stderr(*, quiet: bool, log_format: LogFormat = "plain", utc: bool = F
 
     Times are local, or in UTC if `utc`; in JSON they always are.
     """
-    handler = _handler(None, utc=utc)
-    if log_format == "json":
-        handler.setFormatter(JsonLines())
+    global _style  # noqa: PLW0603 - so is the logging of a process.
+    _style = LineStyle(log_format, utc)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_formatter(_style))
     logging.basicConfig(
         level=logging.WARNING if quiet else logging.INFO, handlers=[handler], force=True
     )
@@ -151,19 +167,25 @@ def shown_on_stderr(level: int | str, line_format: str | None) -> Iterator[None]
         root.removeHandler(handler)
 
 
-def name_jobs_without_logging() -> None:
-    """Let lines that are shown although no logging is set up look like all others, with their job.
+def name_jobs_without_logging(style: LineStyle) -> None:
+    """Let lines that are shown although no logging is set up look like those of the worker.
 
     For a process of ours that runs tasks: in an application's own it would change its output.
     """
     if logging.lastResort is not None:
-        logging.lastResort.setFormatter(LogLineFormatter(colours=_wants_colours(sys.stderr)))
+        logging.lastResort.setFormatter(_formatter(style))
 
 
-def _handler(line_format: str | None, *, utc: bool = False) -> logging.Handler:
+def _formatter(style: LineStyle) -> logging.Formatter:
+    if style.log_format == "json":
+        return JsonLines()
+    return LogLineFormatter(utc=style.utc, colours=_wants_colours(sys.stderr))
+
+
+def _handler(line_format: str | None) -> logging.Handler:
     handler = logging.StreamHandler(sys.stderr)
     if line_format is None:
-        handler.setFormatter(LogLineFormatter(utc=utc, colours=_wants_colours(sys.stderr)))
+        handler.setFormatter(_formatter(LineStyle()))
     else:
         handler.addFilter(JobIdFilter())
         handler.setFormatter(logging.Formatter(line_format))

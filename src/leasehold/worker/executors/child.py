@@ -256,7 +256,7 @@ def main() -> None:
         setup = worker.receive()
         if isinstance(setup, ChildSetup):
             begin_keeping()
-            name_jobs_without_logging()
+            name_jobs_without_logging(setup.line_style)
             _prepare(setup)
             Child(worker).serve()
     except BaseException as error:  # noqa: BLE001 - the worker hears of it by this child's end.
