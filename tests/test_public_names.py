@@ -27,6 +27,7 @@ NAMES = [
     "Connection",
     "current_job",
     "JobContext",
+    "JobIdFilter",
     "Snooze",
     "Retry",
     "Cancel",

@@ -115,6 +115,7 @@ if TYPE_CHECKING:
     from leasehold.queue.task import AsyncTask, Task
     from leasehold.queue.workflow import Workflow, WorkflowRun, chain, group
     from leasehold.worker.context import JobContext, current_job
+    from leasehold.worker.loglines import JobIdFilter
 
 
 __all__ = [
@@ -139,6 +140,7 @@ __all__ = [
     # Inside a task.
     "current_job",
     "JobContext",
+    "JobIdFilter",
     "Snooze",
     "Retry",
     "Cancel",
@@ -310,6 +312,7 @@ _HOMES: Final = {
     "leasehold.queue.task": ("AsyncTask", "Task"),
     "leasehold.queue.workflow": ("Workflow", "WorkflowRun", "chain", "group"),
     "leasehold.worker.context": ("JobContext", "current_job"),
+    "leasehold.worker.loglines": ("JobIdFilter",),
 }
 _HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
 

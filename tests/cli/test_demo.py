@@ -47,6 +47,16 @@ def test_a_step_that_fails_is_seen(
     assert told.err.startswith("1 of 2 steps in")
 
 
+def test_sentences_are_broken_between_words(shell: Shell) -> None:
+    command = shell.command("demo", "--only", "commands")
+    with Terminal(command, cwd=shell.folder, env=shell.environment, columns=60) as terminal:
+        assert terminal.end() == Exit.OK
+        [first, second] = [line for line in terminal.text.splitlines() if line.startswith("  ")]
+    assert first.startswith("  ok  no shell touched")
+    assert second.startswith("      ")
+    assert f"{first} {second.strip()}".endswith("the one that took too long was killed")
+
+
 @pytest.mark.parametrize("step", steps.STEPS, ids=lambda step: step.name)
 def test_no_step_needs_another(step: ShowcaseStep, tmp_path: Path) -> None:
     stage = ShowcaseStage(str(tmp_path))

@@ -83,18 +83,23 @@ def test_dead_letters_and_running_jobs_say_what_matters_in_colour(shell: Shell) 
     busy = shell.ok("list", "--state", "running").out
     assert "w2" in busy
     assert "LEASE ENDS" in busy
+    listed, told = in_colour(shell, "list"), in_colour(shell, "history", "picture")
+    assert "\x1b[31mdead" in listed
+    assert "\x1b[36mrunning" in listed
+    assert "\x1b[36mrunning\x1b[0m   \x1b[31mdead" in told
+
+
+def in_colour(shell: Shell, *arguments: str) -> str:
     env = {name: value for name, value in shell.environment.items() if name != "NO_COLOR"}
-    shown = subprocess.run(
-        shell.command("list"),
+    return subprocess.run(
+        shell.command(*arguments),
         cwd=shell.folder,
         env={**env, "FORCE_COLOR": "1"},
         capture_output=True,
         text=True,
         timeout=120,
         check=True,
-    )
-    assert "\x1b[31mdead" in shown.stdout
-    assert "\x1b[36mrunning" in shown.stdout
+    ).stdout
 
 
 def test_ctrl_c_ends_the_wait_and_not_the_job(shell: Shell) -> None:
@@ -103,7 +108,7 @@ def test_ctrl_c_ends_the_wait_and_not_the_job(shell: Shell) -> None:
         terminal.see("waiting for job slow")
         terminal.press("\x03")
         terminal.see("job slow is still pending: no worker serves queue 'default': start one.")
-        terminal.see("`queuectl cancel slow` stops it")
+        terminal.see("`queuectl cancel slow` cancels it")
         assert terminal.end() == Exit.INTERRUPTED
     assert shell.ok("show", "slow", "-o", "json").json["job"]["status"] == "pending"
 
@@ -264,16 +269,33 @@ def test_help_is_a_word_too(shell: Shell) -> None:
     assert shell.ok("help").out == shell.ok("--help").out
     assert shell.ok("help", "worker", "start").out == shell.ok("worker", "start", "--help").out
     assert shell.ok("worker", "help").out == shell.ok("worker", "--help").out
-    assert "Did you mean 'queue' or 'enqueue'?" in shell.run("help", "quue").err
+    assert "did you mean 'queue' or 'enqueue'?" in shell.run("help", "quue").err
 
 
 def test_mistyped_commands_get_one_answer_in_every_group(shell: Shell) -> None:
     refused = shell.run("stauts")
-    assert "No such command 'submit'. Did you mean 'enqueue'?" in shell.run("submit", "x").err
-    assert "No such command 'set'. Did you mean 'update'?" in shell.run("queue", "set", "x").err
-    assert "No such command 'stauts'. Did you mean 'stats' or 'status'?" in refused.err
+    assert "there is no command 'submit': did you mean 'enqueue'?" in shell.run("submit", "x").err
+    assert "there is no command 'set': did you mean 'update'?" in shell.run("queue", "set", "x").err
+    assert "there is no command 'stauts': did you mean 'stats' or 'status'?" in refused.err
     refused = shell.run("worker", "strat")
-    assert "No such command 'strat'. Did you mean 'start', 'status' or 'restart'?" in refused.err
+    meant = "did you mean 'start', 'status' or 'restart'?"
+    assert f"there is no command 'strat': {meant}" in refused.err
+
+
+def test_mistakes_about_usage_are_told_as_all_others_are(shell: Shell) -> None:
+    def said(*arguments: str) -> str:
+        return shell.run(*arguments).err.splitlines()[0].partition(": ")[2]
+
+    assert said("nonsense-of-all-kinds") == "there is no command 'nonsense-of-all-kinds'"
+    meant = "did you mean '--state', '--status' or '--task'?"
+    assert said("list", "--stat", "dead") == f"there is no option '--stat': {meant}"
+    assert said("list", "--limit") == "option '--limit' requires an argument"
+    assert said("list", "--limit", "x").startswith("invalid value for '--limit'")
+    assert said("why") == "missing argument 'JOB'"
+    shell.ok("init")
+    first, second = shell.run("cancel", "one", "two", "--yes").err.splitlines()
+    assert first == "leasehold: there is no job 'one': it never existed, or was deleted"
+    assert second.startswith("leasehold: there is no job 'two'")
 
 
 def test_a_mistyped_queue_of_a_module_is_answered_with_the_one_that_is_meant(shell: Shell) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 import shlex
+import sys
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from io import StringIO
 from pathlib import Path
+from unittest.mock import patch
 
 from cli.conftest import Shell
 from cli.seed import golden
@@ -22,7 +24,12 @@ COMMAND = re.compile(r"^\$ queuectl (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
 def seen(shell: Shell, line: str) -> str:
     """What a person sees: both streams, in order, and an exit code other than 0."""
     screen = StringIO()
-    with chdir(shell.folder), redirect_stdout(screen), redirect_stderr(screen):
+    with (
+        patch.object(sys, "argv", ["queuectl"]),
+        chdir(shell.folder),
+        redirect_stdout(screen),
+        redirect_stderr(screen),
+    ):
         code = run(shlex.split(line))
     return screen.getvalue() + (f"[exit {code}]" if code else "")
 

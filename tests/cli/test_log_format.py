@@ -7,8 +7,12 @@ import signal
 import socket
 import subprocess
 
+import pytest
+
 from cli.conftest import Shell
 from cli.crews import crews
+from cli.terminal import Terminal
+from leasehold.cli.exits import Exit
 
 __all__ = ["crews"]
 
@@ -38,12 +42,37 @@ def test_a_worker_logs_json(crews: Shell) -> None:
     assert any(line["job_id"] is None for line in lines)
 
 
+def test_lines_of_child_processes_are_json_too(crews: Shell) -> None:
+    (crews.folder / "tasks.py").write_text(TASKS)
+    crews.ok("enqueue", '{"id": "job-1", "task": "greet", "args": ["Ann"]}')
+    options = ("--executor", "processes", "--log-format", "json")
+    done = crews.ok("worker", "start", "-i", "tasks", "--until-empty", *options)
+    lines = [json.loads(line) for line in done.err.splitlines()]
+    [said] = [line for line in lines if line["logger"] == "shop"]
+    assert (said["message"], said["job_id"]) == ("hello \x1b[31mAnn", "job-1")
+
+
 def test_plain_lines_name_the_job_too(crews: Shell) -> None:
     (crews.folder / "tasks.py").write_text(TASKS)
     crews.ok("enqueue", '{"id": "job-1", "task": "greet", "args": ["Ann"]}')
     done = crews.ok("worker", "start", "-i", "tasks", "--until-empty")
     [line] = [line for line in done.err.splitlines() if "hello" in line]
     assert line.endswith("WARNING  hello \\x1b[31mAnn (job job-1)")
+
+
+@pytest.mark.parametrize("setting", ["", "1"], ids=["colours", "NO_COLOR"])
+def test_levels_are_in_colour_on_a_terminal(crews: Shell, setting: str) -> None:
+    (crews.folder / "tasks.py").write_text(TASKS)
+    crews.ok("enqueue", '{"id": "job-1", "task": "greet", "args": ["Ann"]}')
+    command = crews.command("worker", "start", "-i", "tasks", "--until-empty")
+    environment = {**crews.environment, "NO_COLOR": setting}
+    with Terminal(command, cwd=crews.folder, env=environment, columns=200) as terminal:
+        assert "INFO     job job-1 (greet): attempt 1 starts" in terminal.see("has stopped")
+        assert terminal.end() == Exit.OK
+    coloured = {b"\x1b[32mINFO ", b"\x1b[33mWARNING ", b"\x1b[31mERROR "}
+    assert {each for each in coloured if each in terminal.received} == (
+        set() if setting else coloured
+    )
 
 
 def test_a_server_logs_json(shell: Shell) -> None:

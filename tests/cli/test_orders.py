@@ -45,9 +45,9 @@ def test_some_done_and_some_not(shell: Shell) -> None:
         "one": True, "over": False, "two": False, "nobody": False,
     }  # fmt: skip
     over, two, nobody = done.err.splitlines()
-    assert over.startswith("job over is already cancelled")
+    assert over.startswith("leasehold: job over is already cancelled")
     assert "'two'" in two
-    assert nobody == "there is no job 'nobody': it never existed, or was deleted"
+    assert nobody == "leasehold: there is no job 'nobody': it never existed, or was deleted"
 
 
 def test_none_done(shell: Shell) -> None:

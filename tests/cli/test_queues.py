@@ -157,7 +157,7 @@ def test_purge_counts_whom_it_concerns(shell: Shell) -> None:
             queue.submit("work", job_id=f"other-{number}", queue="other", depends_on=[first])
     dry = run_here(shell, "queue", "purge", "default", "--dry-run").err
     assert "delete 2 jobs" in dry
-    assert "tell 2 jobs waiting for them, as if they had been cancelled" in dry
+    assert "for good (2 jobs that depend on them see them as cancelled)" in dry
     shell.ok("queue", "purge", "default", "--yes")
     statuses = {job["id"]: job["status"] for job in shell.ok("list", "-o", "json").json}
     assert statuses == {"other-0": "cancelled", "other-1": "cancelled"}

@@ -111,7 +111,7 @@ def test_who_has_read_enough_of_the_output_is_not_told_off(shell: Shell) -> None
 def test_a_mistyped_command_is_guessed(shell: Shell) -> None:
     done = run_here(shell, "wroker", "start")
     assert done.code == Exit.USAGE
-    assert "Did you mean 'worker'?" in done.err
+    assert "did you mean 'worker'?" in done.err
 
 
 @pytest.mark.parametrize(

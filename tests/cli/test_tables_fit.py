@@ -9,7 +9,7 @@ import pytest
 from cli.conftest import Shell
 from cli.seed import golden, kill, store_of
 from cli.terminal import Terminal
-from leasehold import Cron
+from leasehold import Cron, TaskQueue
 
 LETTER = "019a8f3c-7d10-7e5f-9b5a-3f0c2d1e4a6b"
 ERROR = "the mail server at mail.example.com does not answer"
@@ -71,6 +71,15 @@ def screen(shell: Shell, *arguments: str, columns: int) -> list[str]:
 def test_dead_letters(shop: Shell, columns: int) -> None:
     shown = screen(shop, "dlq", "list", columns=columns)
     assert shown == golden(DEAD_LETTERS[columns]).splitlines()
+
+
+def test_a_workers_jobs_are_there_by_the_ends_of_their_ids(shop: Shell) -> None:
+    job_id = f"{LETTER[:-1]}c"
+    with TaskQueue(shop.folder / "leasehold.db", num_workers=0) as queue:
+        queue.submit("shop.mail:send_receipt", job_id=job_id, queue="post")
+        queue.lease("post", worker="postman", wait=0)
+        shown = screen(shop, "worker", "status", columns=140)
+    assert f"   …{job_id[-8:]} shop.m" in next(line for line in shown if "postman" in line)
 
 
 @pytest.mark.parametrize("columns", [80, 120])

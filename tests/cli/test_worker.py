@@ -228,7 +228,7 @@ def test_stop_with_a_timeout_and_by_force(crews: Shell, gate: Gate) -> None:
     ) as terminal:
         terminal.see("waiting for 1 worker to stop ...")
         terminal.press("\x03")
-        terminal.see("interrupted, but the workers go on stopping")
+        terminal.see("stopped waiting; the workers still stop")
         assert terminal.end() == Exit.INTERRUPTED
     killed = crews.ok("worker", "stop", "--timeout", "0.1", "--force", "-o", "json").json
     assert [(each["stopped"], each["killed"]) for each in killed] == [(True, True)]

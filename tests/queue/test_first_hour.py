@@ -100,6 +100,9 @@ def test_a_queue_that_was_shut_down_can_be_started_again(make_queue: MakeQueue, 
 
 def test_a_misspelled_task_is_refused_where_its_module_is_here(make_queue: MakeQueue) -> None:
     queue = make_queue(num_workers=1)
+    with pytest.raises(UnknownTaskError) as refused:
+        queue.submit("json:scanne")
+    assert "json:scanner" not in str(refused.value), "a module is no task"
     with pytest.raises(UnknownTaskError, match=r"'json' has no 'dmps'.*did you mean 'json:dumps'"):
         queue.submit("json:dmps", [])
     with pytest.raises(UnknownTaskError, match="'json' has no 'dmps'"):
@@ -184,10 +187,59 @@ def test_jobs_that_stay_behind_are_counted(
     queue.submit("later", [], delay="1h")
     with caplog.at_level(logging.WARNING, "leasehold"):
         queue.shutdown()
-    stored = "the next run of this program, or a worker, runs it"
-    expected = "its jobs end with this process" if url == "memory://" else stored
-    assert "1 job that has not run stays in" in caplog.text
-    assert expected in caplog.text
+    if url == "memory://":
+        expected = (
+            "1 job that has not run is lost when this process ends, because memory:// keeps "
+            "nothing (queue.join() waits for jobs)"
+        )
+    else:
+        expected = "1 job that has not run stays in {}: the next run of this program, or a worker, "
+        expected = expected.format(queue.store) + "runs it"
+    assert caplog.messages == [expected]
+
+
+def test_plain_functions_that_the_next_run_must_submit_first_are_told_apart(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue = TaskQueue(tmp_path / "jobs.db", num_workers=1)
+    queue.task(name="later")(len)
+    queue.submit("later", [], delay="1h")
+    for _ in range(2):
+        queue.submit(json.loads, "{}", delay="1h")
+    queue.submit("unheard-of", delay="1h")
+    with caplog.at_level(logging.WARNING, "leasehold"):
+        queue.shutdown()
+    assert caplog.messages == [
+        (
+            f"1 job that has not run stays in {queue.store}: the next run of this program, or a "
+            "worker, runs it"
+        ),
+        (
+            "2 more have a plain function as their task (json:loads): the next run of this program "
+            "runs them only if it submits that function again. With @queue.task above the "
+            "function, it runs them at once"
+        ),
+        (
+            "1 more has a task that this program does not know: unheard-of; a worker that knows it "
+            "can run it"
+        ),
+    ]
+
+
+def test_a_plain_function_that_is_made_a_task_is_one(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue = TaskQueue(tmp_path / "jobs.db", num_workers=1)
+    queue.submit(json.loads, "{}", delay="1h")
+    queue.task(json.loads)
+    with caplog.at_level(logging.WARNING, "leasehold"):
+        queue.shutdown()
+    assert caplog.messages == [
+        (
+            f"1 job that has not run stays in {queue.store}: the next run of this program, or a "
+            "worker, runs it"
+        )
+    ]
 
 
 @pytest.mark.parametrize(

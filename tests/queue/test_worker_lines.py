@@ -6,22 +6,25 @@ import logging
 import re
 import subprocess
 import sys
+from io import StringIO
 from pathlib import Path
 
 import pytest
 
-from leasehold import Status, TaskQueue
+from leasehold import JobIdFilter, Status, TaskQueue
 from leasehold.codec import CallCodec
 from leasehold.core.model.lease import Lease
 from leasehold.env import Env, ManualClock
 from leasehold.worker.hooks import Hooks
 from leasehold.worker.joblines import LINES_PER_SECOND_MAX, JobLines
+from leasehold.worker.loglines import LogLineFormatter
 from leasehold.worker.task import TaskDefinition
 from support.runs import WatchedRun
 
 from .conftest import MakeQueue
 
 APPLICATION = """
+import logging
 import sys
 from leasehold import TaskQueue
 
@@ -33,16 +36,15 @@ def add(one, two):
 
 @queue.task(name="look")
 def look():
+    logging.getLogger("shop").info("looking")
     return {}["missing"]
 
 if __name__ == "__main__":
     if "--own-logging" in sys.argv:
-        import logging
         logging.basicConfig(level=logging.ERROR, format="OWN %(message)s")
     add.submit(1, 2)
     look.submit()
     queue.run_worker(until_empty=True, **eval(sys.argv[1]))
-    import logging
     logging.getLogger("mine").warning("after")
 """
 
@@ -103,6 +105,74 @@ def test_the_logging_of_a_program_is_respected(tmp_path: Path) -> None:
     shown = lines_of(tmp_path, "{}", "--own-logging")
     assert [line[:7] for line in shown.splitlines() if "job " in line] == ["OWN job"]
     assert "serves" not in shown
+
+
+FORMAT = "%(job_id)s|%(name)s|%(message)s"
+
+
+def test_a_format_may_name_the_job(tmp_path: Path) -> None:
+    shown = lines_of(tmp_path, str({"log_level": "INFO", "log_format": FORMAT})).splitlines()
+    [said] = [line for line in shown if "|shop|" in line]
+    assert [line for line in shown if line.startswith(f"{said.split('|')[0]}|leasehold.worker")]
+    assert [line for line in shown if re.match(r"-\|leasehold.worker\|tasks: ", line)]
+
+
+def test_the_filter_names_the_job_whose_code_logs(make_queue: MakeQueue) -> None:
+    queue = make_queue(num_workers=0)
+    stream = StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.addFilter(JobIdFilter())
+    handler.setFormatter(logging.Formatter("%(job_id)s %(message)s"))
+    shop = logging.getLogger("shop.of.this.test")
+
+    @queue.task(name="look")
+    def look() -> None:
+        shop.warning("inside")
+        shop.warning("of its own", extra={"job_id": "another"})
+
+    look.options(job_id="job-1").submit()
+    shop.addHandler(handler)
+    try:
+        queue.run_worker(until_empty=True)
+        shop.warning("outside")
+    finally:
+        shop.removeHandler(handler)
+    assert stream.getvalue() == "job-1 inside\nanother of its own\n- outside\n"
+
+
+def test_a_line_from_a_child_process_names_its_job_too(tmp_path: Path) -> None:
+    (tmp_path / "pictures.py").write_text(
+        """
+import logging
+from leasehold import TaskQueue
+
+queue = TaskQueue("app.db", num_workers=0)
+
+@queue.task(executor="process")
+def render():
+    logging.getLogger("shop").warning("rendering")
+"""
+    )
+    script = """
+import pictures
+pictures.render.options(job_id="one").submit()
+pictures.queue.run_worker(until_empty=True)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    assert re.search(r"^\S+ \S+ WARNING  rendering \(job one\)$", done.stderr, re.MULTILINE)
+
+
+def test_a_record_that_a_filter_has_seen_names_no_job_in_our_lines() -> None:
+    record = logging.LogRecord("shop", logging.INFO, "", 0, "sent", (), None)
+    JobIdFilter().filter(record)
+    assert LogLineFormatter().format(record).endswith("INFO     sent")
 
 
 def test_thousands_of_jobs_have_a_few_lines_and_a_sum(caplog: pytest.LogCaptureFixture) -> None:
@@ -193,6 +263,15 @@ def test_a_star_means_every_queue_those_to_come_included(make_queue: MakeQueue) 
     waiting = queue.submit("unknown", queue="three", delay=0.0)
     assert "No worker serves" not in str(queue.why(waiting))
     assert queue.get(work.submit()).queue == "default"
+
+
+def test_a_worker_of_every_queue_says_so(
+    make_queue: MakeQueue, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue = make_queue(num_workers=0, queues="*")
+    with caplog.at_level(logging.INFO):
+        queue.run_worker(until_empty=True)
+    assert f" serves all queues of store {queue.store} with 4 slots" in caplog.text
 
 
 def test_a_task_whose_queue_is_not_served_is_warned_of(

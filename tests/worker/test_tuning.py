@@ -152,7 +152,7 @@ def test_only_a_worker_that_is_there_and_listens_can_be_asked_to_stop(
         Upkeep(store, "me").stop_worker("nobody")
     consumer = Consumer(queues=("default",), host="here", pid=1)
     store.exchange(request=LeaseRequest(worker="loop", queues=("default",), consumer=consumer))
-    with pytest.raises(UnsupportedError, match="which cannot be told to stop"):
+    with pytest.raises(UnsupportedError, match="which cannot be asked to stop"):
         Upkeep(store, "me").stop_worker("loop")
 
 

@@ -58,7 +58,7 @@ TASK_COLUMNS: Final = (
     Column("run_max_seconds", "RUN MAX", took, right=True, spare=3),
 )
 WORKER_COLUMNS: Final = (
-    Column("worker", "WORKER", fit="cut"),
+    Column("worker", "WORKER", fit="middle", least=16),
     _count("leased", "LEASED"),
     _count("completed", "COMPLETED"),
     _count("failed", "FAILED"),
@@ -69,9 +69,9 @@ WORKER_COLUMNS: Final = (
 ERROR_COLUMNS: Final = (
     _count("count", "TIMES"),
     Column("queue", "QUEUE", fit="cut", spare=2),
-    Column("task", "TASK", fit="cut"),
+    Column("task", "TASK", fit="cut", least=16),
     Column("error", "ERROR"),
-    Column("frame", "WHERE", fit="cut", spare=3),
+    Column("frame", "WHERE", fit="cut", spare=3, least=16),
     Column("first_at", "SINCE", fit="keep"),
     Column("last_at", "LAST", fit="keep", spare=1),
     Column("job", "LATEST JOB", fit="id", spare=4),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from difflib import get_close_matches
 from typing import Any, Concatenate, Final, NoReturn, ParamSpec
 
@@ -107,12 +107,7 @@ class Group(click.Group):
         except click.UsageError:
             other = ELSEWHERE.get(name)
             near = [other] if other in names else get_close_matches(name, names, n=3)
-            if not near:
-                raise
-            from leasehold.core.model.phrases import listed  # A quick command loads no core.
-
-            guess = f"No such command {name!r}. Did you mean {listed(map(repr, near), 'or')}?"
-            raise click.UsageError(guess, ctx) from None
+            raise click.UsageError(f"there is no command {name!r}{meant(near)}", ctx) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Each with the whole first sentence of its help, where click would cut it."""
@@ -124,6 +119,15 @@ class Group(click.Group):
         ]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
+
+
+def meant(names: Collection[str]) -> str:
+    """A question behind a mistyped name; nothing if no other one is like it."""
+    if not names:
+        return ""
+    from leasehold.core.model.phrases import listed  # A quick command loads no core.
+
+    return f": did you mean {listed(map(repr, names), 'or')}?"
 
 
 def _help(ctx: click.Context) -> NoReturn:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from typing import Any
@@ -14,6 +15,7 @@ from leasehold.cli.exits import Exit
 from leasehold.cli.leaving import leave_with
 from leasehold.cli.output import cell, emit
 from leasehold.cli.session import Session
+from leasehold.cli.wrapping import wrapped
 from leasehold.core.model.phrases import listed
 from leasehold.env import SYSTEM
 
@@ -83,6 +85,7 @@ def _play(folder: str, steps: Any) -> Iterator[dict[str, Any]]:
 
 
 def _print(document: dict[str, Any]) -> None:
-    mark = click.style("ok", fg="green") if document["ok"] else click.style("FAILED", fg="red")
+    mark, colour = ("ok", "green") if document["ok"] else ("FAILED", "red")
+    seen = wrapped(cell(document["seen"]), sys.stdout, indent=len(mark) + 4)
     click.echo(f"{click.style(document['step'], bold=True)}: {document['explanation']}")
-    click.echo(f"  {mark}  {cell(document['seen'])}")
+    click.echo(f"  {click.style(mark, fg=colour)}  {seen}")

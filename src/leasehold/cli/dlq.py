@@ -38,7 +38,7 @@ COLUMNS = (
 )
 ATTEMPT_COLUMNS = (
     Column("number", "ATTEMPT", right=True),
-    Column("worker", "WORKER", fit="cut", spare=1),
+    Column("worker", "WORKER", fit="middle", spare=1),
     Column("started_at", "STARTED", fit="keep", spare=2),
     Column("duration_seconds", "SECONDS", right=True),
     Column("outcome", "OUTCOME", fit="keep"),

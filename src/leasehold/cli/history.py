@@ -21,7 +21,7 @@ COLUMNS: Final = (
     Column("before", "BEFORE", fit="keep", spare=3),
     Column("after", "AFTER", fit="keep"),
     Column("attempts", "TRIES", right=True, spare=2),
-    Column("worker", "WORKER", fit="cut", spare=1, least=24),
+    Column("worker", "WORKER", fit="middle", spare=1, least=24),
     Column("message", "MESSAGE"),
 )
 

@@ -153,7 +153,16 @@ class LogReader:
 
 
 def _follow(session: Session, job: Job) -> Iterator[OutputLine]:
-    """Lines as they come, over all attempts that are still to come, until the job has ended."""
+    """Lines as they come, until the job has ended; Ctrl-C says why there were none."""
+    try:
+        yield from _lines_to_come(session, job)
+    except KeyboardInterrupt:
+        _tell_if_pending(session, job)
+        raise
+
+
+def _lines_to_come(session: Session, job: Job) -> Iterator[OutputLine]:
+    """The lines of all attempts that are still to come."""
     queue = session.queue
     tails: list[Tail] = []
     log = LogReader(session, job)
@@ -175,11 +184,7 @@ def _follow(session: Session, job: Job) -> Iterator[OutputLine]:
             yield from _all_rests(tails)
             session.tell(f"job {job.id} is {job.status.value}")
             return
-        try:
-            job = _next_look(queue, job)
-        except KeyboardInterrupt:
-            _tell_if_pending(session, job)
-            raise
+        job = _next_look(queue, job)
         if not is_told and clock.monotonic() >= late:
             is_told = _tell_if_pending(session, job)
 

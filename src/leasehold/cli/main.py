@@ -7,12 +7,18 @@ import os
 import sys
 from collections.abc import Sequence
 from datetime import UTC
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from leasehold.cli.exits import Exit, exit_for
+from leasehold.cli.program import program
 from leasehold.errors import LeaseholdError
 
+if TYPE_CHECKING:
+    import click
+
 OBJECTS_UNTIL_COLLECTION: Final = 50_000
+OF_CLICK: Final = ("Missing ", "Invalid ", "Got ", "Option ", "No such ", "Command ")
+"""The beginnings of messages that click writes."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -42,7 +48,7 @@ def run(arguments: Sequence[str]) -> int:
         if not _is_text(argument):
             return _say(f"an argument is not UTF-8 text: {argument!r}", Exit.USAGE)
     try:
-        code = root.main(list(arguments), prog_name=_name(), standalone_mode=False, obj=session)
+        code = root.main(list(arguments), prog_name=program(), standalone_mode=False, obj=session)
         sys.stdout.flush()
         return int(code or Exit.OK)
     except (click.Abort, KeyboardInterrupt):
@@ -51,8 +57,8 @@ def run(arguments: Sequence[str]) -> int:
         error.show()
         return Exit.USAGE
     except click.UsageError as error:
-        command = _name() if error.ctx is None else error.ctx.command_path
-        return _say(f"{error.format_message()}\nSee `{command} --help`.", Exit.USAGE)
+        command = program() if error.ctx is None else error.ctx.command_path
+        return _say(f"{_in_our_style(error)}\nSee `{command} --help`.", Exit.USAGE)
     except click.ClickException as error:
         return _say(error.format_message(), error.exit_code)
     except LeaseholdError as error:
@@ -68,6 +74,20 @@ def run(arguments: Sequence[str]) -> int:
         return _say(f"{error.strerror or error}{place}", Exit.FAILURE)
 
 
+def _in_our_style(error: click.UsageError) -> str:
+    """A message about usage as all messages are written here: click writes its own otherwise."""
+    from click import NoSuchOption
+
+    from leasehold.cli.command import meant
+
+    if isinstance(error, NoSuchOption):
+        return f"there is no option {error.option_name!r}{meant(sorted(error.possibilities or ()))}"
+    text = error.format_message()
+    if text.startswith(OF_CLICK):
+        return f"{text[0].lower()}{text[1:].removesuffix('.')}"
+    return text
+
+
 def _is_text(argument: str) -> bool:
     # Bytes that are no UTF-8 come as lone surrogates, which neither JSON nor a store can hold.
     try:
@@ -81,10 +101,5 @@ def _say(message: str, code: int) -> int:
     from leasehold.cli.safe import safe
     from leasehold.cli.wrapping import wrapped
 
-    sys.stderr.write(f"{wrapped(f'{_name()}: {safe(message, lines=True)}', sys.stderr)}\n")
+    sys.stderr.write(f"{wrapped(f'{program()}: {safe(message, lines=True)}', sys.stderr)}\n")
     return code
-
-
-def _name() -> str:
-    name = os.path.basename(sys.argv[0])
-    return name if name in ("leasehold", "queuectl") else "leasehold"

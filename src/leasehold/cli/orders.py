@@ -106,7 +106,7 @@ def _give_to_named(session: Session, order: JobOrder, chosen: Chosen) -> None:
     _print(session, [_document(*each, done=not chosen.dry_run) for each in answers.items()])
     for name, answer in answers.items():
         if isinstance(answer, LeaseholdError):
-            session.tell(named(name, answer))
+            session.refuse(named(name, answer))
         elif session.format == "table" and not chosen.dry_run:
             click.echo(safe(_outcome(order, answer)))
     if not chosen.dry_run:

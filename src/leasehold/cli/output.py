@@ -33,6 +33,7 @@ COLOURS: Final = {
     "alive": "green",
     "active": "green",
     "failed": "yellow",
+    "late": "yellow",
     "silent": "yellow",
     "overdue": "yellow",
     "paused": "yellow",
@@ -43,7 +44,7 @@ COLOURS: Final = {
     "cancelled": "bright_black",
 }
 """Of statuses, states and outcomes, wherever they are shown to people."""
-COLOURED: Final = frozenset({"status", "state", "standing", "outcome"})
+COLOURED: Final = frozenset({"status", "state", "standing", "outcome", "before", "after"})
 """The fields that hold one."""
 OUR_WORDS: Final = frozenset({"reason", "message", "given_up"})
 """The fields that hold messages of Leasehold, with moments in them."""

@@ -273,7 +273,7 @@ def _set_state(
         try:
             changed.append({"queue": name, "state": change(name).state.value})
         except QueueNotFoundError as error:
-            session.tell(named(name, no_queue(name, session.queue.queues())))
+            session.refuse(named(name, no_queue(name, session.queue.queues())))
             refused.append(error)
     if changed or session.format != "table":
         emit(session, changed, (Column("queue", "QUEUE"), Column("state", "STATE")))
@@ -291,7 +291,8 @@ def _to_tell(session: Session, name: str, where: JobFilter) -> str:
     told = sum(not purged.isdisjoint(needs[each]) for each in needs.keys() - purged)
     if not told:
         return ""
-    return f" and tell {jobs_counted(told)} waiting for them, as if they had been cancelled"
+    depend = "depends on them sees" if told == 1 else "depend on them see"
+    return f" ({jobs_counted(told)} that {depend} them as cancelled)"
 
 
 def _waiting(session: Session, name: str, where: JobFilter) -> int:

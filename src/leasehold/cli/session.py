@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from leasehold.cli.program import program
 from leasehold.errors import StoreUnavailableError
 from leasehold.urls import sqlite_path
 
@@ -91,6 +92,10 @@ class Session:
         from leasehold.cli.wrapping import wrapped
 
         click.echo(wrapped(safe(with_local_times(message), lines=True), sys.stderr), err=True)
+
+    def refuse(self, message: str) -> None:
+        """Say that one of several things failed, as the error of a whole command is said."""
+        self.tell(f"{program()}: {message}")
 
 
 def actor() -> str:

@@ -32,7 +32,7 @@ DOCUMENT_LENGTH_SHOWN: Final = 2000
 ATTEMPT_COLUMNS: Final = (
     Column("number", "NO", right=True),
     Column("lease_version", "LEASE", right=True, spare=2),
-    Column("worker", "WORKER", fit="cut", spare=1),
+    Column("worker", "WORKER", fit="middle", spare=1),
     Column("started_at", "STARTED", fit="keep"),
     Column("duration_seconds", "SECONDS", right=True),
     Column("outcome", "OUTCOME", fit="keep"),

@@ -21,7 +21,7 @@ WORKER_COLUMNS = (
     Column("id", "WORKER", fit="middle", least=16),
     Column("host", "HOST", fit="cut", spare=2),
     Column("pid", "PID", right=True),
-    Column("queues", "QUEUES", ",".join, fit="cut", spare=1),
+    Column("queues", "QUEUES", ",".join, fit="cut", spare=1, least=12),
     Column("slots", "SLOTS", right=True),
     Column("running", "RUNNING", right=True),
     Column("heartbeat_at", "LAST HEARTBEAT", fit="keep"),

@@ -77,13 +77,13 @@ def wait_for_ends(session: Session, job_ids: Sequence[str], timeout: float | Non
         return _wait_and_tell(session, job_ids, timeout)
     except KeyboardInterrupt:
         first = job_ids[0]
-        again = f"`queuectl wait {first}` waits for it again, `queuectl cancel {first}` stops it"
+        again = f"`queuectl wait {first}` waits for it again, `queuectl cancel {first}` cancels it"
         if len(job_ids) > 1:
-            session.tell(f"the {len(job_ids)} jobs go on without you")
+            session.tell(f"stopped waiting; the {len(job_ids)} jobs continue")
         elif held_up := why_pending(session, first):
             session.tell(f"{held_up}\n{again}")
         else:
-            session.tell(f"job {first} goes on without you: {again}")
+            session.tell(f"stopped waiting; job {first} continues: {again}")
         raise
 
 

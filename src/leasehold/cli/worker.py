@@ -12,6 +12,7 @@ import click
 
 from leasehold.cli.command import command, group
 from leasehold.cli.exits import Exit
+from leasehold.cli.layout import by_their_ends
 from leasehold.cli.options import DURATION, NAMES, LeaseLength
 from leasehold.cli.output import Column, Document, cell, emit, emit_one
 from leasehold.cli.safe import safe
@@ -35,8 +36,9 @@ from leasehold.errors import StoreError
 
 
 def _jobs(current: Sequence[Document]) -> str:
-    """The tasks of a worker, in a few words."""
-    return ", ".join(f"{job['task']} {job['id']}" for job in current) or "-"
+    """The jobs of a worker, in a few words: the ends of their ids, and their tasks."""
+    ids = by_their_ends([str(job["id"]) for job in current])
+    return ", ".join(f"{end} {job['task']}" for job, end in zip(current, ids, strict=True)) or "-"
 
 
 LOG_LINES = 20
@@ -257,7 +259,7 @@ def stop(
         )
     except KeyboardInterrupt:
         session.tell(
-            "interrupted, but the workers go on stopping: they finish their jobs first. Stop them "
+            "stopped waiting; the workers still stop when they have finished their jobs. Stop them "
             "again to hand the jobs back at once"
         )
         raise click.exceptions.Exit(Exit.INTERRUPTED) from None

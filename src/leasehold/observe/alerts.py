@@ -125,7 +125,7 @@ def no_worker(figures: QueueFigures) -> Finding:
         figures,
         level,
         f"{found}, the oldest for {duration_text(age)}",
-        "nobody runs these jobs",
+        "no worker runs these jobs",
         worker_start(figures.queue, figures.next_task),
     )
 

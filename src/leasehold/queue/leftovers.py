@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from typing import Final, Literal
 
 from leasehold.core.contract.store import Store
-from leasehold.core.model.phrases import first_of
+from leasehold.core.model.phrases import counted, first_of
 from leasehold.core.model.records import ALL_QUEUES
 from leasehold.core.model.search import HeavyField, JobFilter
 from leasehold.core.model.status import Status
@@ -22,10 +22,17 @@ LOOKED_AT: Final = 500
 """Of so many waiting jobs, the last submitted, the tasks are looked at."""
 
 
-def tell_of_leftovers(store: Store, queues: Iterable[str], knows: Callable[[str], bool]) -> None:
-    """Log how many jobs of these queues still wait; nothing if none do.
+NextRun = Literal["runs", "plain", "unknown"]
+"""What the next run of a program makes of a job: it runs the job; it does so once it has submitted
+the plain function that is the job's task; it does not know the task."""
 
-    The next run of the program runs only jobs whose task it `knows`.
+
+def tell_of_leftovers(
+    store: Store, queues: Iterable[str], next_run: Callable[[str], NextRun]
+) -> None:
+    """Log how many jobs of these queues still wait, and who runs them; nothing if none do.
+
+    `next_run` says of a task what the next run of the program makes of its jobs.
     """
     try:
         served = tuple(queues)
@@ -34,31 +41,59 @@ def tell_of_leftovers(store: Store, queues: Iterable[str], knows: Callable[[str]
         left = sum(each.get(status, 0) for each in counts for status in WAITING)
         if not left:
             return
-        is_kept = store.describe().get("kind") != "memory"
-        unknown = _unknown_tasks(store, names, knows) if is_kept else Counter[str]()
+        if store.describe().get("kind") == "memory":
+            _tell_of_lost(store, left)
+            return
+        tasks = _tasks(store, names)
     except LeaseholdError:
         return  # A store that cannot be asked is no reason not to close.
-    known = left - unknown.total()
+    plain, unknown = (
+        {task: jobs for task, jobs in tasks.items() if next_run(task) == kind}
+        for kind in ("plain", "unknown")
+    )
+    known = left - sum(plain.values()) - sum(unknown.values())
+    least = "at least " if left > LOOKED_AT else ""
     if known > 0:
         logger.warning(
-            "%s in %s: %s",
+            "%s in %s: the next run of this program, or a worker, runs %s",
             _stay(known),
             store,
-            f"the next run of this program, or a worker, runs {'it' if known == 1 else 'them'}"
-            if is_kept
-            else "its jobs end with this process (queue.join() waits for them)",
+            _them(known),
         )
+    if plain:
+        _tell_of_plain(store, plain, least, is_more=known > 0)
     if unknown:
-        least = "at least " if left > LOOKED_AT else ""
-        _tell_of_unknown(store, unknown, least, is_more=known > 0)
+        _tell_of_unknown(store, unknown, least, is_more=known > 0 or bool(plain))
 
 
-def _unknown_tasks(
-    store: Store, queues: tuple[str, ...], knows: Callable[[str], bool]
-) -> Counter[str]:
+def _tell_of_lost(store: Store, left: int) -> None:
+    logger.warning(
+        "%s that %s not run %s lost when this process ends, because %s keeps nothing "
+        "(queue.join() waits for jobs)",
+        counted(left, "job"),
+        *(("has", "is") if left == 1 else ("have", "are")),
+        store,
+    )
+
+
+def _tasks(store: Store, queues: tuple[str, ...]) -> Counter[str]:
     where = JobFilter(queues=queues, statuses=WAITING)
     page = store.search(where, limit=LOOKED_AT, without=HEAVY, read_max=LOOKED_AT)
-    return Counter(job.task for job in page.jobs if not knows(job.task))
+    return Counter(job.task for job in page.jobs)
+
+
+def _tell_of_plain(store: Store, plain: Mapping[str, int], least: str, *, is_more: bool) -> None:
+    left = sum(plain.values())
+    have = "has" if left == 1 else "have"
+    logger.warning(
+        "%s a plain function as %s task (%s): the next run of this program runs %s only if it "
+        "submits that function again. With @queue.task above the function, it runs %s at once",
+        f"{least}{left:,} more {have}" if is_more else f"{_stay(left, least)} in {store} with",
+        "its" if left == 1 else "their",
+        first_of(sorted(plain)),
+        _them(left),
+        _them(left),
+    )
 
 
 def _tell_of_unknown(
@@ -71,9 +106,13 @@ def _tell_of_unknown(
         who if is_more else f"{_stay(left, least)} in {store} with",
         "a task" if len(unknown) == 1 else "tasks",
         first_of(sorted(unknown)),
-        "it" if len(unknown) == 1 else "them",
-        "it" if left == 1 else "them",
+        _them(len(unknown)),
+        _them(left),
     )
+
+
+def _them(count: int) -> str:
+    return "it" if count == 1 else "them"
 
 
 def _stay(jobs: int, least: str = "") -> str:

@@ -238,7 +238,7 @@ class QueueLife(QueueCalls, ABC):
         finally:
             if self._embedded_in == os.getpid():
                 tell_of_leftovers(
-                    self.store, self._workers.queues_served(None), self._workers.may_run
+                    self.store, self._workers.queues_served(None), self._workers.next_run
                 )
 
     def _close(self) -> None:

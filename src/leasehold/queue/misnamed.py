@@ -43,7 +43,8 @@ class NameCheck:
         if module is not None and not is_being_imported(module):
             if _has(module, path):
                 return
-            raise _no_such_task(name, vars(module), known)
+            code = [each for each, value in vars(module).items() if callable(value)]
+            raise _no_such_task(name, code, known)
         if separator and module is None and (source := self._source(module_name)) is not None:
             if source.may_have(name, path):
                 return

@@ -84,6 +84,8 @@ class Tasks:
         self._names = NameCheck()
         self._by_name: dict[str, BaseTask[..., Any]] = {}
         self._by_function: dict[Callable[..., Any], BaseTask[..., Any]] = {}
+        self.adopted: set[str] = set()
+        """Plain functions that became tasks here, by a submit."""
 
     @overload
     def task(  # type: ignore[overload-overlap]  # The first that fits is the right one.
@@ -159,6 +161,7 @@ class Tasks:
             Draft(task=task_name, **{"id": "any", **draft_fields(safe)}).check()
             task = self._new_task(definition, safe)
             self._by_function[function] = task
+            self.adopted.discard(task_name)
             if self.on_task is not None:
                 self.on_task(module_of(function))
             return task
@@ -224,6 +227,7 @@ class Tasks:
             )
         codec = CallCodec(function, task=name, pickle_key=self._pickle_key)
         task = self._new_task(TaskDefinition(name, function, codec, default_executor(function)), {})
+        self.adopted.add(name)
         if task_name is None:
             self._by_function[function] = task
         return task

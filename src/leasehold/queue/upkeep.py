@@ -59,7 +59,7 @@ class Upkeep:
             raise WorkerNotFoundError(f"no worker {worker!r} is registered: it may have stopped")
         if known.is_consumer:
             raise UnsupportedError(
-                f"{worker!r} is a consumer, which cannot be told to stop: end its program"
+                f"{worker!r} is a consumer, which cannot be asked to stop: end its program"
             )
         # Another worker of the same id may come later, and is not meant.
         self.store.pin("stop", worker, known.started_at.isoformat(), actor=self._actor)

@@ -13,6 +13,7 @@ from leasehold.core.model.records import serves
 from leasehold.env import Env
 from leasehold.interrupts import import_whole
 from leasehold.queue.arguments import names
+from leasehold.queue.leftovers import NextRun
 from leasehold.queue.tasks import Tasks
 from leasehold.worker.hooks import Hooks
 from leasehold.worker.safelog import safe_logger
@@ -81,11 +82,15 @@ class WorkerMaker:
             return self._queues
         return tuple(dict.fromkeys([DEFAULT_QUEUE, *self._tasks.queues.values()]))
 
-    def may_run(self, task: str) -> bool:
-        """Whether its workers know a task, or may import it."""
+    def next_run(self, task: str) -> NextRun:
+        """What the next run of this program makes of a job of this task."""
         if task == COMMAND_TASK:
-            return bool(self._options.get("allow_commands", False))
-        return task in self._registry or self._registry.may_import(task)
+            return "runs" if self._options.get("allow_commands", False) else "unknown"
+        if self._registry.may_import(task):
+            return "runs"
+        if task not in self._registry:
+            return "unknown"
+        return "plain" if task in self._tasks.adopted else "runs"
 
     def warn_of_gaps(
         self,

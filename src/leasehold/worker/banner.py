@@ -6,6 +6,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
 
 from leasehold.core.model.phrases import counted, listed
+from leasehold.core.model.records import ALL_QUEUES
 from leasehold.version import __version__
 from leasehold.worker.safelog import safe_logger
 
@@ -30,11 +31,10 @@ def say_hello(
 ) -> None:
     """Say what this worker serves."""
     logger.info(
-        "leasehold %s: worker %s serves %s %s of store %s with %s",
+        "leasehold %s: worker %s serves %s of store %s with %s",
         __version__,
         worker,
-        "queue" if len(queues) == 1 else "queues",
-        listed(queues),
+        _queues(queues),
         store,
         counted(slots, "slot"),
     )
@@ -42,6 +42,12 @@ def say_hello(
         logger.info("tasks: %s", shortened(sorted(tasks)))
     if allow_commands:
         logger.info("it also runs commands")
+
+
+def _queues(names: Collection[str]) -> str:
+    if ALL_QUEUES in names:
+        return "all queues"
+    return f"{'queue' if len(names) == 1 else 'queues'} {listed(names)}"
 
 
 _REASONS: Final = {"unrunnable": "the remaining jobs need other workers"}

@@ -347,8 +347,8 @@ class JobContext:
             raise UnsupportedError(
                 f"job {self.job_id} runs in process {self.pid}, and this is process "
                 f"{os.getpid()}, forked from it: only the process that runs a job may report on it "
-                "or open its transaction. Pass what is to be said back to it, through a pipe or a "
-                "queue of multiprocessing"
+                "or open its transaction. Send that process your results, through a pipe or a "
+                "multiprocessing queue"
             )
 
     def attach(self, note: Any) -> None:

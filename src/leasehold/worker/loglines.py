@@ -4,16 +4,36 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Final, Literal, NamedTuple, TextIO
 
 from leasehold.core.model.moments import in_zone, moment_text
 from leasehold.core.model.safe_text import safe
 
 LogFormat = Literal["plain", "json"]
+COLOURS: Final = {"DEBUG": 90, "INFO": 32, "WARNING": 33, "ERROR": 31, "CRITICAL": 31}
+"""Of levels on a terminal, as its escape sequences number them."""
+NO_JOB: Final = "-"
+"""In place of a job's id, for formats that name one in every line."""
+
+
+class LineStyle(NamedTuple):
+    """How a worker writes its lines, for the processes that it starts."""
+
+    log_format: LogFormat = "plain"
+    utc: bool = False
+
+
+_style = LineStyle()
+
+
+def line_style() -> LineStyle:
+    """The style of this process."""
+    return _style
 
 
 class LogLineFormatter(logging.Formatter):
@@ -27,11 +47,14 @@ class LogLineFormatter(logging.Formatter):
     >>> record.job_id = "b-7"
     >>> LogLineFormatter(utc=True).format(record)[21:]
     'INFO     job a\\x1b[31m ended (job b-7)'
+
+    With `colours`, the level is in its colour, for a terminal.
     """
 
-    def __init__(self, *, utc: bool = False) -> None:
+    def __init__(self, *, utc: bool = False, colours: bool = False) -> None:
         super().__init__()
         self._zone = UTC if utc else None
+        self._colours = COLOURS if colours else {}
 
     def format(self, record: logging.LogRecord) -> str:
         message, job_id = record.getMessage(), job_id_of(record)
@@ -40,9 +63,14 @@ class LogLineFormatter(logging.Formatter):
         if record.name.startswith("leasehold"):
             message = in_zone(message, self._zone)
         moment = moment_text(_moment(record).astimezone(self._zone))
-        line = f"{moment} {record.levelname:<8} {safe(message)}"
+        line = f"{moment} {self._level(record.levelname)} {safe(message)}"
         trace = self.formatException(record.exc_info) if record.exc_info else record.exc_text
         return f"{line}\n{safe(trace.rstrip(), lines=True, limit=None)}" if trace else line
+
+    def _level(self, name: str) -> str:
+        padded = f"{name:<8}"
+        colour = self._colours.get(name)
+        return padded if colour is None else f"\x1b[{colour}m{padded}\x1b[0m"
 
 
 class JsonLines(logging.Formatter):
@@ -69,9 +97,31 @@ class JsonLines(logging.Formatter):
         return json.dumps(document)
 
 
+class JobIdFilter(logging.Filter):
+    """Gives every record its `job_id`, for the formats of an application: "%(job_id)s".
+
+    It is the id of the job that the record is about, or of the job whose code logs it; "-" for any
+    other record. Add it to a handler, since a logger's filters see only its own records.
+
+    >>> handler = logging.StreamHandler()
+    >>> handler.addFilter(JobIdFilter())
+    >>> record = logging.LogRecord("shop", logging.INFO, "", 0, "sent", (), None)
+    >>> _ = handler.filter(record)
+    >>> logging.Formatter("%(job_id)s %(message)s").format(record)
+    '- sent'
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Name the job; no record is left out."""
+        record.__dict__["job_id"] = job_id_of(record) or NO_JOB
+        return True
+
+
 def job_id_of(record: logging.LogRecord) -> str | None:
     """The job that a record is about: as it says itself, or the one whose code logs it."""
     named = getattr(record, "job_id", None)
+    if named == NO_JOB:  # A filter of another handler has looked already.
+        return None
     if named is not None:
         return str(named)
     context = sys.modules.get("leasehold.worker.context")
@@ -88,10 +138,10 @@ def log_to_stderr(*, quiet: bool, log_format: LogFormat = "plain", utc: bool = F
 
     Times are local, or in UTC if `utc`; in JSON they always are.
     """
-    handler = _handler(None)
-    handler.setFormatter(LogLineFormatter(utc=utc))
-    if log_format == "json":
-        handler.setFormatter(JsonLines())
+    global _style  # noqa: PLW0603 - so is the logging of a process.
+    _style = LineStyle(log_format, utc)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_formatter(_style))
     logging.basicConfig(
         level=logging.WARNING if quiet else logging.INFO, handlers=[handler], force=True
     )
@@ -117,9 +167,32 @@ def shown_on_stderr(level: int | str, line_format: str | None) -> Iterator[None]
         root.removeHandler(handler)
 
 
+def name_jobs_without_logging(style: LineStyle) -> None:
+    """Let lines that are shown although no logging is set up look like those of the worker.
+
+    For a process of ours that runs tasks: in an application's own it would change its output.
+    """
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(_formatter(style))
+
+
+def _formatter(style: LineStyle) -> logging.Formatter:
+    if style.log_format == "json":
+        return JsonLines()
+    return LogLineFormatter(utc=style.utc, colours=_wants_colours(sys.stderr))
+
+
 def _handler(line_format: str | None) -> logging.Handler:
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(
-        LogLineFormatter() if line_format is None else logging.Formatter(line_format)
-    )
+    if line_format is None:
+        handler.setFormatter(_formatter(LineStyle()))
+    else:
+        handler.addFilter(JobIdFilter())
+        handler.setFormatter(logging.Formatter(line_format))
     return handler
+
+
+def _wants_colours(stream: TextIO | None) -> bool:
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return False
+    return stream is not None and stream.isatty()

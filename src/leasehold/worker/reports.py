@@ -96,7 +96,7 @@ class Reports:
         self._write_of([lease])
         if (lease.job_id, lease.version) in self._waiting:
             raise StoreUnavailableError(
-                f"what job {lease.job_id} has reported so far could not be written yet"
+                f"the progress and log of job {lease.job_id} could not be written yet"
             )
 
     def _write_of(self, leases: Iterable[Lease]) -> None:

@@ -78,7 +78,7 @@ class Settling:
             except StoreError:
                 raise
             except Exception as error:  # noqa: BLE001 - it is told to the job, and logged as its end.
-                message = f"what became of the attempt cannot be stored: {error!r}"
+                message = f"the outcome of the attempt cannot be stored: {error!r}"
                 is_of_the_data = isinstance(error, REFUSALS_OF_DATA)
                 failure = Fail(JobError("StoreError", ascii(message)), retryable=not is_of_the_data)
                 answer = leases.exchange([Settlement(lease.job_id, lease.version, failure)])

@@ -87,8 +87,8 @@ def tell_worn(worker: str, reason: StopReason, slots: int, in_hand: InHand) -> N
         return
     tasks = sorted({run.lease.task for run in in_hand.occupying - in_hand.held})
     logger.error(
-        "worker %s asks to be replaced: %d of %s %s held by tasks that did not stop when they were "
-        "told to: %s; let them check current_job().should_stop, or run them with "
+        "worker %s asks to be replaced: %d of %s %s held by tasks that did not stop after their "
+        "timeout or a cancel: %s; let them check current_job().should_stop, or run them with "
         "executor='process', whose processes can be killed",
         worker,
         in_hand.stuck,
@@ -105,7 +105,7 @@ def replace_stuck(team: Team, in_hand: InHand) -> None:
             in_hand.give_up(run)
             logger.error(
                 "job %s (%s) does not stop; its slot is replaced, and its thread is lost until "
-                "it ends: let the task look at should_stop, or run it in a process",
+                "it ends: let the task check should_stop, or run it in a process",
                 run.lease.job_id,
                 run.lease.task,
                 extra={"job_id": run.lease.job_id},

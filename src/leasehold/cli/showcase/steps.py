@@ -230,7 +230,7 @@ def failures(stage: ShowcaseStage) -> str:
         except JobFailedError as error:
             stage.queue.dead_letters.discard(job)
             expect("was refused" in str(error), str(error))
-            return "the caller that waits for the result is told why there is none"
+            return "the caller that waited for the result got the error"
     raise StepFailedError("a job that failed has a result")
 
 
@@ -244,7 +244,7 @@ STEPS: Final = (
     ShowcaseStep("retries", "A job that fails is tried again, after ever longer pauses.", retries),
     ShowcaseStep("failures", "A failure reaches the caller that waits.", failures),
     ShowcaseStep(
-        "dead letters", "What failed for good waits for a person, who may replay it.", dead_letters
+        "dead letters", "A job that failed for good waits until a person replays it.", dead_letters
     ),
     ShowcaseStep("idempotency", "A submit that is repeated stores nothing twice.", idempotency),
     ShowcaseStep("workflow", "Jobs can wait for other jobs, and read their results.", workflow),

@@ -52,7 +52,7 @@ def transactions(stage: ShowcaseStage) -> str:
     [(paid,)] = connection.execute("SELECT paid FROM account").fetchall()
     connection.close()
     expect(paid == 17, f"{paid} was paid")
-    return "row and job in one commit; what the task wrote and its completion in another"
+    return "row and job in one commit; the task's rows and its completion in another"
 
 
 def large_data(stage: ShowcaseStage) -> str:
@@ -60,7 +60,7 @@ def large_data(stage: ShowcaseStage) -> str:
     with stage.workers():
         result = job.result(WAIT_SECONDS)
     expect(result.startswith("LEASEHOLD"), f"it returned {result[:20]!r}")
-    return f"{len(result) / MEBIBYTE:.1f} MiB went in and came out, kept as files beside the store"
+    return f"{len(result) / MEBIBYTE:.1f} MiB went in and came back, kept as files beside the store"
 
 
 def settings_and_metrics(stage: ShowcaseStage) -> str:
@@ -79,11 +79,11 @@ def settings_and_metrics(stage: ShowcaseStage) -> str:
 
 
 SURROUNDINGS: Final = (
-    ShowcaseStep("deadlines", "Waiting, failing and deadlines count beside priority.", deadlines),
-    ShowcaseStep("tenants", "Of one key, only so many jobs run at once.", tenants),
+    ShowcaseStep("deadlines", "Waiting time, failures and deadlines count, too.", deadlines),
+    ShowcaseStep("tenants", "A limit per key: no tenant takes every slot.", tenants),
     ShowcaseStep(
         "transactions", "Your own rows and jobs commit together, or not at all.", transactions
     ),
-    ShowcaseStep("large data", "Large payloads and results are put away, and fetched.", large_data),
+    ShowcaseStep("large data", "Large payloads and results are kept in files.", large_data),
     ShowcaseStep("settings", "Defaults in the store, figures kept by it.", settings_and_metrics),
 )

@@ -80,8 +80,7 @@ def check_same_store(queues: dict[str, TaskQueue], store_url: str) -> None:
             raise UnsupportedError(
                 f"the queue {place} is in the store {store_name(queue.url)}, but this worker "
                 f"would serve {store_name(store_url)}: leave out --store, import another module, "
-                f"or let "
-                "it take its store from the variable LEASEHOLD_STORE (docs/service.md)"
+                "or let it take its store from the variable LEASEHOLD_STORE (docs/service.md)"
             )
 
 
@@ -90,7 +89,9 @@ def _values(module: str) -> dict[str, object]:
         return dict(vars(importlib.import_module(module)))
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-            raise TaskNotImportableError(f"the module {module!r} cannot be imported") from error
+            raise TaskNotImportableError(f"the module {module!r} cannot be imported") from _own(
+                error
+            )
         name = module.removesuffix(".py").replace("/", ".")
         hint = f"; write --import {name}" if module.endswith(".py") else ""
         here = [path.removesuffix(".py") for path in os.listdir() if path.endswith(".py")]

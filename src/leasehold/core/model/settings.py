@@ -7,7 +7,7 @@ process was given in code, then the stored setting, then the built-in default.
 (300.0, None)
 >>> parse_setting("max_retrys", "5")
 Traceback (most recent call last):
-leasehold.errors.InvalidSettingError: there is no setting 'max_retrys'; did you mean 'max_retries'?
+leasehold.errors.InvalidSettingError: there is no setting 'max_retrys': did you mean 'max_retries'?
 """
 
 from __future__ import annotations
@@ -213,7 +213,7 @@ def setting_definition(name: str) -> SettingDefinition:
         return found
     near = difflib.get_close_matches(str(name), DEFINITIONS, n=1)
     advice = f"did you mean {near[0]!r}?" if near else f"there are {listed(DEFINITIONS)}"
-    raise InvalidSettingError(f"there is no setting {name!r}; {advice}")
+    raise InvalidSettingError(f"there is no setting {name!r}: {advice}")
 
 
 def check_setting(name: str, value: object) -> SettingValue:

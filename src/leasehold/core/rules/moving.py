@@ -276,7 +276,7 @@ def _refuse_live_workers(store: MovableStore) -> None:
     if live:
         raise InvalidTransitionError(
             f"workers are running on the source: stop {listed(live)} first. (With --running copy "
-            f"they are told that the store has moved, and their jobs run again in the target)"
+            f"they learn that the store has moved, and their jobs run again in the target)"
         )
 
 

@@ -62,6 +62,7 @@ from leasehold.worker.executors.wire import (
     ProgressReport,
     Stop,
 )
+from leasehold.worker.loglines import name_jobs_without_logging
 from leasehold.worker.printed import begin_keeping
 from leasehold.worker.task import TaskDefinition
 
@@ -255,6 +256,7 @@ def main() -> None:
         setup = worker.receive()
         if isinstance(setup, ChildSetup):
             begin_keeping()
+            name_jobs_without_logging(setup.line_style)
             _prepare(setup)
             Child(worker).serve()
     except BaseException as error:  # noqa: BLE001 - the worker hears of it by this child's end.

@@ -19,6 +19,7 @@ from leasehold.worker.executors.wire import (
     from_child,
     to_frame,
 )
+from leasehold.worker.loglines import line_style
 
 
 class ChildProcess(HelperProcess):
@@ -34,7 +35,8 @@ class ChildProcess(HelperProcess):
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys_path)}
         child = await cls.start(_arguments, env=env, lock_fd=lock_fd)
         try:
-            child.send(ChildSetup(sys_path, os.environ.get("PYTHONPATH"), module))
+            python_path = os.environ.get("PYTHONPATH")
+            child.send(ChildSetup(sys_path, python_path, module, line_style()))
             assert isinstance(await child.receive(), ChildReady)
         except BaseException:
             await child.end()

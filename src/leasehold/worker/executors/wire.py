@@ -23,6 +23,7 @@ from leasehold.core.model.outcome import JobError, Outcome
 from leasehold.errors import PayloadTooLargeError
 from leasehold.worker.context import StopCause
 from leasehold.worker.dependencies import DependencyResult
+from leasehold.worker.loglines import LineStyle
 
 FRAME_BYTES_MAX: Final = 64 * 1024 * 1024
 HEADER_BYTES: Final = 4
@@ -40,12 +41,13 @@ class LeaseKey(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ChildSetup(msgspec.Struct, frozen=True, tag="setup"):
-    """The worker's first words: where modules are found, and which one will be needed first."""
+    """The worker's first words: where modules are, which is needed first, how log lines look."""
 
     sys_path: list[str]
     python_path: str | None
     """The worker's own PYTHONPATH; the child was started with another."""
     module: str
+    line_style: LineStyle
 
 
 class Piece(msgspec.Struct, frozen=True, tag="part"):
