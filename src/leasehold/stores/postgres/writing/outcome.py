@@ -2,7 +2,8 @@
 
 As long as its COMMIT was not sent, nothing of it is kept, and it is done again. Once it was sent,
 the server is asked by the number of the transaction, when it can be reached again: it knows of each
-whether it was committed, also after it has crashed.
+whether it was committed, also after it has crashed. A write that left in one piece, before its
+client knew that number, is told by the mark of its connection (`marks`).
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ from leasehold.env import Clock
 from leasehold.errors import StoreUnavailableError
 from leasehold.stores.postgres.server.address import Address
 from leasehold.stores.postgres.server.connection import (
+    Mark,
     SqlConnection,
     SqlCursor,
     connect_seconds,
     open_connection,
 )
 from leasehold.stores.postgres.server.pipeline import Reply
+from leasehold.stores.postgres.writing.marks import was_left
 from leasehold.stores.tables.step import Hints
 
 T = TypeVar("T")
@@ -43,14 +46,23 @@ class Outcome(Generic[T]):
         """Whether the server was told to commit."""
         self.answer: T
         self.hints = Hints()
+        self.takes_news = False
+        """Whether its news were sent right behind its COMMIT."""
         self.is_told = False
         """Whether other processes were told of it."""
+        self.mark: Mark | None = None
+        """What the mark of its connection is once it is kept, if it left in one piece."""
         self._commit: SqlCursor | None = None
 
     def send(self, db: SqlConnection, answer: T, hints: Hints) -> None:
         """Let the server commit."""
         self.answer, self.hints, self.is_sent = answer, hints, True
         self._commit = db.execute("COMMIT")
+
+    def begin_anew(self) -> None:
+        """It has done nothing, and is tried in another way."""
+        self.is_sent = self.takes_news = self.is_told = False
+        self.mark = self._commit = None
 
     @property
     def is_durable(self) -> bool:
@@ -59,12 +71,12 @@ class Outcome(Generic[T]):
 
     def was_committed(self, address: Address, clock: Clock) -> bool:
         """Whether a write whose connection was lost is kept; raises if the server cannot say."""
-        if not self.is_sent or self.transaction is None:
+        if not self.is_sent or (self.transaction is None and self.mark is None):
             return False
         pause, error, began = FIRST_PAUSE_SECONDS, None, clock.monotonic()
         for _ in range(LOOKS_MAX):
             try:
-                status = _look_up(address, self.transaction)
+                status = self._look_up(address)
                 if status != "in progress":
                     return bool(status == "committed")
             except psycopg.OperationalError as still:
@@ -78,9 +90,11 @@ class Outcome(Generic[T]):
             "be asked what became of that. Look whether it was done before you try again"
         ) from error
 
-
-def _look_up(address: Address, transaction: str) -> str | None:
-    with open_connection(address, application_name="leasehold look-up") as raw:
-        raw.patience_seconds = connect_seconds(address)  # This waits for no lock.
-        row: Any = SqlConnection(raw).execute(LOOK_UP, (transaction,)).fetchone()
-        return row[0]  # type: ignore[no-any-return]  # a word
+    def _look_up(self, address: Address) -> str | None:
+        with open_connection(address, application_name="leasehold look-up") as raw:
+            raw.patience_seconds = connect_seconds(address)  # This waits for no lock.
+            db = SqlConnection(raw)
+            if self.mark is not None:
+                return "committed" if was_left(db, self.mark) else "aborted"
+            row: Any = db.execute(LOOK_UP, (self.transaction,)).fetchone()
+            return row[0]  # type: ignore[no-any-return]  # a word

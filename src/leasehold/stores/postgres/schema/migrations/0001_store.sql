@@ -772,6 +772,13 @@ CREATE TABLE reply (
     data bytea NOT NULL
 );
 
+-- What connections have sent in one piece, by which their clients find out what became of it (marks.py).
+CREATE TABLE mark (
+    id      bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    made_at bigint NOT NULL,
+    writes  bigint NOT NULL
+) WITH (fillfactor = 50);
+
 -- Payloads and results that are too large for a row, in parts (blobs.py). They are compressed by who
 -- makes them or not at all, and read from their beginning.
 CREATE TABLE blob (
@@ -788,7 +795,7 @@ DECLARE
     hot text;
 BEGIN
     FOREACH hot IN ARRAY ARRAY['ready', 'waiting', 'running', 'place', 'lane', 'lane_delta', 'measured',
-                               'store_state', 'blocker', 'reply'] LOOP
+                               'store_state', 'blocker', 'reply', 'mark'] LOOP
         EXECUTE format(
             'ALTER TABLE %I SET (autovacuum_vacuum_threshold = 2000,'
             ' autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0)', hot);
