@@ -291,6 +291,30 @@ def test_a_mark_tells_whether_a_write_is_kept(
         assert not was_left(db, mark.next.next)
 
 
+def test_a_mark_of_others_under_the_same_id_says_nothing(
+    store: PostgresStore, other: PostgresStore
+) -> None:
+    """A server that was restored, or took over, may have forgotten the last marks and ids."""
+    mark = mark_of(store)
+    delete_mark(other)
+    with other._database.beside_all() as db:
+        db.execute(f"ALTER TABLE mark ALTER COLUMN id RESTART WITH {mark.id}")
+    get_ready(other, "other")
+    seen = {mark_of(other).writes}
+    for n in range(3):
+        submit(other, f"more-{n}")
+        seen.add(mark_of(other).writes)
+    assert mark_of(other).id == mark.id
+    assert len(seen) == 4
+    assert mark.next.writes not in seen
+    with other._database._lending.connection() as db:
+        assert not was_left(db, mark.next)
+    submit(store, "lone")
+    submit(other, "next")
+    assert {"lone", "next"} <= ids(store)
+    assert store.check() == []
+
+
 def test_as_long_as_a_write_is_under_way_nobody_can_say(
     store: PostgresStore, other: PostgresStore
 ) -> None:

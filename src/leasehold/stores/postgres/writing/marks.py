@@ -37,7 +37,10 @@ KEPT_MICROS: Final = 24 * 60 * 60 * 1_000_000
 """So long a mark is kept: by then nobody looks at it any more."""
 SPOILED: Final = -1
 
-MAKE: Final = "INSERT INTO mark (made_at, writes) VALUES ($1, 0) RETURNING id"
+# It counts from a number that no other mark has: a server that has forgotten its last commits may
+# give the id of a forgotten mark again.
+MAKE: Final = "INSERT INTO mark (made_at, writes) VALUES ($1, $2) RETURNING id, writes"
+FIRST_BITS: Final = 62
 # Faster than they come, so that few are left of however many.
 FORGET: Final = """
     DELETE FROM mark WHERE id IN (SELECT id FROM mark ORDER BY id LIMIT 10) AND made_at < $1
@@ -77,7 +80,8 @@ def make_mark(step: Step) -> None:
     if raw.mark is None and not raw.is_pooled:
         raw.writes_without_mark += 1
         if raw.writes_without_mark >= WRITES_MIN:
-            step.new_mark = step.db.execute(MAKE, (step.now,))
+            first = step.random.getrandbits(FIRST_BITS)
+            step.new_mark = step.db.execute(MAKE, (step.now, first))
             step.execute(FORGET, (step.now - KEPT_MICROS,))
 
 
@@ -85,7 +89,7 @@ def keep_mark(step: Step, clock: Clock) -> None:
     """The write is committed: from now on its connection has the mark that it made."""
     if step.new_mark is not None:
         row: Any = step.new_mark.fetchone()
-        step.db.raw.mark = Mark(row[0], 0, clock.monotonic() + USED_SECONDS)
+        step.db.raw.mark = Mark(row[0], row[1], clock.monotonic() + USED_SECONDS)
 
 
 def was_left(db: SqlConnection, mark: Mark) -> bool:
