@@ -148,11 +148,17 @@ def test_a_server_that_stops_and_comes_back() -> None:
         url = f"{server.url}&schema=jobs&pool_timeout_seconds=1"
         with closing(PostgresStore(url)) as store:
             store.submit([Draft(id="before", task="work")])
-            for how in (signal.SIGINT, signal.SIGQUIT):
+            kinds = (signal.SIGINT, signal.SIGQUIT, signal.SIGKILL)
+            for how in kinds:
                 server.stop(how)
                 with pytest.raises(StoreUnavailableError):
                     store.submit([Draft(id="meanwhile", task="work")])
                 server.start()
                 store.submit([Draft(id=f"after-{how.name}", task="work")])
-            assert sorted(run_all(store)) == ["after-SIGINT", "after-SIGQUIT", "before"]
+            assert sorted(run_all(store)) == [
+                "after-SIGINT",
+                "after-SIGKILL",
+                "after-SIGQUIT",
+                "before",
+            ]
             assert store.check() == []
