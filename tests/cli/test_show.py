@@ -39,7 +39,7 @@ created at             YYYY-MM-DD HH:MM:SSZ
 updated at             YYYY-MM-DD HH:MM:SSZ
 run at                 YYYY-MM-DD HH:MM:SSZ
 started at             YYYY-MM-DD HH:MM:SSZ
-completed at           YYYY-MM-DD HH:MM:SSZ
+ended at               YYYY-MM-DD HH:MM:SSZ
 attempts               1
 max retries            3
 allowance              4

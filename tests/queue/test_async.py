@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 import pytest
 
@@ -21,6 +22,7 @@ from leasehold import (
     TaskQueue,
 )
 from leasehold.core.model.job import Draft
+from leasehold.core.model.lease import Exchange
 from leasehold.core.model.records import Submitted
 from leasehold.errors import LeaseholdError
 from leasehold.stores.memory import MemoryStore
@@ -48,6 +50,44 @@ def test_submit_and_result(url: str) -> None:
             assert await (await task.submit(3)).result(WAIT) == 9
             assert await task(3) == 9
             assert await queue.get_result(job.id, WAIT) == 8
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("has_answered", [False, True])
+def test_a_lease_whose_caller_is_cancelled_goes_back(url: str, has_answered: bool) -> None:
+    """Also if it was granted, and only the event loop has not passed it on yet."""
+
+    async def main() -> None:
+        async with AsyncTaskQueue(url, num_workers=0) as queue:
+            job = await queue.submit("t", max_retries=0)
+            exchange = queue.queue.store.exchange
+            begun, may_go_on, granted = threading.Event(), threading.Event(), threading.Event()
+
+            def slow(*args: Any) -> Exchange:
+                begun.set()
+                may_go_on.wait(WAIT)
+                answer = exchange(*args)
+                granted.set()
+                return answer
+
+            queue.queue.store.exchange = slow  # type: ignore[assignment, method-assign]
+            leasing = asyncio.ensure_future(queue.lease(wait=WAIT))
+            await asyncio.to_thread(begun.wait, WAIT)
+            queue.queue.store.exchange = exchange  # type: ignore[method-assign]
+            if has_answered:
+                may_go_on.set()
+                assert granted.wait(WAIT)  # It blocks the loop, which so cannot pass it on.
+            leasing.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await leasing
+            may_go_on.set()
+            await asyncio.to_thread(granted.wait, WAIT)
+            # Whoever leases next gets it, once it is back, with all its attempts.
+            lease = await queue.lease(wait=WAIT)
+            assert lease is not None
+            assert (lease.job_id, lease.attempt, lease.version) == (job.id, 1, 2)
+            await queue.ack(lease)
 
     asyncio.run(main())
 

@@ -39,14 +39,22 @@ def test_what_comes_next_is_told_and_not_leased(memory_service: Service) -> None
     far.shutdown()
 
 
-def test_who_submits_a_job_may_ask_why_it_waits(memory_service: Service) -> None:
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    store = connect(str(tmp_path / "jobs.db"), durability="normal")
+    with serving(store) as service:
+        yield service
+    store.close()
+
+
+def test_who_submits_a_job_may_ask_why_it_waits(service: Service) -> None:
     theirs = Draft(id="theirs", task="shop:send", queue="theirs")
     mine = Draft(id="mine:waits", task="shop:send", queue="mine", depends_on=("theirs",))
     plain = Draft(id="mine:next", task="shop:send", queue="mine")
-    memory_service.store.submit([theirs, mine, plain])
+    service.store.submit([theirs, mine, plain])
     for client in (
-        memory_service.client("producer"),
-        memory_service.client("producer", queues=("mine",)),
+        service.client("producer"),
+        service.client("producer", queues=("mine",)),
     ):
         told = client.get("/api/v1/jobs/mine:next/why").json()
         assert told["kind"] == "no_worker"
@@ -56,14 +64,6 @@ def test_who_submits_a_job_may_ask_why_it_waits(memory_service: Service) -> None
     assert "theirs" not in blocked["text"]
     for unknown in ("theirs", "nothing"):
         assert client.get(f"/api/v1/jobs/{unknown}/why").status_code == 404
-
-
-@pytest.fixture
-def service(tmp_path: Path) -> Iterator[Service]:
-    store = connect(str(tmp_path / "jobs.db"), durability="normal")
-    with serving(store) as service:
-        yield service
-    store.close()
 
 
 def test_an_admin_writes_a_backup_where_the_store_is(service: Service, tmp_path: Path) -> None:

@@ -505,6 +505,25 @@ def test_writes_go_by_the_connection_that_was_used_last(url: str) -> None:
         assert victim not in used(3)
 
 
+def test_who_comes_after_the_server_has_ended_all_idle_connections_is_served_at_once(
+    url: str,
+) -> None:
+    """psycopg's own look at them would rest for longer after each that it finds."""
+    with (
+        closing(PostgresStore(url.replace("?", "?pool_timeout_seconds=4&"))) as store,
+        closing(PostgresStore(url)) as other,
+    ):
+        lending = store._database._lending
+        with ExitStack() as lent:
+            each = [lent.enter_context(lending.connection()) for _ in range(10)]
+            victims = [db.raw.info.backend_pid for db in each]
+        with other._database.beside_all() as db:
+            for victim in victims:
+                db.execute("SELECT pg_terminate_backend($1::integer, 10000)", (victim,))
+        store.submit(drafts(1))
+        assert store.get("job-0")
+
+
 def test_a_connection_is_not_kept_from_somebody_who_waits_for_one(url: str) -> None:
     with closing(PostgresStore(url.replace("?", "?pool_size=1&"))) as store:
         lending = store._database._lending

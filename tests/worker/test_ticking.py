@@ -27,7 +27,7 @@ def test_it_looks_at_the_tick_that_it_was_told(
 ) -> None:
     ticking = Ticking(store, env)
     store.set_schedule(PING, actor="me")
-    ticking.note(store.now() + timedelta(seconds=10))
+    ticking.note(store.now() + timedelta(seconds=10), store.now(), clock.monotonic())
     assert ticking.look_at == clock.monotonic() + 10
     clock.advance(9)
     ticking.fire_if_due(clock.monotonic())
@@ -47,7 +47,7 @@ def test_without_schedules_it_looks_now_and_then(
     clock.advance(LOOK_SECONDS_MAX)
     ticking.fire_if_due(clock.monotonic())
     assert store.stats().submitted == 1
-    ticking.note(store.now() + timedelta(days=1))
+    ticking.note(store.now() + timedelta(days=1), store.now(), clock.monotonic())
     assert ticking.look_at == clock.monotonic() + LOOK_SECONDS_MAX
 
 
@@ -55,7 +55,7 @@ def test_a_tick_that_has_passed_makes_nobody_spin(
     store: MemoryStore, clock: ManualClock, env: Env
 ) -> None:
     ticking = Ticking(store, env)
-    ticking.note(store.now() - timedelta(days=1))
+    ticking.note(store.now() - timedelta(days=1), store.now(), clock.monotonic())
     assert ticking.look_at == clock.monotonic() + TICK_SECONDS_MIN
 
 

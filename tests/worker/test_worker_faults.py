@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
 from functools import partial
 
 import pytest
 
+from leasehold.core.model.job import Draft
 from leasehold.core.model.lease import Exchange, Lease, LeaseRequest, Settlement
 from leasehold.core.model.limits import PAYLOAD_BYTES_MAX
 from leasehold.core.model.outcome import Complete, Fail, JobError, Snooze
 from leasehold.core.model.retry import Constant
+from leasehold.core.model.schedule import ScheduleDraft
 from leasehold.core.model.status import Event, Status
+from leasehold.core.model.timing import Every
 from leasehold.env import Env, ManualClock
 from leasehold.errors import (
     InvalidJobError,
@@ -20,6 +24,7 @@ from leasehold.errors import (
     LeaseLostError,
     RequestTooLargeError,
     StoreError,
+    StoreUnavailableError,
 )
 from leasehold.worker.context import JobContext, current_job
 from leasehold.worker.hooks import Hooks
@@ -157,6 +162,28 @@ def test_a_tick_that_breaks_does_not_end_the_worker(
     start_worker()
     assert broken.wait(PATIENCE_SECONDS)
     store.until_status(submit_to(store, "quick"), Status.COMPLETED)
+
+
+def test_a_store_that_goes_away_behind_an_exchange_breaks_no_tick(
+    store: MoodyStore,
+    tasks: Tasks,
+    start_worker: Start,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The answer says when it was given, so that nothing has to be asked to make use of it."""
+    tasks.add(lambda: None, "later")
+    hourly = ScheduleDraft(name="s", timing=Every(3600), job=Draft(id="s", task="later"))
+    store.set_schedule(hourly, actor="me")
+    run_at = store.now() + timedelta(seconds=0.1)
+
+    def lost() -> datetime:
+        raise StoreUnavailableError("the connection is lost")
+
+    monkeypatch.setattr(store, "now", lost)
+    start_worker()
+    store.until_status(submit_to(store, "later", run_at=run_at), Status.COMPLETED)
+    assert [line for line in caplog.messages if "a tick broke" in line] == []
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,7 @@ LEFT_OUT: Final = {
     "submit_call": "what a task's own submit comes to",
     "lease_request": "a step of lease_many",
     "try_lease": "a step of lease_many",
+    "hand_back": "a step of lease_many",
     "asubmit": "of the blocking queue: `submit`",
     "asubmit_call": "of the blocking queue",
     "asubmit_many": "of the blocking queue: `submit_many`",
@@ -245,7 +246,7 @@ return await self.queue.await_ends(jobs, timeout)"""
 _LEASE_MANY: Final = """\
 request = self.queue.lease_request(limit, queue, worker, tasks, lease_seconds, parent)
 return await wait_for_leases(
-    self._bridge(), self.queue.ready, self.queue.try_lease, request, wait
+    self._bridge(), self.queue.ready, self.queue.try_lease, self.queue.hand_back, request, wait
 )"""
 
 QUEUE: Final = Face(

@@ -1167,7 +1167,12 @@ class AsyncQueueCalls(Awaited):
         """Take up to `limit` of the best available jobs, waiting for the first of them."""
         request = self.queue.lease_request(limit, queue, worker, tasks, lease_seconds, parent)
         return await wait_for_leases(
-            self._bridge(), self.queue.ready, self.queue.try_lease, request, wait
+            self._bridge(),
+            self.queue.ready,
+            self.queue.try_lease,
+            self.queue.hand_back,
+            request,
+            wait,
         )
 
     async def arguments(self, lease: Lease) -> tuple[Sequence[Any], dict[str, Any]]:

@@ -45,7 +45,7 @@ ATTEMPT_COLUMNS: Final = (
     _count("retried", "FAILED AND RETRIED"),
 )
 TASK_COLUMNS: Final = (
-    Column("task", "TASK", fit="cut", least=16),
+    Column("task", "TASK", fit="cut", least=28),
     _count("completed", "COMPLETED"),
     _count("dead", "DEAD"),
     _count("failures", "FAILURES"),

@@ -8,17 +8,19 @@ on one of a few threads: nothing here keeps a thread waiting.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+import threading
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Final, ParamSpec, TypeVar
 
 from leasehold.core.contract.local_store import local_part
 from leasehold.core.contract.store import Store
 from leasehold.core.contract.transactions import OwnConnection
 from leasehold.core.model.durations import Seconds, given_seconds
-from leasehold.core.model.lease import Lease, LeaseRequest
+from leasehold.core.model.lease import Exchange, Lease, LeaseRequest
 from leasehold.errors import QueueFullError
 from leasehold.observe import tracing
 from leasehold.queue.funnel import Funnel
@@ -74,6 +76,11 @@ class Bridge:
                 # A cancelled caller gives the connection back when the call has ended.
                 await asyncio.wait([made])
 
+    def begin(self, func: Callable[[], object]) -> None:
+        """Make a short blocking call on another thread, for which nobody waits."""
+        with suppress(RuntimeError):  # The queue was shut down meanwhile.
+            self._pool.submit(func)
+
     async def call_long(self, func: Callable[[], T]) -> T:
         """Make a call that may take minutes, on a thread of its own."""
         return func() if open_connection() is not None else await asyncio.to_thread(func)
@@ -117,14 +124,49 @@ async def wait_for_end(
     return ended
 
 
+class _Taking:
+    """Leases that a thread gets for a caller, who may have left when they come.
+
+    Then they go back, from that thread: nobody holds them, and an event loop that ends waits for
+    nothing.
+    """
+
+    def __init__(
+        self,
+        lease: Callable[[LeaseRequest], Exchange],
+        hand_back: Callable[[Sequence[Lease]], None],
+    ) -> None:
+        self._lease = lease
+        self._hand_back = hand_back
+        self._mutex = threading.Lock()
+        self._is_left = False
+        self._leases: Sequence[Lease] = ()
+
+    def take(self, request: LeaseRequest) -> Exchange:
+        answer = self._lease(request)
+        with self._mutex:
+            self._leases = answer.leases
+            is_left = self._is_left
+        if is_left:
+            self._hand_back(answer.leases)
+        return answer
+
+    def leave(self) -> Sequence[Lease]:
+        """The caller leaves; the leases that have come already."""
+        with self._mutex:
+            self._is_left = True
+            return self._leases
+
+
 async def wait_for_leases(
     bridge: Bridge,
     ready: Ready,
-    lease: Callable[[LeaseRequest], Any],
+    lease: Callable[[LeaseRequest], Exchange],
+    hand_back: Callable[[Sequence[Lease]], None],
     request: LeaseRequest,
     wait: Seconds,
 ) -> list[Lease]:
-    """Lease, waiting for the first job without a thread."""
+    """Lease, waiting for the first job without a thread. Who is cancelled leases nothing."""
     loop = asyncio.get_running_loop()
     end = loop.time() + given_seconds("wait", wait)
     hint = asyncio.Event()
@@ -136,11 +178,16 @@ async def wait_for_leases(
     try:
         while True:
             hint.clear()
-            exchange = await bridge.call(lease, request)
+            taking = _Taking(lease, hand_back)
+            try:
+                exchange = await bridge.call(taking.take, request)
+            except asyncio.CancelledError:
+                if leases := taking.leave():
+                    bridge.begin(partial(hand_back, leases))
+                raise
             left = end - loop.time()
             if exchange.leases or left <= 0:
-                leases: list[Lease] = exchange.leases
-                return leases
+                return exchange.leases
             try:
                 async with asyncio.timeout(ready.pause_seconds(exchange, left)):
                     await hint.wait()

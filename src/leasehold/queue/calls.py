@@ -1023,6 +1023,10 @@ class QueueCalls:
         """Lease what is available now, without waiting."""
         return self._consuming.try_lease(request)
 
+    def hand_back(self, leases: Sequence[Lease]) -> None:
+        """Release leases whose caller was cancelled before it had them, with no attempt spent."""
+        self._consuming.hand_back(leases)
+
     def create_queue(
         self, name: str, *, if_exists: IfExists = "error", **options: Unpack[QueueOptions]
     ) -> QueueInfo:

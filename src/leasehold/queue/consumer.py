@@ -27,9 +27,17 @@ from leasehold.core.model import checked
 from leasehold.core.model.breaker import Breaker
 from leasehold.core.model.durations import Seconds, given_seconds, seconds_or_none
 from leasehold.core.model.job import Job
-from leasehold.core.model.lease import Exchange, Lease, LeaseRequest, Renewal, Renewed, Settled
+from leasehold.core.model.lease import (
+    Exchange,
+    Lease,
+    LeaseRequest,
+    Renewal,
+    Renewed,
+    Settled,
+    Settlement,
+)
 from leasehold.core.model.limits import PAYLOAD_BYTES_MAX, SECONDS_MAX
-from leasehold.core.model.outcome import JobError
+from leasehold.core.model.outcome import JobError, Release
 from leasehold.core.model.settings import SettingValue
 from leasehold.env import Env
 from leasehold.errors import LeaseholdError, LeaseLostError, UnknownTaskError
@@ -303,6 +311,14 @@ class Consuming:
         exchange = self.store.exchange((), self._presence.told_with(request))
         self._tuning.note(exchange.settings_generation)
         return exchange
+
+    def hand_back(self, leases: Sequence[Lease]) -> None:
+        """Release leases whose caller was cancelled before it had them, with no attempt spent."""
+        released = Release(reason="its consumer was cancelled before it had the lease")
+        with suppress(LeaseholdError):  # They end in their own time, then.
+            self.store.exchange(
+                [Settlement(lease.job_id, lease.version, released) for lease in leases]
+            )
 
     def _settling(self, lease: Lease) -> AbstractContextManager[None]:
         """While a lease is settled, it is not renewed here."""

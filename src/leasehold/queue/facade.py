@@ -78,7 +78,8 @@ WORKER_NAMES: Final = {
 INTERNAL: Final = frozenset(
     {
         *("bridge", "codec_for", "registry", "ready"),
-        *("submit_call", "asubmit_call", "result_of", "aresult_of", "lease_request", "try_lease"),
+        *("submit_call", "asubmit_call", "result_of", "aresult_of"),
+        *("lease_request", "try_lease", "hand_back"),
     }
 )
 """Attributes of a TaskQueue for its own faces only."""

@@ -60,8 +60,8 @@ class Ready(WorkListener):
     def pause_seconds(self, nothing: Exchange, left: float) -> float:
         """How long to wait after an exchange that leased nothing, at most `left`."""
         pause = min(left, POLL_SECONDS)
-        if nothing.next_due_at is not None:
-            pause = min(pause, (nothing.next_due_at - self._store.now()).total_seconds())
+        if nothing.next_due_at is not None and nothing.at is not None:
+            pause = min(pause, (nothing.next_due_at - nothing.at).total_seconds())
         return max(pause, 0.0)
 
     def register(self, callback: Callable[[], None]) -> None:

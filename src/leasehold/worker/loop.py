@@ -237,7 +237,7 @@ class Loop:
                 asked_at, self._clock.monotonic(), queue_was_emptied=len(answer.leases) < room
             )
             self._look_again(answer, room, asked_at)
-            self._ticking.note(answer.next_tick_at)
+            self._ticking.note(answer.next_tick_at, answer.at, asked_at)
             if self._rules.until_empty and not answer.leases:
                 self._stop_if_empty()
 
@@ -342,8 +342,8 @@ class Loop:
             if self._handing_over.turn_to_passed_over():
                 self._inbox.jobs_may_be_ready = True
             self._look_at += self.poll_interval_seconds
-            if answer.next_due_at is not None:
-                due_in = answer.next_due_at - self._leases.store.now()
+            if answer.next_due_at is not None and answer.at is not None:
+                due_in = answer.next_due_at - answer.at
                 # A store that keeps naming a moment that has passed must not make the loop spin.
                 due_seconds = max(DUE_SECONDS_MIN, due_in.total_seconds())
                 self._look_at = min(self._look_at, now + due_seconds)

@@ -26,18 +26,21 @@ class Ticking:
         self.look_at = self._clock.monotonic() + LOOK_SECONDS_MAX
         """In monotonic time."""
 
-    def note(self, next_tick_at: datetime | None) -> None:
-        """Told by the store when the next schedule ticks."""
+    def note(self, next_tick_at: datetime | None, at: datetime | None, now: float) -> None:
+        """Told by the store, when its time was `at` and the monotonic one `now`, when the next
+        schedule ticks.
+        """
         seconds = LOOK_SECONDS_MAX
-        if next_tick_at is not None:
-            until = (next_tick_at - self._store.now()).total_seconds()
+        if next_tick_at is not None and at is not None:
+            until = (next_tick_at - at).total_seconds()
             # A store that keeps naming a moment that has passed must not make the loop spin.
             seconds = min(seconds, max(until, TICK_SECONDS_MIN))
-        self.look_at = self._clock.monotonic() + seconds
+        self.look_at = now + seconds
 
     def fire_if_due(self, now: float) -> None:
         """Fire the schedules, if no exchange has done so in time."""
         if now >= self.look_at:
             # First of all, so that a store in trouble is not asked again at once.
             self.look_at = now + LOOK_SECONDS_MAX
-            self.note(self._store.fire_schedules().next_tick_at)
+            next_tick_at = self._store.fire_schedules().next_tick_at
+            self.note(next_tick_at, self._store.now(), self._clock.monotonic())

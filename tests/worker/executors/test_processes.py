@@ -236,6 +236,38 @@ def test_a_module_that_fails_in_the_child_fails_the_job_for_good(
     assert not failure.retryable
 
 
+@pytest.mark.parametrize(
+    ("raised", "spends_an_attempt"),
+    [("leasehold.errors:StoreUnavailableError", False), ("builtins:ConnectionRefusedError", True)],
+)
+def test_a_module_whose_store_is_away_does_not_condemn_its_jobs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raised: str, spends_an_attempt: bool
+) -> None:
+    module, _, name = raised.partition(":")
+    (tmp_path / "away_in_child.py").write_text(
+        f"from {module} import {name}\n"
+        "from leasehold.worker.executors.role import is_child_process\n"
+        f"if is_child_process(): raise {name}('the server is away')\n"
+        "def run(): ...\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    func = importlib.import_module("away_in_child").run
+    executor = ProcessExecutor(1, env=SYSTEM)
+    try:
+        outcome = started(executor, func).outcome()
+    finally:
+        executor.close()
+        del sys.modules["away_in_child"]
+    if spends_an_attempt:
+        assert isinstance(outcome, Fail)
+        assert outcome.retryable
+    else:
+        assert isinstance(outcome, Release)
+        assert outcome.delay_seconds > 0
+        assert outcome.reason is not None
+        assert "the server is away" in outcome.reason
+
+
 def test_a_module_that_kills_the_child_fails_only_its_own_jobs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

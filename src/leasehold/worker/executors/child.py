@@ -21,8 +21,9 @@ import msgspec
 
 from leasehold.core.model.joblog import LogLine
 from leasehold.core.model.lease import Lease, Settled
-from leasehold.core.model.outcome import Fail, JobError, Outcome
-from leasehold.errors import StoreUnavailableError
+from leasehold.core.model.outcome import Fail, JobError, Outcome, Release
+from leasehold.core.model.reason import UNRUNNABLE
+from leasehold.errors import StoreError, StoreUnavailableError
 from leasehold.worker.attempt import attempt
 from leasehold.worker.context import JobContext
 from leasehold.worker.copies import copies_end_here, leave_copy
@@ -65,6 +66,9 @@ from leasehold.worker.printed import begin_keeping
 from leasehold.worker.task import TaskDefinition
 
 T = TypeVar("T", DependencyAnswer, Leave, KeptResult)
+
+IMPORT_PAUSE_SECONDS: Final = 5.0
+"""How long a job rests whose module could not open its store."""
 
 UNTOLD: Final[str | None] = "changes that cannot be told"
 """The lasting changes of a task whose process cannot even be inspected."""
@@ -181,16 +185,7 @@ class Child:
             with copies_end_here():
                 task = self._task(begin)
         except BaseException as error:  # noqa: BLE001 - importing runs code that may raise anything.
-            described = describe_error(error)
-            return Fail(
-                JobError(
-                    described.type,
-                    f"task {begin.lease.task!r} cannot be imported in a child process, from "
-                    f"{begin.module}: {described.message}",
-                    described.traceback,
-                ),
-                retryable=False,
-            )
+            return _not_imported(begin, error)
         self._surroundings.note()
         return attempt(begin.lease, task, context)
 
@@ -214,6 +209,21 @@ class Child:
             message = f"it ran, but its result cannot be kept: {message_of(error)}"
             failure = Fail(JobError(type_name(error), clean_text(message)), retryable=False)
             self._worker.send(CodeEnded(about, failure, lasting=lasting))
+
+
+def _not_imported(begin: Begin, error: BaseException) -> Outcome:
+    """The outcome of a job whose code could not be imported here."""
+    described = describe_error(error)
+    message = (
+        f"task {begin.lease.task!r} cannot be imported in a child process, from "
+        f"{begin.module}: {described.message}"
+    )
+    if isinstance(error, StoreError):
+        # The module opens a store that is away: that is no fault of its jobs, however many come.
+        return Release(IMPORT_PAUSE_SECONDS, f"{UNRUNNABLE}{message}")
+    failure = JobError(described.type, message, described.traceback)
+    # What else fails here is a bug, or is not installed; but a server may be away for a while.
+    return Fail(failure, retryable=isinstance(error, ConnectionError | TimeoutError))
 
 
 def _flush_output() -> None:

@@ -328,7 +328,6 @@ def open_pool(address: Address) -> Pool:
         timeout=address.pool_timeout_seconds,
         kwargs={"autocommit": True, **parameters(address, name_of(address))},
         configure=partial(configure, address=address),
-        check=check,
         open=False,
     )
     # A pool tries again and again, and at last says that it took too long; one connection says why.

@@ -147,7 +147,7 @@ class Lending:
     def _take_from_pool(self) -> tuple[Pool, RawConnection]:
         pool = self._open()
         try:
-            return pool, self._wait_for(pool)
+            return pool, self._live_one(pool)
         except PoolClosed:
             pass  # The store is closed, or somebody has just put another pool in its place.
         except PoolTimeout:
@@ -156,7 +156,23 @@ class Lending:
             if pool is self._pool:
                 raise
         pool = self._open()
-        return pool, self._wait_for(pool)
+        return pool, self._live_one(pool)
+
+    def _live_one(self, pool: Pool) -> RawConnection:
+        """A connection of the pool that is not known to be dead.
+
+        The pool would look itself, but rests longer and longer after each dead one that it finds:
+        half a minute if the server has ended all that were idle.
+        """
+        for _ in range(self._address.pool_size):
+            raw = self._wait_for(pool)
+            try:
+                check(raw)
+            except psycopg.Error:
+                pool.putconn(raw)  # It opens another one in its place.
+            else:
+                return raw
+        return self._wait_for(pool)
 
     def _wait_for(self, pool: Pool) -> RawConnection:
         """A connection of the pool. Whoever waits for one can be interrupted, and is told of a
