@@ -28,10 +28,10 @@ import psycopg  # noqa: E402
 
 from leasehold.stores.postgres import PostgresStore  # noqa: E402
 from leasehold.stores.postgres.server import connection  # noqa: E402
-from leasehold.stores.postgres.server.connection import Mark, RawConnection  # noqa: E402
+from leasehold.stores.postgres.server.connection import RawConnection, SqlConnection  # noqa: E402
 from leasehold.stores.postgres.writing import marks  # noqa: E402
 from leasehold.stores.postgres.writing.database import Database  # noqa: E402
-from leasehold.stores.postgres.writing.marks import was_left  # noqa: E402
+from leasehold.stores.postgres.writing.marks import Mark, was_left  # noqa: E402
 
 FIRST_SUBMITS = 4
 """The first makes the lane, the next learns its number, the one after that makes the mark."""
@@ -48,9 +48,8 @@ class Pieces:
         in_one_piece = Database._in_one_piece
 
         def counted(database: Database, *arguments: Any) -> bool:
-            has_mark = arguments[0].raw.mark is not None
             is_done = in_one_piece(database, *arguments)
-            self.tried += has_mark
+            self.tried += 1
             self.done += is_done
             return is_done
 
@@ -180,7 +179,7 @@ def test_an_id_that_is_taken_is_told(store: PostgresStore, pieces: Pieces) -> No
     with pytest.raises(DuplicateJobError, match="'lone'"):
         submit(store, "lone")
     assert pieces.read() == (1, 1)
-    # The mark of the connection is as it was.
+    # Its mark is as it was.
     submit(store, "next")
     assert pieces.read() == (1, 1)
     assert store.stats().submitted == FIRST_SUBMITS + 2
@@ -270,8 +269,7 @@ def connection_of(store: PostgresStore) -> RawConnection:
 
 
 def mark_of(store: PostgresStore) -> Mark:
-    mark = connection_of(store).mark
-    assert mark is not None
+    [mark] = store._database.marks._free
     return mark
 
 
@@ -291,28 +289,41 @@ def test_a_mark_tells_whether_a_write_is_kept(
         assert not was_left(db, mark.next.next)
 
 
-def test_a_mark_of_others_under_the_same_id_says_nothing(
+def test_a_new_mark_tells_as_well(store: PostgresStore, other: PostgresStore) -> None:
+    """Also while the write that makes it is under way, and where that never came."""
+    new, never = other._database.marks.take(), other._database.marks.take()
+    assert new.is_new
+    assert never.is_new
+    with other._database._lending.connection() as db, store._database._lending.connection() as its:
+        with its.transaction():
+            make(its, new)
+            with pytest.raises(psycopg.errors.LockNotAvailable):
+                was_left(db, new.next)
+        assert was_left(db, new.next)
+        assert not was_left(db, never.next)
+        with pytest.raises(psycopg.errors.UniqueViolation), its.transaction():
+            make(its, never)
+
+
+def make(db: SqlConnection, mark: Mark) -> None:
+    db.execute("SELECT pg_current_xact_id()")  # As if something had been written.
+    db.execute(marks.MAKE, (mark.id, mark.next.writes, 0))
+
+
+def test_who_only_looks_leaves_no_mark(store: PostgresStore) -> None:
+    before = mark_of(store)
+    assert store.exchange(request=LeaseRequest(worker="w", queues=("none",))).leases == []
+    assert mark_of(store) == before
+
+
+def test_a_server_that_has_lost_its_marks_is_written_to_with_others(
     store: PostgresStore, other: PostgresStore
 ) -> None:
-    """A server that was restored, or took over, may have forgotten the last marks and ids."""
-    mark = mark_of(store)
     delete_mark(other)
-    with other._database.beside_all() as db:
-        db.execute(f"ALTER TABLE mark ALTER COLUMN id RESTART WITH {mark.id}")
-    get_ready(other, "other")
-    seen = {mark_of(other).writes}
-    for n in range(3):
-        submit(other, f"more-{n}")
-        seen.add(mark_of(other).writes)
-    assert mark_of(other).id == mark.id
-    assert len(seen) == 4
-    assert mark.next.writes not in seen
-    with other._database._lending.connection() as db:
-        assert not was_left(db, mark.next)
-    submit(store, "lone")
-    submit(other, "next")
-    assert {"lone", "next"} <= ids(store)
-    assert store.check() == []
+    before = mark_of(store)
+    store.submit([Draft(id=f"more-{n}", task="work") for n in range(2)])
+    assert {"more-0", "more-1"} <= ids(store)
+    assert mark_of(store).id != before.id
 
 
 def test_as_long_as_a_write_is_under_way_nobody_can_say(

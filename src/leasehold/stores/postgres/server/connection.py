@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache, partial
 from itertools import chain, islice
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias, cast
+from typing import Any, Final, Protocol, TypeAlias, cast
 
 import psycopg
 from psycopg import RawCursor
@@ -68,20 +68,6 @@ IDLE_IN_TRANSACTION_SECONDS: Final = 60
 """Our transactions wait for nothing but the server; an idle one is of a process that hangs."""
 
 
-class Mark(NamedTuple):
-    """The mark of a connection, as its client believes it to be (`writing.marks`)."""
-
-    id: int
-    writes: int
-    use_until: float
-    """In monotonic time."""
-
-    @property
-    def next(self) -> Mark:
-        """What it is after one more write."""
-        return self._replace(writes=self.writes + 1)
-
-
 class RawConnection(ListeningConnection):
     """One of our own, which knows whether it is shared with others."""
 
@@ -91,10 +77,6 @@ class RawConnection(ListeningConnection):
     """Its settings."""
     statements: Pipeline
     """By which it sends several statements at once."""
-    mark: Mark | None = None
-    """Its mark, if it has one (`writing.marks`)."""
-    writes_without_mark = 0
-    """How many writes it has sent that could have left in one piece."""
 
 
 class SqlCursor(Protocol):

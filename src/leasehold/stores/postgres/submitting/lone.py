@@ -6,7 +6,7 @@ process remembers, and stores the job if they are the same; else nothing is writ
 submitted like any other.
 
 Guard: the store, its rules, its settings and its server are those that this process remembers; the
-minute is not over; the mark of the connection is what the client believes it to be.
+minute is not over; the mark is what the client believes it to be.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from leasehold.core.model.span import MINUTE_MICROS
 from leasehold.core.model.status import Status
 from leasehold.stores.postgres.leasing.order import ENTER_NEW_FROM
 from leasehold.stores.postgres.server.clock import SERVER_MICROS
-from leasehold.stores.postgres.server.connection import Mark
+from leasehold.stores.postgres.writing.marks import Mark
 from leasehold.stores.postgres.writing.remembered import AS_REMEMBERED
 from leasehold.stores.tables.intake import ONE_MORE, job_row
 from leasehold.stores.tables.replies import Stored
@@ -53,7 +53,7 @@ class LoneJob(NamedTuple):
     hints: Hints = READY
 
     def values(self, mark: Mark) -> tuple[Any, ...]:
-        """Those of the statement, on the connection of this mark."""
+        """Those of the statement, which leaves this mark."""
         return (*self.state, mark.id, mark.writes, *self.job)
 
 

@@ -29,7 +29,6 @@ from leasehold.stores.postgres.submitting.dependencies import Linker
 from leasehold.stores.postgres.submitting.lone import JOB_COLUMNS, lone_job
 from leasehold.stores.postgres.writing.application import within
 from leasehold.stores.postgres.writing.loans import Loans
-from leasehold.stores.postgres.writing.marks import make_mark
 from leasehold.stores.postgres.writing.step import Step, numbers_for, row_of
 from leasehold.stores.tables import replies
 from leasehold.stores.tables.intake import NewJobs, TableIntake
@@ -94,10 +93,7 @@ def submit(
 
         def checked(step: Step) -> Stored:
             check(step)
-            answers = operation(step)
-            if lone is not None:
-                make_mark(step)
-            return answers
+            return operation(step)
 
         return database.write(
             checked,

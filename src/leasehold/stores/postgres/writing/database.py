@@ -5,9 +5,9 @@ The order of locks, the same in every write, so that none waits for another in a
 1. the *turn* of the store (`writing.turn`): alone, or side by side with others;
 2. in a write that is alone, nothing more is waited for: there is no other writer;
 3. in one that is side by side: rows of `running` in the order of the jobs' numbers, then the row
-   of one worker; or, in a submit, the mark of its connection (`writing.marks`), then the ids of
-   new jobs in their own order. Rows of `waiting` and `ready` are taken at any time, but only
-   unlocked ones (SKIP LOCKED): none is waited for.
+   of one worker; or, in a submit, the ids of new jobs in their own order. Rows of `waiting` and
+   `ready` are taken at any time, but only unlocked ones (SKIP LOCKED): none is waited for. Nor is
+   the mark of a write (`writing.marks`), which nobody else wants but who looks for a lost one.
 
 Every commit while the change feed is followed shares one more lock, which is never taken alone
 (`reading.feed`): it is not waited for.
@@ -61,7 +61,15 @@ from leasehold.stores.postgres.writing import remembered
 from leasehold.stores.postgres.writing.grants import Grants
 from leasehold.stores.postgres.writing.insiders import INSIDERS
 from leasehold.stores.postgres.writing.loans import Loans
-from leasehold.stores.postgres.writing.marks import InOnePiece, keep_mark, mark_of
+from leasehold.stores.postgres.writing.marks import (
+    MARK_IS_GONE,
+    InOnePiece,
+    Mark,
+    Marks,
+    forget_old_marks,
+    is_left,
+    leave,
+)
 from leasehold.stores.postgres.writing.outcome import Outcome
 from leasehold.stores.postgres.writing.remembered import Remembered, StateRow
 from leasehold.stores.postgres.writing.step import (
@@ -131,6 +139,7 @@ class Database(TableDatabase):
         self.deaths = Deaths(self.address.schema, self.env.clock)
         self.lives = LivesHere()
         self.group_rounds = GroupRounds()
+        self.marks = Marks(self.env)
 
     def begin_anew_in_child(self) -> None:
         """After a fork: connections, threads and listeners are the parent's."""
@@ -194,7 +203,7 @@ class Database(TableDatabase):
                     # Somebody else may have just used the id of a job. Alone it can be said which.
                     tries.go_alone(error)
                     continue
-                except TRY_AGAIN as error:
+                except (*TRY_AGAIN, MARK_IS_GONE) as error:
                     if not tries.is_last:
                         continue
                     raise StoreError(
@@ -243,36 +252,50 @@ class Database(TableDatabase):
         whole: InOnePiece[T] | None = None,
     ) -> None:
         outcome.has_begun = True
-        if whole is not None and self._in_one_piece(db, whole, outcome):
-            return
-        with Loans(self.accelerator) as loans:
-            with self._undone_on_error(db, outcome):
-                with db.pipelined():
+        mark = self.marks.take()
+        if whole is not None and not mark.is_new:
+            if self._in_one_piece(db, whole, outcome, mark):
+                return
+            mark = self.marks.take()
+        try:
+            with Loans(self.accelerator) as loans:
+                with self._undone_on_error(db, outcome), db.pipelined():
                     db.begin()
                     answer, step = self.carry_out(db, operation, way, loans, ahead)
-                    outcome.transaction = step.found.transaction
+                    left = leave(step, mark)
+                    outcome.mark = mark.next
                     self._commit(db, outcome, answer, step.hints)
-                keep_mark(step, self.env.clock)
-            loans.keep()
+                loans.keep()
+        except MARK_IS_GONE:
+            self.marks.drop()
+            raise
+        except BaseException:
+            if not outcome.is_sent:
+                self.marks.give_back(mark)
+            raise
+        self.marks.give_back(mark.next if is_left(left) else mark)
 
-    def _in_one_piece(self, db: SqlConnection, whole: InOnePiece[T], outcome: Outcome[T]) -> bool:
+    def _in_one_piece(
+        self, db: SqlConnection, whole: InOnePiece[T], outcome: Outcome[T], mark: Mark
+    ) -> bool:
         """Carry out a write without a look at the state; answers whether it has done anything."""
-        mark = mark_of(db.raw, self.env.clock)
-        if mark is None:
-            return False
-        with self._undone_on_error(db, outcome), db.pipelined():
-            db.begin()
-            self.turn.take(db, alone=False)
-            found = db.execute(whole.statement, whole.values(mark))
-            outcome.mark = mark.next
-            self._commit(db, outcome, whole.answer, whole.hints)
+        try:
+            with self._undone_on_error(db, outcome), db.pipelined():
+                db.begin()
+                self.turn.take(db, alone=False)
+                found = db.execute(whole.statement, whole.values(mark))
+                outcome.mark = mark.next
+                self._commit(db, outcome, whole.answer, whole.hints)
+        except UniqueViolation:
+            self.marks.give_back(mark)
+            raise
         row: Any = found.fetchone()
         is_as_remembered, is_done = row
         if is_done:
-            db.raw.mark = mark.next
+            self.marks.give_back(mark.next)
             return True
-        if is_as_remembered:
-            db.raw.mark = None  # It is gone, or spoiled.
+        if not is_as_remembered:
+            self.marks.give_back(mark)  # Otherwise it is gone.
         outcome.begin_anew()
         return False
 
@@ -402,6 +425,7 @@ class Database(TableDatabase):
         minute = step.now // MINUTE_MICROS
         if minute > step.found.open_minute:
             end_minute(SpanShelf(step.db), minute)
+            forget_old_marks(step)
         if step.found.was_restored:
             take_back_restored(step)
             step.found = step.found._replace(was_restored=False)

@@ -1,57 +1,128 @@
-"""The marks of connections: what becomes of a write that its client sends in one piece.
+"""Marks: how a client finds out what became of a write whose connection was lost.
 
-Such a write says COMMIT before its client has heard anything: there is no number of a transaction
-by which the server could be asked if the connection is lost. Instead, a connection that sends such
-writes has a row of its own, its mark. Each of them counts that up by one if it is what the client
-believes it to be, or else does nothing at all. A client that hears no answer looks at the mark by
-another connection:
+The number of its transaction does not tell: a server that crashes may forget it, and give it to
+another client's transaction. So each write leaves a mark, as its last statement before COMMIT: a
+row of its own, which it counts up by one if it finds there what its client believes. A client that
+hears no answer looks at the mark by another connection:
 
 - it was counted up: the write is kept;
 - it was not: the write is not kept, and never will be. The look spoils the mark, so that what is
-  still on its way, or has not come to its statement yet, does nothing;
+  still on its way, or has not come to its statement yet, fails;
 - it is locked: the write is under way, and the look is repeated.
 
-Nothing depends on what was written: that may be deleted again by then.
+Nothing depends on what was written: that may be deleted again by then. Where the server has lost
+its last commits, it has lost the mark with them.
+
+A process has as many marks as writes go on at once, and uses them again and again. A transaction
+that has written nothing leaves none.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
-import psycopg
+from psycopg.errors import DivisionByZero
 
-from leasehold.env import Clock
-from leasehold.stores.postgres.server.connection import Mark, RawConnection, SqlConnection
+from leasehold.env import Env
+from leasehold.stores.postgres.server.clock import SERVER_MICROS
+from leasehold.stores.postgres.server.connection import SqlConnection, SqlCursor
 from leasehold.stores.postgres.writing.step import Step
 from leasehold.stores.tables.step import Hints
 
 T_co = TypeVar("T_co", covariant=True)
 
-WRITES_MIN: Final = 2
-"""A connection gets a mark when it has sent so many writes that could have left in one piece: for
-one that is closed soon it is not worth it."""
 USED_SECONDS: Final = 60 * 60
-"""So long a connection uses its mark; then it gets another one."""
+"""So long a mark is used; then another one takes its place."""
 KEPT_MICROS: Final = 24 * 60 * 60 * 1_000_000
 """So long a mark is kept: by then nobody looks at it any more."""
+FORGOTTEN_AT_ONCE: Final = 1000
+ID_BITS: Final = 62
 SPOILED: Final = -1
+LOOK_WAITS: Final = "250ms"
+"""So long a look waits for a write that makes its mark."""
 
-# It counts from a number that no other mark has: a server that has forgotten its last commits may
-# give the id of a forgotten mark again.
-MAKE: Final = "INSERT INTO mark (made_at, writes) VALUES ($1, $2) RETURNING id, writes"
-FIRST_BITS: Final = 62
-# Faster than they come, so that few are left of however many.
+_HAS_WRITTEN: Final = "pg_current_xact_id_if_assigned() IS NOT NULL"
+MAKE: Final = f"""
+    WITH made AS (
+        INSERT INTO mark (id, made_at, writes)
+        SELECT $1::bigint, $3::bigint, $2::bigint WHERE {_HAS_WRITTEN} RETURNING 1)
+    SELECT EXISTS (SELECT FROM made)
+"""
+MARK_IS_GONE: Final = DivisionByZero
+"""How a write ends whose mark is not what its client believes: the server has lost its last
+commits. It is done again, with another mark."""
+# Guard: the mark is what the client believes.
+LEAVE: Final = f"""
+    WITH counted AS (
+        UPDATE mark SET writes = writes + 1
+        WHERE id = $1 AND writes = $2 AND {_HAS_WRITTEN} RETURNING 1)
+    SELECT count(*) = 1, CASE WHEN {_HAS_WRITTEN} THEN 1 / count(*) END FROM counted
+"""
 FORGET: Final = """
-    DELETE FROM mark WHERE id IN (SELECT id FROM mark ORDER BY id LIMIT 10) AND made_at < $1
+    DELETE FROM mark WHERE id IN (SELECT id FROM mark WHERE made_at < $1 ORDER BY made_at LIMIT $2)
+"""
+LOOK_BRIEFLY: Final = f"SELECT set_config('lock_timeout', '{LOOK_WAITS}', true)"
+# A mark that the write was to make is made here, if it is not there; or waited for.
+SPOIL_NEW: Final = f"""
+    INSERT INTO mark (id, made_at, writes) VALUES ($1, {SERVER_MICROS}, {SPOILED})
+    ON CONFLICT DO NOTHING
 """
 FIND: Final = "SELECT writes FROM mark WHERE id = $1 FOR UPDATE NOWAIT"
 SPOIL: Final = f"UPDATE mark SET writes = {SPOILED} WHERE id = $1"
 
 
+class Mark(NamedTuple):
+    """A mark, as its client believes it to be."""
+
+    id: int
+    writes: int
+    use_until: float
+    """In monotonic time."""
+    is_new: bool = False
+    """Whether the next write makes it."""
+
+    @property
+    def next(self) -> Mark:
+        """What it is after one more write."""
+        return self._replace(writes=self.writes + 1, is_new=False)
+
+
+class Marks:
+    """The marks of one process that no write is using."""
+
+    def __init__(self, env: Env) -> None:
+        self._env = env
+        self._mutex = threading.Lock()
+        self._free: list[Mark] = []
+
+    def take(self) -> Mark:
+        """One for a write, which gives it back unless nobody knows what it is."""
+        now = self._env.clock.monotonic()
+        with self._mutex:
+            while self._free:
+                mark = self._free.pop()
+                if now < mark.use_until:
+                    return mark
+        # Also the count is one that no other mark has: a server that lost this mark has lost it.
+        number = int(self._env.new_secret(), 16)
+        first = number & (1 << ID_BITS) - 1
+        return Mark(number >> 128 - ID_BITS, first, now + USED_SECONDS, is_new=True)
+
+    def give_back(self, mark: Mark) -> None:
+        with self._mutex:
+            self._free.append(mark)
+
+    def drop(self) -> None:
+        """The server may have lost them."""
+        with self._mutex:
+            self._free = []
+
+
 class InOnePiece(Protocol[T_co]):
     """A write whose client need not know the state of the store: one statement that compares it
-    with what is remembered, and does nothing where it differs, or where its connection's mark does.
+    with what is remembered, and does nothing where it differs, or where its mark does.
     """
 
     @property
@@ -66,30 +137,22 @@ class InOnePiece(Protocol[T_co]):
     def values(self, mark: Mark) -> Sequence[Any]: ...
 
 
-def mark_of(raw: RawConnection, clock: Clock) -> Mark | None:
-    """The mark of a connection, if it has one that may be used."""
-    mark = raw.mark
-    if mark is not None and clock.monotonic() > mark.use_until:
-        raw.mark = mark = None
-    return mark
+def leave(step: Step, mark: Mark) -> SqlCursor:
+    """Leave the mark of a write, right before its COMMIT; see `is_left`."""
+    if mark.is_new:
+        return step.db.execute(MAKE, (mark.id, mark.next.writes, step.now))
+    return step.db.execute(LEAVE, (mark.id, mark.writes))
 
 
-def make_mark(step: Step) -> None:
-    """Said in a write that could have left in one piece: it makes a mark if that is worth it."""
-    raw = step.db.raw
-    if raw.mark is None and not raw.is_pooled:
-        raw.writes_without_mark += 1
-        if raw.writes_without_mark >= WRITES_MIN:
-            first = step.random.getrandbits(FIRST_BITS)
-            step.new_mark = step.db.execute(MAKE, (step.now, first))
-            step.execute(FORGET, (step.now - KEPT_MICROS,))
+def is_left(left: SqlCursor) -> bool:
+    """Whether it is one more; not where nothing was written."""
+    row: Any = left.fetchone()
+    return bool(row[0])
 
 
-def keep_mark(step: Step, clock: Clock) -> None:
-    """The write is committed: from now on its connection has the mark that it made."""
-    if step.new_mark is not None:
-        row: Any = step.new_mark.fetchone()
-        step.db.raw.mark = Mark(row[0], row[1], clock.monotonic() + USED_SECONDS)
+def forget_old_marks(step: Step) -> None:
+    """Delete some of the marks that nobody looks at any more."""
+    step.execute(FORGET, (step.now - KEPT_MICROS, FORGOTTEN_AT_ONCE))
 
 
 def was_left(db: SqlConnection, mark: Mark) -> bool:
@@ -98,9 +161,9 @@ def was_left(db: SqlConnection, mark: Mark) -> bool:
     Raises what psycopg does while nobody can say.
     """
     with db.transaction():
+        db.execute(LOOK_BRIEFLY)
+        db.execute(SPOIL_NEW, (mark.id,))
         row: Any = db.execute(FIND, (mark.id,)).fetchone()
-        if row is None:
-            raise psycopg.OperationalError("the mark that it was to leave is gone")
         if row[0] == mark.writes:
             return True
         db.execute(SPOIL, (mark.id,))

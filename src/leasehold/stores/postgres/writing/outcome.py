@@ -1,15 +1,13 @@
 """What became of a write whose connection was lost: looked up, never guessed.
 
 As long as its COMMIT was not sent, nothing of it is kept, and it is done again. Once it was sent,
-the server is asked by the number of the transaction, when it can be reached again: it knows of each
-whether it was committed, also after it has crashed. A write that left in one piece, before its
-client knew that number, is told by the mark of its connection (`marks`).
+the mark that it was to leave (`marks`) is looked at, when the server can be reached again.
 """
 
 from __future__ import annotations
 
 import threading
-from typing import Any, Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 import psycopg
 
@@ -17,14 +15,13 @@ from leasehold.env import Clock
 from leasehold.errors import StoreUnavailableError
 from leasehold.stores.postgres.server.address import Address
 from leasehold.stores.postgres.server.connection import (
-    Mark,
     SqlConnection,
     SqlCursor,
     connect_seconds,
     open_connection,
 )
 from leasehold.stores.postgres.server.pipeline import Reply
-from leasehold.stores.postgres.writing.marks import was_left
+from leasehold.stores.postgres.writing.marks import Mark, was_left
 from leasehold.stores.tables.step import Hints
 
 T = TypeVar("T")
@@ -32,7 +29,6 @@ T = TypeVar("T")
 LOOKS_MAX: Final = 8
 FIRST_PAUSE_SECONDS: Final = 0.05
 """Before the second look; each further pause is twice as long: 6 seconds in all."""
-LOOK_UP: Final = "SELECT pg_xact_status($1::text::xid8)"
 
 
 class Outcome(Generic[T]):
@@ -41,7 +37,6 @@ class Outcome(Generic[T]):
     def __init__(self) -> None:
         self.has_begun = False
         """Whether there was a connection."""
-        self.transaction: str | None = None
         self.is_sent = False
         """Whether the server was told to commit."""
         self.answer: T
@@ -51,7 +46,7 @@ class Outcome(Generic[T]):
         self.is_told = False
         """Whether other processes were told of it."""
         self.mark: Mark | None = None
-        """What the mark of its connection is once it is kept, if it left in one piece."""
+        """What its mark is once it is kept."""
         self._commit: SqlCursor | None = None
 
     def send(self, db: SqlConnection, answer: T, hints: Hints) -> None:
@@ -71,14 +66,14 @@ class Outcome(Generic[T]):
 
     def was_committed(self, address: Address, clock: Clock) -> bool:
         """Whether a write whose connection was lost is kept; raises if the server cannot say."""
-        if not self.is_sent or (self.transaction is None and self.mark is None):
+        if not self.is_sent or self.mark is None:
             return False
         pause, error, began = FIRST_PAUSE_SECONDS, None, clock.monotonic()
         for _ in range(LOOKS_MAX):
             try:
-                status = self._look_up(address)
-                if status != "in progress":
-                    return bool(status == "committed")
+                with open_connection(address, application_name="leasehold look-up") as raw:
+                    raw.patience_seconds = connect_seconds(address)
+                    return was_left(SqlConnection(raw), self.mark)
             except psycopg.OperationalError as still:
                 error = still
             if clock.monotonic() - began >= address.away_seconds:
@@ -89,12 +84,3 @@ class Outcome(Generic[T]):
             f"{address.shown}: the connection was lost while the server committed, and it cannot "
             "be asked what became of that. Look whether it was done before you try again"
         ) from error
-
-    def _look_up(self, address: Address) -> str | None:
-        with open_connection(address, application_name="leasehold look-up") as raw:
-            raw.patience_seconds = connect_seconds(address)  # This waits for no lock.
-            db = SqlConnection(raw)
-            if self.mark is not None:
-                return "committed" if was_left(db, self.mark) else "aborted"
-            row: Any = db.execute(LOOK_UP, (self.transaction,)).fetchone()
-            return row[0]  # type: ignore[no-any-return]  # a word

@@ -22,8 +22,8 @@ LANES_TOLD: Final = 50
 """How many lanes with failures each write is told of by number."""
 WAS_RESTORED: Final = "table_number <> tableoid::bigint"
 _ANY_WRITE: Final = f"""
-    pg_current_xact_id()::text, clock, {SERVER_MICROS}, version_base, queue_generation,
-    settings_generation, alone_generation, open_minute,
+    clock, {SERVER_MICROS}, version_base, queue_generation, settings_generation,
+    alone_generation, open_minute,
     (SELECT min(crosses_at) FROM place WHERE crosses_at IS NOT NULL),
     (SELECT min(due) FROM waiting WHERE due IS NOT NULL),
     server_started_at <> pg_postmaster_start_time() OR {WAS_RESTORED}, {WAS_RESTORED}, store_id
@@ -63,8 +63,6 @@ _NONE: Final = RuleBook()
 class StateRow(NamedTuple):
     """What READ gives."""
 
-    transaction: str
-    """By which the server can be asked what became of this write."""
     clock: int
     server: int
     version_base: int

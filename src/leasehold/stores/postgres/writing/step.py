@@ -118,8 +118,6 @@ class Step(TableStep):
         self.worker_numbers = worker_numbers
         self._new_workers: set[int] = set()
         """The workers that this write has met first."""
-        self.new_mark: SqlCursor | None = None
-        """The number of the mark that it has made for its connection."""
 
     def undo(self) -> None:
         """Undo what this write has done; it may go on reading, and then raises."""

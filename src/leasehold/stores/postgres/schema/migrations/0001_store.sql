@@ -772,12 +772,13 @@ CREATE TABLE reply (
     data bytea NOT NULL
 );
 
--- What connections have sent in one piece, by which their clients find out what became of it (marks.py).
+-- What writes leave behind, by which their clients find out whether they are kept (marks.py).
 CREATE TABLE mark (
-    id      bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    id      bigint PRIMARY KEY,
     made_at bigint NOT NULL,
     writes  bigint NOT NULL
 ) WITH (fillfactor = 50);
+CREATE INDEX mark_by_age ON mark (made_at);
 
 -- Payloads and results that are too large for a row, in parts (blobs.py). They are compressed by who
 -- makes them or not at all, and read from their beginning.
