@@ -9,7 +9,8 @@ import signal
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,8 @@ import pytest
 from _pytest.doctest import DoctestModule
 
 if TYPE_CHECKING:
+    from leasehold.core.contract.store import Store
+    from leasehold.env import Env
     from support.nursery import Nursery
     from support.servers import Schemas
 
@@ -68,6 +71,22 @@ def url(schemas: Schemas) -> Iterator[str]:
     lent = schemas.lend()
     yield lent
     schemas.take_back(lent)
+
+
+@pytest.fixture
+def lent_stores(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[Env], Store]:
+    """Makes empty PostgreSQL stores, for tests that make many."""
+    from support.servers import needs_psycopg
+
+    needs_psycopg()
+    from leasehold.stores.postgres.server import lending
+    from support.lent_store import LentStore
+
+    schemas: Schemas = request.getfixturevalue("schemas")
+    monkeypatch.setattr(lending, "open_pool", schemas.open_pool)
+    return partial(LentStore, schemas)
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from typing import Any
 
 import pytest
 
@@ -148,11 +149,55 @@ def test_a_server_that_stops_and_comes_back() -> None:
         url = f"{server.url}&schema=jobs&pool_timeout_seconds=1"
         with closing(PostgresStore(url)) as store:
             store.submit([Draft(id="before", task="work")])
-            for how in (signal.SIGINT, signal.SIGQUIT):
+            kinds = (signal.SIGINT, signal.SIGQUIT, signal.SIGKILL)
+            for how in kinds:
                 server.stop(how)
                 with pytest.raises(StoreUnavailableError):
                     store.submit([Draft(id="meanwhile", task="work")])
                 server.start()
                 store.submit([Draft(id=f"after-{how.name}", task="work")])
-            assert sorted(run_all(store)) == ["after-SIGINT", "after-SIGQUIT", "before"]
+            assert sorted(run_all(store)) == [
+                "after-SIGINT",
+                "after-SIGKILL",
+                "after-SIGQUIT",
+                "before",
+            ]
             assert store.check() == []
+
+
+def test_a_transaction_that_a_crash_has_forgotten_is_not_taken_for_another_of_its_number(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A crash forgets numbers of transactions whose log was not written, and gives them again."""
+    with (
+        own_server(durable=True) as server,
+        closing(PostgresStore(f"{server.url}&schema=jobs")) as store,
+    ):
+        store.submit([Draft(id=f"before-{n}", task="work") for n in range(2)])
+        send = outcome.Outcome.send
+        numbers: list[int] = []
+
+        def crash(self: object, db: connection.SqlConnection, *given: object) -> None:
+            if not numbers:
+                number: Any = db.execute("SELECT pg_current_xact_id()::text").fetchone()
+                numbers.append(int(number[0]))
+                server.stop(signal.SIGQUIT)
+                server.start()
+                assert status_in_another_history(server.url, numbers[0]) == "committed"
+            send(self, db, *given)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(outcome.Outcome, "send", crash)
+        store.submit([Draft(id=f"after-{n}", task="work") for n in range(2)])
+        assert len(numbers) == 1
+        assert sorted(run_all(store)) == ["after-0", "after-1", "before-0", "before-1"]
+        assert store.check() == []
+
+
+def status_in_another_history(url: str, number: int) -> str:
+    """Use the numbers of transactions up to this one; what the server says of it then."""
+    with psycopg.connect(url, autocommit=True) as db:
+        used: Any = (0,)
+        while int(used[0]) <= number:
+            used = db.execute("SELECT pg_current_xact_id()::text").fetchone()
+        row: Any = db.execute("SELECT pg_xact_status(%s::text::xid8)", (str(number),)).fetchone()
+        return str(row[0])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from random import Random
@@ -13,7 +13,12 @@ from typing import Any
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
 
 from leasehold.core.contract.store import Store
 from leasehold.core.model.job import Draft, Job
@@ -269,6 +274,15 @@ def test_a_long_day_on_the_memory_store(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(drawn(6)))
 def test_a_long_day_on_the_sqlite_store(seed: int) -> None:
     drive(SQLiteKeys(), seed)
+
+
+def test_the_same_on_postgresql(lent_stores: Callable[[Env], Store]) -> None:
+    class PostgresKeys(KeysMachine):
+        def make_store(self, env: Env) -> Store:
+            return lent_stores(env)
+
+    few = settings(max_examples=drawn(12), stateful_step_count=50, deadline=None)
+    run_state_machine_as_test(PostgresKeys, settings=few)
 
 
 TestMemoryKeys = MemoryKeys.TestCase

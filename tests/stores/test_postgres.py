@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from leasehold.env import Env
 from leasehold.testing.conformance import MakeStore, StoreConformance
 from support.servers import Schemas, needs_psycopg
 
 needs_psycopg()
 
-from leasehold.stores.postgres import PostgresStore  # noqa: E402
 from leasehold.stores.postgres.clauses import NOT_KEPT  # noqa: E402
 from leasehold.stores.postgres.reading import feed  # noqa: E402
 from leasehold.stores.postgres.server import lending  # noqa: E402
+from support.lent_store import LentStore  # noqa: E402
 
 FEW_CHANGES = 2000
 
@@ -31,16 +30,3 @@ class TestPostgresStore(StoreConformance):
         """To write a hundred thousand takes long, and the bound is the same whatever it is."""
         monkeypatch.setattr(feed, "CHANGES_KEPT", FEW_CHANGES)
         return FEW_CHANGES
-
-
-class LentStore(PostgresStore):
-    """One whose schema is used again when it is closed."""
-
-    def __init__(self, schemas: Schemas, env: Env) -> None:
-        self._schemas = schemas
-        self._url = schemas.lend()
-        super().__init__(self._url, env=env)
-
-    def close(self) -> None:
-        super().close()
-        self._schemas.take_back(self._url, "DROP TABLE IF EXISTS public.app_row")

@@ -547,7 +547,7 @@ def test_a_write_that_had_the_store_to_itself_is_noticed_by_processes_that_remem
     """Writes read the rest of the state only when another write has had the store to itself."""
     with closing(PostgresStore(url)) as other:
         for n in range(4):
-            store.submit(drafts(1, f"calm-{n}-"))
+            store.submit(drafts(2, f"calm-{n}-"))
         remembered = store._database.remembered
         assert remembered.last_state is not None
         assert not remembered.last_state.somebody_waits
@@ -565,7 +565,7 @@ def test_state_that_was_seen_in_a_transaction_that_is_rolled_back_is_not_remembe
     store: PostgresStore,
 ) -> None:
     for n in range(4):
-        store.submit(drafts(1, f"calm-{n}"))
+        store.submit(drafts(2, f"calm-{n}"))
     remembered = store._database.remembered
     before = remembered.last_state
     assert before is not None
@@ -575,6 +575,6 @@ def test_state_that_was_seen_in_a_transaction_that_is_rolled_back_is_not_remembe
             store.submit_within(connection, [draft])
         raise ZeroDivisionError
     assert remembered.last_state is before
-    store.submit(drafts(1, "next"))
+    store.submit(drafts(2, "next"))
     assert remembered.last_state is not None
     assert not remembered.last_state.somebody_waits

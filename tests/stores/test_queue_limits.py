@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
@@ -10,7 +11,12 @@ import apsw
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
 
 from leasehold.core.contract.store import Store
 from leasehold.core.model.job import Draft
@@ -168,6 +174,15 @@ class SQLiteLimits(LimitsMachine):
     def teardown(self) -> None:
         super().teardown()
         self.folder.cleanup()
+
+
+def test_the_same_on_postgresql(lent_stores: Callable[[Env], Store]) -> None:
+    class PostgresLimits(LimitsMachine):
+        def make_store(self, env: Env) -> Store:
+            return lent_stores(env)
+
+    few = settings(max_examples=drawn(12), stateful_step_count=40, deadline=None)
+    run_state_machine_as_test(PostgresLimits, settings=few)
 
 
 TestMemoryLimits = MemoryLimits.TestCase

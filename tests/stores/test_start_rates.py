@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
+from collections.abc import Callable
 from math import ceil, floor
 from pathlib import Path
 from random import Random
@@ -12,7 +13,12 @@ from typing import Any
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
 
 from leasehold.core.contract.store import Store
 from leasehold.core.model.job import Draft, Job
@@ -313,6 +319,15 @@ def test_a_long_day_on_the_memory_store(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(drawn(4)))
 def test_a_long_day_on_the_sqlite_store(seed: int) -> None:
     drive(SQLitePaced(), seed)
+
+
+def test_the_same_on_postgresql(lent_stores: Callable[[Env], Store]) -> None:
+    class PostgresPaced(PacedMachine):
+        def make_store(self, env: Env) -> Store:
+            return lent_stores(env)
+
+    few = settings(max_examples=drawn(12), stateful_step_count=40, deadline=None)
+    run_state_machine_as_test(PostgresPaced, settings=few)
 
 
 TestMemoryPaced = MemoryPaced.TestCase

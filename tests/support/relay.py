@@ -22,7 +22,7 @@ class Way(NamedTuple):
     def carry(self, relay: Relay, back: Way | None) -> None:
         with contextlib.suppress(OSError):
             while piece := self.source.recv(65536):
-                if back is not None and b"COMMIT" in piece:
+                if back is not None and relay.sign in piece:
                     relay.on_commit(self, back)
                 self.flows.wait()
                 self.target.sendall(piece)
@@ -49,12 +49,19 @@ class Relay:
         self._threads[0].start()
         self.silent_at_commit: str | None = None
         """Fall silent at the next COMMIT, "before" the server hears of it, or "after" that."""
+        self.sign = b"COMMIT"
+        """What is to be seen in a piece with one. A prepared statement is sent by another name."""
 
     def silence(self, *, new: bool) -> None:
         """Let nothing through on the connections that there are, and on `new` ones."""
         self._flows = not new
         for way in self._ways:
             way.flows.clear()
+
+    def let_go(self) -> None:
+        """Let through what was held back, late as it is."""
+        for way in self._ways:
+            way.flows.set()
 
     def on_commit(self, there: Way, back: Way) -> None:
         when, self.silent_at_commit = self.silent_at_commit, None

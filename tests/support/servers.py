@@ -12,6 +12,7 @@ import glob
 import importlib.util
 import os
 import pwd
+import select
 import shutil
 import signal
 import subprocess
@@ -169,19 +170,34 @@ class Server:
 
     def freeze(self, how: signal.Signals = signal.SIGSTOP) -> None:
         """Stop it and all its processes, as a machine that hangs; SIGCONT lets it go on."""
-        pid = self._process.pid
         self._process.send_signal(how)
-        for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
-            os.kill(int(child), how)
+        for child in self._children():
+            os.kill(child, how)
 
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
-        """SIGINT cuts connections and stops in order, SIGQUIT as a crash would."""
-        self._process.send_signal(how)
-        try:
-            self._process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        """SIGINT cuts connections and stops in order, SIGQUIT as a crash would; SIGKILL ends the
+        one process that looks after all others, which then end by themselves.
+        """
+        with contextlib.ExitStack() as stack:
+            # While any of them is there, no other server can be started.
+            left = []
+            for pid in self._children():
+                with contextlib.suppress(ProcessLookupError):
+                    left.append(stack.enter_context(os.fdopen(os.pidfd_open(pid))))
+            self._process.send_signal(how)
+            try:
+                self._process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+            for each in left:
+                select.select([each], [], [], STOP_SECONDS)
+
+    def _children(self) -> list[int]:
+        if self._process.poll() is not None:
+            return []
+        pid = self._process.pid
+        return [*map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())]
 
 
 @contextlib.contextmanager

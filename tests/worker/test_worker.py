@@ -252,6 +252,18 @@ def test_hooks_are_told_and_cannot_hurt(
     ]
 
 
+def test_a_job_does_not_wait_for_the_hook_that_is_told_of_its_start(
+    store: MoodyStore, tasks: Tasks, start_worker: Start
+) -> None:
+    has_begun = threading.Event()
+    told: list[bool] = []
+    tasks.add(has_begun.set, "work")
+    start_worker(hooks=Hooks(on_start=lambda _: told.append(has_begun.wait(PATIENCE_SECONDS))))
+    job_id = submit_to(store, "work")
+    store.until_status(job_id, Status.COMPLETED)
+    assert told == [True]
+
+
 # -- cancel, timeout, unknown ------------------------------------------------------------------
 
 

@@ -96,8 +96,6 @@ class HandingOver:
             on_start = self._hooks.on_start
             for run in runs:
                 try:
-                    if on_start is not None:
-                        call_hook(on_start, run.lease)
                     start(run)
                 except BaseException as error:  # noqa: BLE001 - no executor may harm the loop.
                     if here() != self._pid:
@@ -108,6 +106,9 @@ class HandingOver:
                     continue
                 begun += 1
                 last = run
+                if on_start is not None:
+                    # The job does not wait for it, nor for the line in the log that it may be.
+                    call_hook(on_start, run.lease)
         if last is not None:
             self._in_hand.batch_handed_over(last, self._env.clock.monotonic())
         return begun

@@ -203,7 +203,7 @@ def new_jobs(
         else:
             status = Status.SCHEDULED
             waiting.append((seq, _SCHEDULED, due, now))
-        jobs.append(_job_row(seq, lane, status, draft, now))
+        jobs.append(job_row(seq, lane, status, draft, now))
         answers.append(Submitted(draft.id, status))
         kind = (lane, status, SUBMITTED_COLUMN[draft.priority])
         born[kind] = born.get(kind, 0) + 1
@@ -228,7 +228,8 @@ def _entry(seq: int, lane: int, draft: Draft, now: int) -> PendingEntry:
     )
 
 
-def _job_row(seq: int, lane: int, status: Status, draft: Draft, now: int) -> tuple[Any, ...]:
+def job_row(seq: int, lane: int, status: Status, draft: Draft, now: int) -> tuple[Any, ...]:
+    """The row of `job` for a draft."""
     timeout, lease, within = draft.timeout_seconds, draft.lease_seconds, draft.start_within_seconds
     result_ttl = draft.result_ttl_seconds
     allowance = draft.allowance

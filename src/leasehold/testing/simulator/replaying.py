@@ -16,6 +16,7 @@ from leasehold.core.model.search import JobFilter
 from leasehold.env import Env, ManualClock, from_micros
 from leasehold.errors import LeaseholdError
 from leasehold.testing.simulator.calllog import Applied, CallLog
+from leasehold.testing.simulator.ranks import Ranks, asked_of
 from leasehold.testing.simulator.runner import MakeStore
 
 FREE: Final = frozenset({"updated_at", "next_due_at"})
@@ -48,21 +49,29 @@ def replay(log: CallLog, make_store: MakeStore, seed: int = 0) -> Trace:
     """Apply a run's calls, in the order and at the times they reached the first store."""
     clock = ManualClock(from_micros(log.applied[0].reading.wall))
     store = make_store(Env(clock=clock, random=Random(seed)))
+    logged, own = Ranks(), Ranks()
     try:
-        answers = [_apply(store, clock, applied) for applied in log.applied]
-        return Trace(answers, _jobs(store), store.stats())
+        answers = []
+        for applied in log.applied:
+            answers.append(_apply(store, clock, applied, logged, own))
+            logged.learn(_comparable(applied.answer))
+        return Trace(answers, _jobs(store, own), store.stats())
     finally:
         store.close()
 
 
-def _apply(store: Store, clock: ManualClock, applied: Applied) -> tuple[str, Any]:
+def _apply(
+    store: Store, clock: ManualClock, applied: Applied, logged: Ranks, own: Ranks
+) -> tuple[str, Any]:
     clock.show(applied.reading)
-    arguments = _foretellable(applied.arguments)
+    arguments = asked_of(_foretellable(applied.arguments), logged, own)
     try:
         answer = getattr(store, applied.method)(**arguments)
     except LeaseholdError as error:
         answer = error
-    return f"#{applied.number} {applied.method}({applied.arguments})", _comparable(answer)
+    told = _comparable(answer)
+    own.learn(told)
+    return f"#{applied.number} {applied.method}({applied.arguments})", own.ranked(told)
 
 
 def _foretellable(arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -95,8 +104,8 @@ def _comparable(answer: Any) -> Any:
     if isinstance(answer, LeaseholdError):
         return f"{type(answer).__name__}: {answer}"
     if isinstance(answer, SweepReport):
-        return msgspec.structs.replace(answer, scan_ms=0.0)
-    if isinstance(answer, list):
+        answer = msgspec.structs.replace(answer, scan_ms=0.0)
+    if isinstance(answer, list | tuple):
         return [_comparable(each) for each in answer]
     if isinstance(answer, msgspec.Struct):
         return {
@@ -107,13 +116,12 @@ def _comparable(answer: Any) -> Any:
     return answer
 
 
-def _jobs(store: Store) -> dict[str, Any]:
+def _jobs(store: Store, own: Ranks) -> dict[str, Any]:
     jobs = store.search(JobFilter(), limit=10_000).jobs
     return {
-        job.id: (
-            _comparable(job),
-            _comparable(store.history(job.id)),
-            _comparable(store.attempts(job.id)),
-        )
+        job.id: [
+            own.ranked(_comparable(each), job.id)
+            for each in (job, store.history(job.id), store.attempts(job.id))
+        ]
         for job in jobs
     }

@@ -22,6 +22,7 @@ NOT_MOVED: Final = {
     "store_state": "see `StoreCounters`",
     "meta": "facts about the store; see `StoreCounters`",
     "worker": "processes that have the source open",
+    "mark": "of connections to this server",
     "change": "who follows the feed begins anew, and is told of a gap",
     "lane_delta": "read as a part of `lane`",
     "blob": "see `leasehold.blobs.moving`: other stores keep theirs elsewhere",

@@ -24,6 +24,7 @@ from leasehold.stores.postgres.server.connection import Row, patience_seconds
 from leasehold.stores.postgres.server.failures import translated
 from leasehold.stores.postgres.writing.application import ApplicationConnection, within
 from leasehold.stores.postgres.writing.database import Database
+from leasehold.stores.postgres.writing.marks import Mark, leave
 from leasehold.stores.postgres.writing.outcome import Outcome
 from leasehold.stores.postgres.writing.step import Step
 
@@ -127,9 +128,11 @@ class HeldTransaction:
                 "or it was ended inside the task. Nothing of it is kept"
             )
         self._raw.patience_seconds = patience_seconds(self._database.address)
-        answer, step = self._fenced(lambda step: self._end(step, settlement))
+        marks = self._database.marks
+        mark = marks.take()
+        answer, step = self._fenced(lambda step: self._end(step, settlement), mark)
         outcome: Outcome[Settled] = Outcome()
-        outcome.transaction, outcome.is_sent = step.found.transaction, True
+        outcome.mark, outcome.is_sent = mark.next, True
         with translated(self._database.address):
             try:
                 self._raw.may_end = True
@@ -140,6 +143,8 @@ class HeldTransaction:
                         f"the connection was lost before the transaction of job {self._job_id} was "
                         "committed; nothing of it is kept"
                     ) from error
+            else:
+                marks.give_back(mark.next)
         self._close()
         self._database.after_commit(step.hints)
         return answer
@@ -162,9 +167,14 @@ class HeldTransaction:
         return settle(step, [settlement])[0]
 
     def _fenced(
-        self, operation: Callable[[Step], Settled | LeaseLostError]
+        self, operation: Callable[[Step], Settled | LeaseLostError], mark: Mark
     ) -> tuple[Settled, Step]:
-        answer, step = within(self._database, self._raw, operation, _always)
+        def marked(step: Step) -> Settled | LeaseLostError:
+            answer = operation(step)
+            leave(step, mark)
+            return answer
+
+        answer, step = within(self._database, self._raw, marked, _always)
         if isinstance(answer, LeaseLostError):
             raise answer
         return answer, step

@@ -95,10 +95,12 @@ class KeyShelf(TableKeyShelf):
 
 
 # A new job's place is the default one, unless it has a deadline or its queue a max_priority.
-ENTER_NEW: Final = f"""
+ENTER_NEW_FROM: Final = """
     INSERT INTO ready
-    SELECT lane, (100 - priority) * 1000, turn, seq, 0, 0, 1, turn, parent_id
-    FROM {unnested("bigint bigint bigint bigint text")}
+    SELECT lane, (100 - priority) * 1000, turn, seq, 0, 0, 1, turn, parent_id FROM
+"""
+ENTER_NEW: Final = f"""
+    {ENTER_NEW_FROM} {unnested("bigint bigint bigint bigint text")}
         AS new (lane, priority, turn, seq, parent_id)
 """
 ENTER: Final = f"""

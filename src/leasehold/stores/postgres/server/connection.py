@@ -17,6 +17,7 @@ import select
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache, partial
+from itertools import chain, islice
 from typing import Any, Final, Protocol, TypeAlias, cast
 
 import psycopg
@@ -49,6 +50,10 @@ FOR_SEARCHES: Final = """
 """
 UNNESTED: Final = re.compile(r"unnest\(((?:\$\d+::\w+\[\](?:, )?)+)\)(\s+AS \w+)?")
 """What `unnested` gives, and its name if it has one."""
+TYPE_OF_COLUMN: Final = re.compile(r"::(\w+)\[\]")
+CELLS_MAX: Final = 20
+"""So many cells of several rows are sent as values of their own, and no more: for each number of
+rows the server prepares another statement."""
 OF_THE_NETWORK: Final = {
     "connect_timeout": CONNECT_TIMEOUT_SECONDS,
     # A server that does not answer for half a minute is away: the system's own defaults are hours.
@@ -246,24 +251,39 @@ def unnested(types: str) -> str:
 def about(statement: str, rows: Sequence[Sequence[Any]]) -> tuple[str, Sequence[Any]]:
     """A statement about the rows that `unnested` stands for in it, and its values.
 
-    One row is written as it is: to take twenty arrays apart costs more than to insert it.
+    A few are written as they are: to take their arrays apart costs more than to insert them.
     """
-    return (for_one_row(statement), rows[0]) if len(rows) == 1 else (statement, columns(rows))
+    if len(rows) == 1:
+        return for_rows(statement, 1), rows[0]
+    if len(rows) * len(rows[0]) <= CELLS_MAX:
+        return for_rows(statement, len(rows)), [*chain.from_iterable(rows)]
+    return statement, columns(rows)
 
 
 @cache
-def for_one_row(statement: str) -> str:
-    """The same statement where there is one row, whose cells are its values.
+def for_rows(statement: str, rows: int) -> str:
+    """The same statement about so many rows, whose cells are its values.
 
-    >>> for_one_row(f"INSERT INTO progress SELECT * FROM {unnested('bigint text')}")
-    'INSERT INTO progress SELECT * FROM (VALUES ($1::bigint, $2::text)) AS one_row'
+    >>> for_rows(f"SELECT * FROM {unnested('bigint text')}", 2)
+    'SELECT * FROM (VALUES ($1::bigint, $2::text), ($3::bigint, $4::text)) AS few'
     """
 
     def written(found: re.Match[str]) -> str:
-        alias = found[2] or " AS one_row"
-        return f"(VALUES ({found[1].replace('[]', '')})){alias}"
+        types = TYPE_OF_COLUMN.findall(found[1])
+        return f"({values_of(types, rows)}){found[2] or ' AS few'}"
 
     return UNNESTED.sub(written, statement)
+
+
+def values_of(types: Sequence[str], rows: int, first: int = 1) -> str:
+    """So many rows of these types, as the values from the first one on.
+
+    >>> values_of(["bigint", "text"], 2, 3)
+    'VALUES ($3::bigint, $4::text), ($5::bigint, $6::text)'
+    """
+    cells = (f"${n}::{name}" for n, name in enumerate([*types] * rows, start=first))
+    each = (", ".join(islice(cells, len(types))) for _ in range(rows))
+    return "VALUES " + ", ".join(f"({row})" for row in each)
 
 
 def open_connection(address: Address, *, application_name: str) -> RawConnection:

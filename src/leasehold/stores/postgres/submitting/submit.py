@@ -26,6 +26,7 @@ from leasehold.stores.postgres.leasing.order import ReadyRows
 from leasehold.stores.postgres.rules.known import LaneNumbers
 from leasehold.stores.postgres.server.connection import columns, unnested
 from leasehold.stores.postgres.submitting.dependencies import Linker
+from leasehold.stores.postgres.submitting.lone import JOB_COLUMNS, lone_job
 from leasehold.stores.postgres.writing.application import within
 from leasehold.stores.postgres.writing.loans import Loans
 from leasehold.stores.postgres.writing.step import Step, numbers_for, row_of
@@ -39,12 +40,7 @@ if TYPE_CHECKING:
 # Guard: an id that is taken ends a write that goes side by side with others. It is done again,
 # alone: then the row is left out, and nothing of the call is kept.
 INSERT_JOBS: Final = f"""
-    INSERT INTO job SELECT * FROM {
-    unnested(
-        "bigint text bigint bigint bigint bigint bigint bigint float8 float8 bigint bigint float8 "
-        "text text text text text bytea text"
-    )
-}
+    INSERT INTO job SELECT * FROM {unnested(JOB_COLUMNS)}
 """
 INSERT_AND_COUNT: Final = f"""
     WITH stored AS ({INSERT_JOBS} ON CONFLICT DO NOTHING RETURNING 1) SELECT count(*) FROM stored
@@ -88,6 +84,7 @@ def submit(
     """Submit them in a write of their own, which begins with a look whether it may."""
     plain = _is_plain(drafts, partial=partial)
     queues = {draft.queue for draft in drafts}
+    lone = lone_job(database, drafts) if plain and check is _unchecked else None
 
     def write(operation: Callable[[Step], Stored]) -> Stored:
         expected = plain and _are_light(
@@ -102,6 +99,7 @@ def submit(
             checked,
             side_by_side=bind(_side_by_side, queues) if expected else None,
             ahead=[numbers_for(len(drafts))] if plain else (),
+            in_one_piece=lone,
         )
 
     return _submit(write, database.lanes, drafts, partial=partial)

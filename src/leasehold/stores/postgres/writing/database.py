@@ -6,7 +6,8 @@ The order of locks, the same in every write, so that none waits for another in a
 2. in a write that is alone, nothing more is waited for: there is no other writer;
 3. in one that is side by side: rows of `running` in the order of the jobs' numbers, then the row
    of one worker; or, in a submit, the ids of new jobs in their own order. Rows of `waiting` and
-   `ready` are taken at any time, but only unlocked ones (SKIP LOCKED): none is waited for.
+   `ready` are taken at any time, but only unlocked ones (SKIP LOCKED): none is waited for. Nor is
+   the mark of a write (`writing.marks`), which nobody else wants but who looks for a lost one.
 
 Every commit while the change feed is followed shares one more lock, which is never taken alone
 (`reading.feed`): it is not waited for.
@@ -60,6 +61,15 @@ from leasehold.stores.postgres.writing import remembered
 from leasehold.stores.postgres.writing.grants import Grants
 from leasehold.stores.postgres.writing.insiders import INSIDERS
 from leasehold.stores.postgres.writing.loans import Loans
+from leasehold.stores.postgres.writing.marks import (
+    MARK_IS_GONE,
+    InOnePiece,
+    Mark,
+    Marks,
+    forget_old_marks,
+    is_left,
+    leave,
+)
 from leasehold.stores.postgres.writing.outcome import Outcome
 from leasehold.stores.postgres.writing.remembered import Remembered, StateRow
 from leasehold.stores.postgres.writing.step import (
@@ -106,7 +116,7 @@ class Database(TableDatabase):
         self._inherited: list[object] = []
         """The parent's connections after a fork. They are kept, or their end would close them."""
         self.remembered = Remembered(self.address.shown)
-        self._version_base = 0
+        self.version_base = 0
         self._closed = False
         self._begin()
         try:
@@ -129,6 +139,7 @@ class Database(TableDatabase):
         self.deaths = Deaths(self.address.schema, self.env.clock)
         self.lives = LivesHere()
         self.group_rounds = GroupRounds()
+        self.marks = Marks(self.env)
 
     def begin_anew_in_child(self) -> None:
         """After a fork: connections, threads and listeners are the parent's."""
@@ -155,16 +166,18 @@ class Database(TableDatabase):
         go_on: bool = True,
         side_by_side: MaySideBySide | None = None,
         ahead: Sequence[Statement] = (),
+        in_one_piece: InOnePiece[T] | None = None,
     ) -> T:
         """Carry out an operation in one transaction; its writes are durable when this returns.
 
         `side_by_side` says, of the state that the write finds, whether it may share its turn. The
         statements in `ahead` are sent before that state is known, and cost no round trip of their
-        own; the operation takes their results by `Step.first`.
+        own; the operation takes their results by `Step.first`. `in_one_piece` does the same as the
+        operation, where nothing has changed that this process remembers: it is tried first.
         """
         self.check_open()
         INSIDERS.check_outside(self.address)
-        answer = self._run(operation, side_by_side, ahead)
+        answer = self._run(operation, side_by_side, ahead, in_one_piece)
         if self._unresolved and go_on:
             self._resolve_the_rest()
         return answer
@@ -174,21 +187,23 @@ class Database(TableDatabase):
         operation: Callable[[Step], T],
         side_by_side: MaySideBySide | None = None,
         ahead: Sequence[Statement] = (),
+        in_one_piece: InOnePiece[T] | None = None,
     ) -> T:
         with translated(self.address):
             tries = Tries(Way(side_by_side), self.address.lock_timeout_seconds)
             while True:
                 tries.begin()
                 outcome: Outcome[T] = Outcome()
+                whole, in_one_piece = in_one_piece, None
                 try:
                     with self._told_of(outcome), self._lending.connection() as db:
                         sent = ahead if tries.may_send_ahead else ()
-                        self._transaction(db, operation, tries.way, sent, outcome)
+                        self._transaction(db, operation, tries.way, sent, outcome, whole)
                 except (NotAlone, UniqueViolation) as error:
                     # Somebody else may have just used the id of a job. Alone it can be said which.
                     tries.go_alone(error)
                     continue
-                except TRY_AGAIN as error:
+                except (*TRY_AGAIN, MARK_IS_GONE) as error:
                     if not tries.is_last:
                         continue
                     raise StoreError(
@@ -234,26 +249,75 @@ class Database(TableDatabase):
         way: Way,
         ahead: Sequence[Statement],
         outcome: Outcome[T],
+        whole: InOnePiece[T] | None = None,
     ) -> None:
         outcome.has_begun = True
-        with Loans(self.accelerator) as loans:
-            try:
-                with db.pipelined():
+        mark = self.marks.take()
+        if whole is not None and not mark.is_new:
+            if self._in_one_piece(db, whole, outcome, mark):
+                return
+            mark = self.marks.take()
+        try:
+            with Loans(self.accelerator) as loans:
+                with self._undone_on_error(db, outcome), db.pipelined():
                     db.begin()
                     answer, step = self.carry_out(db, operation, way, loans, ahead)
-                    outcome.transaction = step.found.transaction
-                    outcome.send(db, answer, step.hints)
-                    news = self.session.behind_commit(step.hints)
-                    if news is not None:
-                        db.execute(*news)
-                outcome.is_told = news is not None
-            except BaseException as error:
-                # Where only the news failed, they are sent again.
-                if not (outcome.is_durable and isinstance(error, psycopg.Error)):
-                    with contextlib.suppress(psycopg.Error):
-                        db.raw.rollback()
-                    raise
-            loans.keep()
+                    left = leave(step, mark)
+                    outcome.mark = mark.next
+                    self._commit(db, outcome, answer, step.hints)
+                loans.keep()
+        except MARK_IS_GONE:
+            self.marks.drop()
+            raise
+        except BaseException:
+            if not outcome.is_sent:
+                self.marks.give_back(mark)
+            raise
+        self.marks.give_back(mark.next if is_left(left) else mark)
+
+    def _in_one_piece(
+        self, db: SqlConnection, whole: InOnePiece[T], outcome: Outcome[T], mark: Mark
+    ) -> bool:
+        """Carry out a write without a look at the state; answers whether it has done anything."""
+        try:
+            with self._undone_on_error(db, outcome), db.pipelined():
+                db.begin()
+                self.turn.take(db, alone=False)
+                found = db.execute(whole.statement, whole.values(mark))
+                outcome.mark = mark.next
+                self._commit(db, outcome, whole.answer, whole.hints)
+        except UniqueViolation:
+            self.marks.give_back(mark)
+            raise
+        row: Any = found.fetchone()
+        is_as_remembered, is_done = row
+        if is_done:
+            self.marks.give_back(mark.next)
+            return True
+        if not is_as_remembered:
+            self.marks.give_back(mark)  # Otherwise it is gone.
+        outcome.begin_anew()
+        return False
+
+    def _commit(self, db: SqlConnection, outcome: Outcome[T], answer: T, hints: Hints) -> None:
+        """Let the server commit, and tell others right behind it if that is to be done now."""
+        outcome.send(db, answer, hints)
+        news = self.session.behind_commit(hints)
+        if news is not None:
+            db.execute(*news)
+            outcome.takes_news = True
+
+    @contextlib.contextmanager
+    def _undone_on_error(self, db: SqlConnection, outcome: Outcome[T]) -> Iterator[None]:
+        """Undo a write that was not committed. Where only its news failed, they are sent again."""
+        try:
+            yield
+            outcome.is_told = outcome.takes_news
+        except BaseException as error:
+            if not (outcome.is_durable and isinstance(error, psycopg.Error)):
+                with contextlib.suppress(psycopg.Error):
+                    db.raw.rollback()
+                raise
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[SqlConnection]:
@@ -332,11 +396,11 @@ class Database(TableDatabase):
                 f"tables were recreated, or another store was moved here. Nothing was written; "
                 "start the process again"
             )
-        if found.server_was_started or found.version_base != self._version_base:
+        if found.server_was_started or found.version_base != self.version_base:
             # The server may have lost rows that this process remembers.
             self.lanes.forget()
             self.remembered = Remembered(self.address.shown)
-            self._version_base = found.version_base
+            self.version_base = found.version_base
         known = self.remembered.at(db, found)
         if db.is_own:
             self.remembered.note(found)
@@ -361,6 +425,7 @@ class Database(TableDatabase):
         minute = step.now // MINUTE_MICROS
         if minute > step.found.open_minute:
             end_minute(SpanShelf(step.db), minute)
+            forget_old_marks(step)
         if step.found.was_restored:
             take_back_restored(step)
             step.found = step.found._replace(was_restored=False)

@@ -1,14 +1,13 @@
 """What became of a write whose connection was lost: looked up, never guessed.
 
 As long as its COMMIT was not sent, nothing of it is kept, and it is done again. Once it was sent,
-the server is asked by the number of the transaction, when it can be reached again: it knows of each
-whether it was committed, also after it has crashed.
+the mark that it was to leave (`marks`) is looked at, when the server can be reached again.
 """
 
 from __future__ import annotations
 
 import threading
-from typing import Any, Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 import psycopg
 
@@ -22,6 +21,7 @@ from leasehold.stores.postgres.server.connection import (
     open_connection,
 )
 from leasehold.stores.postgres.server.pipeline import Reply
+from leasehold.stores.postgres.writing.marks import Mark, was_left
 from leasehold.stores.tables.step import Hints
 
 T = TypeVar("T")
@@ -29,7 +29,6 @@ T = TypeVar("T")
 LOOKS_MAX: Final = 8
 FIRST_PAUSE_SECONDS: Final = 0.05
 """Before the second look; each further pause is twice as long: 6 seconds in all."""
-LOOK_UP: Final = "SELECT pg_xact_status($1::text::xid8)"
 
 
 class Outcome(Generic[T]):
@@ -38,19 +37,27 @@ class Outcome(Generic[T]):
     def __init__(self) -> None:
         self.has_begun = False
         """Whether there was a connection."""
-        self.transaction: str | None = None
         self.is_sent = False
         """Whether the server was told to commit."""
         self.answer: T
         self.hints = Hints()
+        self.takes_news = False
+        """Whether its news were sent right behind its COMMIT."""
         self.is_told = False
         """Whether other processes were told of it."""
+        self.mark: Mark | None = None
+        """What its mark is once it is kept."""
         self._commit: SqlCursor | None = None
 
     def send(self, db: SqlConnection, answer: T, hints: Hints) -> None:
         """Let the server commit."""
         self.answer, self.hints, self.is_sent = answer, hints, True
         self._commit = db.execute("COMMIT")
+
+    def begin_anew(self) -> None:
+        """It has done nothing, and is tried in another way."""
+        self.is_sent = self.takes_news = self.is_told = False
+        self.mark = self._commit = None
 
     @property
     def is_durable(self) -> bool:
@@ -59,14 +66,14 @@ class Outcome(Generic[T]):
 
     def was_committed(self, address: Address, clock: Clock) -> bool:
         """Whether a write whose connection was lost is kept; raises if the server cannot say."""
-        if not self.is_sent or self.transaction is None:
+        if not self.is_sent or self.mark is None:
             return False
         pause, error, began = FIRST_PAUSE_SECONDS, None, clock.monotonic()
         for _ in range(LOOKS_MAX):
             try:
-                status = _look_up(address, self.transaction)
-                if status != "in progress":
-                    return bool(status == "committed")
+                with open_connection(address, application_name="leasehold look-up") as raw:
+                    raw.patience_seconds = connect_seconds(address)
+                    return was_left(SqlConnection(raw), self.mark)
             except psycopg.OperationalError as still:
                 error = still
             if clock.monotonic() - began >= address.away_seconds:
@@ -77,10 +84,3 @@ class Outcome(Generic[T]):
             f"{address.shown}: the connection was lost while the server committed, and it cannot "
             "be asked what became of that. Look whether it was done before you try again"
         ) from error
-
-
-def _look_up(address: Address, transaction: str) -> str | None:
-    with open_connection(address, application_name="leasehold look-up") as raw:
-        raw.patience_seconds = connect_seconds(address)  # This waits for no lock.
-        row: Any = SqlConnection(raw).execute(LOOK_UP, (transaction,)).fetchone()
-        return row[0]  # type: ignore[no-any-return]  # a word

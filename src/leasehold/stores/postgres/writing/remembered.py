@@ -22,8 +22,8 @@ LANES_TOLD: Final = 50
 """How many lanes with failures each write is told of by number."""
 WAS_RESTORED: Final = "table_number <> tableoid::bigint"
 _ANY_WRITE: Final = f"""
-    pg_current_xact_id()::text, clock, {SERVER_MICROS}, version_base, queue_generation,
-    settings_generation, alone_generation, open_minute,
+    clock, {SERVER_MICROS}, version_base, queue_generation, settings_generation,
+    alone_generation, open_minute,
     (SELECT min(crosses_at) FROM place WHERE crosses_at IS NOT NULL),
     (SELECT min(due) FROM waiting WHERE due IS NOT NULL),
     server_started_at <> pg_postmaster_start_time() OR {WAS_RESTORED}, {WAS_RESTORED}, store_id
@@ -42,6 +42,11 @@ READ: Final = f"""
 """
 READ_REST: Final = f"SELECT {_ANY_WRITE} FROM store_state"
 """The same for a process that remembers the rest, at a generation that is probably the same."""
+# Guard of a write that does not look at the state: it is as this process remembers it.
+AS_REMEMBERED: Final = f"""
+    store_id = $1 AND version_base = $2 AND queue_generation = $3 AND settings_generation = $4
+    AND server_started_at = pg_postmaster_start_time() AND NOT {WAS_RESTORED}
+"""
 # A server that was started may be another one, or restored, and have forgotten the last versions.
 # The next ones begin at the time, in units of about a microsecond that stay exact where numbers are
 # doubles: no store grants leases as fast as that, so they are above all that were ever granted.
@@ -58,8 +63,6 @@ _NONE: Final = RuleBook()
 class StateRow(NamedTuple):
     """What READ gives."""
 
-    transaction: str
-    """By which the server can be asked what became of this write."""
     clock: int
     server: int
     version_base: int
@@ -125,7 +128,8 @@ class Remembered:
     def __init__(self, shown: str) -> None:
         self._shown = shown
         self._mutex = threading.Lock()
-        self._known: Known | None = None
+        self.known: Known | None = None
+        """The rules and settings that were read last: a write will probably find the same."""
         self._workers: tuple[int, dict[tuple[str, int], int]] = (0, {})
         self.lanes_with_work: dict[tuple[str, ...], int | None] = {}
         """Of each set of queues, the one lane in which the last lease found all of its jobs. It is
@@ -150,12 +154,12 @@ class Remembered:
 
     @property
     def rules(self) -> RuleBook:
-        """The rules that were read last: a write will probably find the same."""
-        return _NONE if self._known is None else self._known.rules
+        """Those that were read last."""
+        return _NONE if self.known is None else self.known.rules
 
     def at(self, db: SqlConnection, found: StateRow) -> Known:
         """Rules and settings at these generations, which must be committed."""
-        known = self._known
+        known = self.known
         at = (found.queue_generation, found.settings_generation)
         if known is None or (known.rules_at, known.settings_at) != at:
             # A seal comes with another generation: a process that has not met it looks for it here.
@@ -163,5 +167,5 @@ class Remembered:
             check_unsealed(None if row is None else row[0], self._shown)
             known = Known(at[0], read_rules(db), at[1], read_settings(db))
             with self._mutex:
-                self._known = known
+                self.known = known
         return known

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cache
+from itertools import chain
 from typing import Any, Final
 
 from leasehold.core.model.outcome import JobError
@@ -16,7 +17,13 @@ from leasehold.stores.postgres.reading.figures import FIND_WORKER, MAKE_WORKER, 
 from leasehold.stores.postgres.rules import known
 from leasehold.stores.postgres.rules.known import StartBook, read_rules
 from leasehold.stores.postgres.schema.texts import storable
-from leasehold.stores.postgres.server.connection import SqlConnection, SqlCursor, unnested
+from leasehold.stores.postgres.server.connection import (
+    CELLS_MAX,
+    SqlConnection,
+    SqlCursor,
+    unnested,
+    values_of,
+)
 from leasehold.stores.postgres.writing.grants import Grants
 from leasehold.stores.postgres.writing.loans import Loans
 from leasehold.stores.postgres.writing.remembered import Known, StateRow
@@ -29,9 +36,8 @@ INSERT_EVENTS: Final = "INSERT INTO event SELECT * FROM " + unnested(
     "bigint bigint bigint bigint bigint bigint bigint text bigint text"
 )
 # Rows are only added, and summed up by who reads: no write waits for another's.
-ADD_MEASURED: Final = (
-    f"INSERT INTO measured SELECT * FROM {unnested('bigint bigint bigint bigint bigint')}"
-)
+MEASURED_COLUMNS: Final = ("bigint",) * 5
+ADD_MEASURED: Final = f"INSERT INTO measured SELECT * FROM {unnested(' '.join(MEASURED_COLUMNS))}"
 COUNTERS: Final = (
     *(status.value for status in Status),
     *(f"total_{name}" for name in SUMMED),
@@ -195,8 +201,25 @@ class Step(TableStep):
         if self.failed:
             note_failures(self.db, self.failed, self.now)
             self.failed.clear()
-        self.write_counters()
-        self.many(ADD_MEASURED, self.measured.take())
+        measured = self.measured.take()
+        if not self._write_together(measured):
+            self.write_counters()
+            self.many(ADD_MEASURED, measured)
+
+    def _write_together(self, measured: Sequence[tuple[int, ...]]) -> bool:
+        """Write the counters of one lane and a few measurements by one statement."""
+        if self.alone or self.rules or len(self._tally) != 1:
+            return False
+        if not 0 < len(measured) * len(MEASURED_COLUMNS) <= CELLS_MAX:
+            return False
+        [(lane, tally)] = self._tally.items()
+        names = tuple(name for name, by in tally.items() if by)
+        if names:
+            statement = _note_and_measure(names, len(measured))
+            self.execute(statement, (lane, *map(tally.__getitem__, names), *chain(*measured)))
+            self._tally.clear()
+            self.succeeded.clear()
+        return bool(names)
 
     def write_counters(self) -> None:
         """Write the counters, for who reads them in this very write."""
@@ -233,6 +256,12 @@ def _add_to(columns: tuple[str, ...]) -> str:
 def _note(columns: tuple[str, ...]) -> str:
     values = ", ".join(f"${n}" for n in range(1, len(columns) + 2))
     return f"INSERT INTO lane_delta (lane, {', '.join(columns)}) VALUES ({values})"
+
+
+@cache
+def _note_and_measure(columns: tuple[str, ...], rows: int) -> str:
+    added = values_of(MEASURED_COLUMNS, rows, len(columns) + 2)
+    return f"WITH noted AS ({_note(columns)}) INSERT INTO measured {added}"
 
 
 def row_of(cursor: Any) -> Any:

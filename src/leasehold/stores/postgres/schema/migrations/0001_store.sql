@@ -772,6 +772,14 @@ CREATE TABLE reply (
     data bytea NOT NULL
 );
 
+-- What writes leave behind, by which their clients find out whether they are kept (marks.py).
+CREATE TABLE mark (
+    id      bigint PRIMARY KEY,
+    made_at bigint NOT NULL,
+    writes  bigint NOT NULL
+) WITH (fillfactor = 50);
+CREATE INDEX mark_by_age ON mark (made_at);
+
 -- Payloads and results that are too large for a row, in parts (blobs.py). They are compressed by who
 -- makes them or not at all, and read from their beginning.
 CREATE TABLE blob (
@@ -788,7 +796,7 @@ DECLARE
     hot text;
 BEGIN
     FOREACH hot IN ARRAY ARRAY['ready', 'waiting', 'running', 'place', 'lane', 'lane_delta', 'measured',
-                               'store_state', 'blocker', 'reply'] LOOP
+                               'store_state', 'blocker', 'reply', 'mark'] LOOP
         EXECUTE format(
             'ALTER TABLE %I SET (autovacuum_vacuum_threshold = 2000,'
             ' autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0)', hot);
