@@ -10,6 +10,7 @@ from msgspec import inspect as types
 
 from leasehold.core.model.phrases import listed
 from leasehold.errors import InvalidJobError
+from leasehold.service.operation import type_of
 
 _PATH: Final = re.compile(r" - at `(?:key in )?\$([^`]*)`$")
 _STEP: Final = re.compile(r"\.([^.\[]+)|\[(\.\.\.|\d+)\]")
@@ -21,7 +22,7 @@ def refusal(error: msgspec.ValidationError, request: type[msgspec.Struct]) -> In
     """The error for a request that is not of its type, with what its type allows there."""
     told = str(error)
     found = _PATH.search(told)
-    kinds = _at(types.type_info(request), _STEP.findall(found[1]) if found else [])
+    kinds = _at(type_of(request), _STEP.findall(found[1]) if found else [])
     if found and told.startswith(_WRONG_PATTERN):
         for words in (_in_words(kind) for kind in kinds):
             if words is not None:
