@@ -14,7 +14,7 @@ from leasehold.service.operation import type_of
 
 _PATH: Final = re.compile(r" - at `(?:key in )?\$([^`]*)`$")
 _STEP: Final = re.compile(r"\.([^.\[]+)|\[(\.\.\.|\d+)\]")
-_UNKNOWN_FIELD: Final = "Object contains unknown field"
+UNKNOWN_FIELD: Final = "Object contains unknown field"
 _WRONG_PATTERN: Final = "Expected `str` matching regex"
 
 
@@ -27,7 +27,7 @@ def refusal(error: msgspec.ValidationError, request: type[msgspec.Struct]) -> In
         for words in (_in_words(kind) for kind in kinds):
             if words is not None:
                 return InvalidJobError(f"{found[1].lstrip('.')} must be {words}")
-    if told.startswith(_UNKNOWN_FIELD):
+    if told.startswith(UNKNOWN_FIELD):
         known = [field.encode_name for kind in kinds for field in getattr(kind, "fields", ())]
         return InvalidJobError(f"{told}; known are {listed(known)}" if known else told)
     allowed = [value for kind in kinds for value in _values(kind)]

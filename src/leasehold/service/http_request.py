@@ -13,7 +13,7 @@ from starlette.datastructures import QueryParams
 from starlette.requests import ClientDisconnect, Request
 
 from leasehold.errors import InvalidRequestError, RequestTooLargeError
-from leasehold.service.converting import request_from
+from leasehold.service.converting import converted, request_from
 from leasehold.service.durations import with_seconds
 from leasehold.service.json_in import decode_json
 from leasehold.service.limits import BODY_BYTES_MAX, BODY_SECONDS_MAX, SMALL_BODY_BYTES
@@ -98,7 +98,7 @@ def request_of(
     # Every value of a query is text.
     is_strict = operation.method not in ("GET", "DELETE")
     try:
-        return msgspec.convert(given, operation.request, strict=is_strict)
+        return converted(given, operation.request, strict=is_strict)
     except msgspec.ValidationError:
         # Durations as text are rare: who sends numbers pays nothing for them.
         read = with_seconds(given, type_of(operation.request))
