@@ -56,6 +56,11 @@ else:
             *((status.value, int) for status in Status),
             ("config", QueueConfig),
             ("held_until", dict[str, datetime]),
+            ("next_start_at", datetime | None, None),
+            ("created_at", datetime | None, None),
+            ("created_by", str | None, None),
+            ("changed_at", datetime | None, None),
+            ("changed_by", str | None, None),
         ],
     )
 
