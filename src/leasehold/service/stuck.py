@@ -32,7 +32,7 @@ class RequeueStuck(FindStuck):
     """Which running jobs to take from their holders, so that they run again."""
 
     reset_attempts: bool = False
-    """Whether the jobs get all their attempts again; one without attempts left is dead else."""
+    """Whether the jobs get all their attempts again; without, one that has none left is dead."""
 
 
 class StuckJobs(Answer):
