@@ -95,7 +95,7 @@ def stale_lease(
     if holder is None:
         return LeaseLostError(
             f"lease {version} of job {job_id} is lost: the job is {status} now. Discard the work "
-            f"done under it; its new holder settles the job."
+            "done under it."
         )
     worker, current = holder
     return LeaseConflictError(
