@@ -176,8 +176,6 @@ class Service:
         """What the server holds after very many requests.
 
         They leave the store as large as it was: of a large one SQLite keeps up to 64 MiB of pages.
-        Two steps of 1.8 MiB have the size of Python's table of interned strings, which is rebuilt
-        now and then beside the old one (docs/benchmarks.md).
         """
         with self._served() as server:
             kinds = itertools.cycle((_empty(server), _look(server), _empty_leases(server)))
