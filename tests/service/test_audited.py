@@ -11,6 +11,7 @@ import pytest
 
 from leasehold.connect import connect
 from leasehold.core.model.job import Draft
+from leasehold.core.model.lease import LeaseRequest
 from leasehold.core.model.records import WorkerInfo
 from leasehold.service.api import OPERATIONS
 from leasehold.service.operation import ApiOperation
@@ -33,6 +34,7 @@ WALK: list[tuple[str, dict[str, Any]]] = [
     ("order", {"order": {"type": "cancel"}, "where": {"ids": ["job"]}}),
     ("discard", {"job_id": "job"}),
     ("sweep", {}),
+    ("requeue_stuck", {"silent_seconds": 0}),
     ("prune", {"scope": {"force": True}}),
     ("mark_deploy", {"version": "v1"}),
     ("unmark_deploy", {"version": "v1"}),
@@ -76,6 +78,8 @@ def test_every_order_over_the_service_is_audited(service: Service) -> None:
     now = service.store.now()
     info = WorkerInfo(id="press", slots=1, queues=("a",), started_at=now, heartbeat_at=now)
     service.store.register_worker(info, is_remote=True)
+    service.store.submit([Draft(id="held", task="work", queue="held")])
+    service.store.exchange(request=LeaseRequest(worker="press", queues=("held",)))
     client = service.client("admin", name="ops")
     for name, given in WALK:
         before = len(service.store.audit_log())

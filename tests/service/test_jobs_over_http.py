@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from leasehold.core.model.queue_config import QueueConfig
+from leasehold.core.model.tokens import ROLES
 from service.conftest import WAIT, Service
 
 JOBS = "/api/v1/jobs"
@@ -403,3 +404,9 @@ def test_an_error_of_any_size_is_kept_within_bounds(service: Service) -> None:
     assert (len(job.error.type), len(job.error.message)) == (4096, 4096)
     assert job.error.traceback is not None
     assert len(job.error.traceback) < 17_000
+
+
+def test_a_token_may_have_every_role(memory_service: Service) -> None:
+    admin = memory_service.client("admin")
+    made = admin.post("/api/v1/tokens", json={"name": "every", "roles": list(ROLES)})
+    assert made.json()["token"]["roles"] == list(ROLES)

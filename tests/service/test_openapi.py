@@ -41,6 +41,20 @@ def test_no_description_holds_python() -> None:
     assert ">>>" not in openapi_json().decode()
 
 
+def test_fields_are_told_in_words_and_with_their_defaults() -> None:
+    document = openapi_document()
+    body = document["components"]["schemas"]["Submit"]["properties"]
+    assert body["with_position"]["description"].startswith("Whether to count the jobs ahead")
+    # Also where a type is made of another: of a request without its path, of a record.
+    fail = document["components"]["schemas"]["FailBody"]["properties"]
+    assert fail["requeue"]["description"] == "False makes the job a dead letter at once."
+    job = document["components"]["schemas"]["Job"]["properties"]
+    assert job["started_at"]["description"] == "The start of its latest attempt."
+    query = {each["name"]: each for each in document["paths"]["/api/v1/stuck"]["get"]["parameters"]}
+    assert query["silent_seconds"]["schema"]["default"] == 120
+    assert query["silent_seconds"]["description"].startswith("After so long")
+
+
 def test_every_operation_is_told() -> None:
     paths = openapi_document()["paths"]
     told = {each["operationId"] for path in paths.values() for each in path.values()}

@@ -1,4 +1,4 @@
-"""What comes next, why a job waits, and copies of the store, over the service."""
+"""What comes next, why a job waits, stuck jobs, and copies of the store, over the service."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from leasehold.connect import connect
 from leasehold.core.model.job import Draft
 from leasehold.core.model.queue_config import QueueConfig
 from leasehold.errors import UnsupportedError
+from leasehold.service import stuck
 from leasehold.service.out_of_sight import OUT_OF_SIGHT
 from service.conftest import Service, serving
 
@@ -119,3 +120,29 @@ def test_a_queue_with_jobs_is_deleted_by_force(memory_service: Service) -> None:
     assert admin.delete("/api/v1/queues/old").status_code == 409
     deleted = admin.delete("/api/v1/queues/old", params={"force": "true"})
     assert deleted.status_code == 200, deleted.text
+
+
+def test_stuck_jobs_are_taken_from_their_holders(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stuck, "REQUEUED_AT_ONCE", 2)
+    client = service.client("operator", "producer", "consumer", name="ops")
+    for number in range(3):
+        client.post("/api/v1/jobs", json={"task": "a", "id": f"job-{number}", "max_retries": 0})
+    held = client.post("/api/v1/leases", json={"worker": "w", "limit": 3}).json()["leases"]
+    assert client.get("/api/v1/stuck").json()["jobs"] == []
+    # One that beats, but runs for too long, is stuck as well.
+    found = client.get("/api/v1/stuck", params={"running_seconds": 0}).json()["jobs"]
+    assert {each["job_id"] for each in found} == {"job-0", "job-1", "job-2"}
+    ask = {"running_seconds": "0s", "reset_attempts": True}
+    told = client.post("/api/v1/stuck/requeue", json=ask).json()
+    assert (len(told["requeued"]), told["not_requeued"], told["more"]) == (2, [], True)
+    last = client.post("/api/v1/stuck/requeue", json={"running_seconds": 0}).json()
+    # Without attempts left it is dead, and the answer says so.
+    assert (last["requeued"], last["more"]) == ([], False)
+    [dead] = last["not_requeued"]
+    assert (dead["status"], dead["job"]["worker"]) == ("dead", "w")
+    [first] = [each for each in held if each["job_id"] == told["requeued"][0]["job"]["job_id"]]
+    proof = {"version": first["version"], "secret": first["secret"]}
+    late = client.post(f"/api/v1/jobs/{first['job_id']}/complete", json=proof)
+    assert (late.status_code, late.json()["code"]) == (409, "lease_lost")

@@ -1,10 +1,8 @@
 """The remote store keeps the contract: the conformance suite, over a real server.
 
-Over HTTP all of it, on a server whose store is in memory: what is tried is the way to a store, and
-each store has a suite of its own. Over gRPC the same bytes cross, so the part of it that hangs on
-the transport: requests that are repeated, leases and their secrets, hints, pages, odd text; the
-server's store is a file then, as it is for what only lasting stores have. `test_grpc_store.py` has
-every verb and every error.
+Over HTTP and over gRPC all of it, on servers whose stores are in memory: what is tried is the way
+to a store, and each store has a suite of its own. Over HTTP, what only lasting stores have is tried
+on a file, too. `test_grpc_store.py` has every verb and every error.
 """
 
 from __future__ import annotations
@@ -34,13 +32,7 @@ from leasehold.service.server import bind
 from leasehold.stores.memory import MemoryStore, feed
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.testing.conformance import MakeStore, StoreConformance
-from leasehold.testing.conformance.paging import PagingClauses
 from leasehold.testing.conformance.referencing import ReferencingClauses
-from leasehold.testing.conformance.repeating import RepeatingClauses
-from leasehold.testing.conformance.settling import SettlingClauses
-from leasehold.testing.conformance.telling import TellingClauses
-from leasehold.testing.conformance.texts import TextClauses
-from leasehold.testing.conformance.waking import WakingClauses
 from support.effort import THOROUGH
 
 WAIT = 60.0
@@ -194,9 +186,7 @@ class TestRemoteStoreInAFile(ReferencingClauses):
         yield from making(host.serve, in_files(tmp_path))
 
 
-class TestRemoteStoreOverGrpc(
-    RepeatingClauses, SettlingClauses, TellingClauses, WakingClauses, PagingClauses, TextClauses
-):
+class TestRemoteStoreOverGrpc(TestRemoteStore):
     @pytest.fixture
-    def make_store(self, tmp_path: Path, host: Host) -> Iterator[MakeStore]:
-        yield from making(host.serve_grpc, in_files(tmp_path))
+    def make_store(self, host: Host) -> Iterator[MakeStore]:
+        yield from making(host.serve_grpc, MemoryStore)

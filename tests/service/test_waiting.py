@@ -9,6 +9,7 @@ import struct
 import threading
 from collections.abc import Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import datetime, timedelta
 from typing import Any
 
 import httpx
@@ -23,6 +24,7 @@ from leasehold.service import lease_lines
 from leasehold.service.api import OPERATIONS, Api
 from leasehold.service.caller import ANYBODY
 from leasehold.service.consumer_messages import ExchangeJobs, LeaseJobs, Wanted
+from leasehold.service.lease_lines import LeaseLines
 from leasehold.service.waiting import answer_unless_gone
 from leasehold.stores.memory import MemoryStore
 from service.conftest import WAIT, Service
@@ -100,6 +102,65 @@ def test_one_job_wakes_one_of_many(
         submit(client)
     got = [each.result(WAIT).json()["leases"] for each in waiting]
     assert len({held["job_id"] for [held] in got}) == 10
+
+
+def test_who_waits_in_vain_looks_once(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = service.client("consumer")
+    looks = Looks(service, monkeypatch)
+    asked = {"worker": "w", "wait_seconds": 0.1}
+    assert client.post(LEASES, json=asked).json()["leases"] == []
+    assert looks.count == 1
+    answer = client.post("/api/v1/exchange", json={"lease": {"worker": "w"}, "wait_seconds": 0.1})
+    assert looks.count == 2
+    # It is told when it is, not when it looked.
+    [worker] = service.store.workers()
+    waited = datetime.fromisoformat(answer.json()["at"]) - worker.heartbeat_at
+    assert waited > timedelta(0)
+
+
+def test_who_waits_long_stays_in_the_registry(
+    service: Service, pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a line of many, it may be long until it is a caller's turn to look."""
+    monkeypatch.setattr(lease_lines, "POLL_SECONDS", WAIT)
+    monkeypatch.setattr(lease_lines, "SIGN_OF_LIFE_SECONDS", 0.05)
+    client = service.client("consumer", "producer")
+    looks = Looks(service, monkeypatch)
+    waiting = poll(pool, client)
+    looks.wait_for(3)
+    submit(client)
+    assert len(waiting.result(WAIT).json()["leases"]) == 1
+
+
+@pytest.mark.parametrize("early_seconds", [0.05, -0.05])
+def test_news_in_the_last_moment_is_no_lost_news(early_seconds: float) -> None:
+    """News that comes just before the time is up, or just after, while the loop is busy."""
+    wait_seconds = 0.1
+    looks: list[int] = []
+
+    async def wait() -> Exchange:
+        loop = asyncio.get_running_loop()
+        lines = LeaseLines(store)
+
+        def be_busy(end: float) -> None:
+            while loop.time() < end:
+                pass
+
+        async def look(tries: int) -> Exchange:
+            looks.append(tries)
+            if tries == 0:
+                end = loop.time() + wait_seconds
+                # All that is due meanwhile happens in one round of the loop.
+                loop.call_soon(be_busy, end + 0.1)
+                loop.call_at(end - early_seconds, lines._wake)
+            return Exchange([], [])
+
+        return await lines.lease(LeaseRequest(worker="w"), wait_seconds, look)
+
+    store = MemoryStore()
+    assert asyncio.run(wait()).leases == []
+    assert looks == [0, 1]
+    store.close()
 
 
 def test_a_job_that_becomes_due_ends_a_long_poll(

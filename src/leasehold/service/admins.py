@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from leasehold.core.model.limits import SECONDS_MAX
 from leasehold.core.model.records import AuditRecord
-from leasehold.core.model.tokens import Role, Token, TokenDraft, digest_of, new_token_secret
+from leasehold.core.model.tokens import ROLES, Role, Token, TokenDraft, digest_of, new_token_secret
 from leasehold.service.base import ApiPart
 from leasehold.service.caller import Caller
 from leasehold.service.new_job import Name
@@ -21,7 +21,7 @@ class CreateToken(Request):
     """The name, roles and limits of a new token."""
 
     name: Name
-    roles: Annotated[list[Role], Meta(min_length=1, max_length=4)]
+    roles: Annotated[list[Role], Meta(min_length=1, max_length=len(ROLES))]
     queues: Annotated[list[Name], Meta(min_length=1)] | None = None
     """The queues that the token is limited to; none for all queues."""
     commands: bool = False

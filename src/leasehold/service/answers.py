@@ -17,6 +17,7 @@ from leasehold.core.model.search import Count
 from leasehold.core.model.status import Status
 from leasehold.documents.jobs import AS_STORED
 from leasehold.errors import LeaseholdError
+from leasehold.service.descriptions import SOURCE
 from leasehold.service.operation import Answer
 
 
@@ -29,7 +30,8 @@ def document_type(
         for field in msgspec.structs.fields(record)
         if field.name not in without
     ]
-    return msgspec.defstruct(name, [*fields, *more.items()], kw_only=True)
+    described = {SOURCE: record}
+    return msgspec.defstruct(name, [*fields, *more.items()], kw_only=True, namespace=described)
 
 
 if TYPE_CHECKING:
@@ -56,6 +58,11 @@ else:
             *((status.value, int) for status in Status),
             ("config", QueueConfig),
             ("held_until", dict[str, datetime]),
+            ("next_start_at", datetime | None, None),
+            ("created_at", datetime | None, None),
+            ("created_by", str | None, None),
+            ("changed_at", datetime | None, None),
+            ("changed_by", str | None, None),
         ],
     )
 

@@ -43,6 +43,7 @@ from leasehold.service.queue_operators import QueueOperators
 from leasehold.service.request_figures import RequestFigures
 from leasehold.service.store_breaker import StoreBreaker
 from leasehold.service.store_calls import StoreCalls
+from leasehold.service.stuck import Stuck
 from leasehold.service.submit_line import SubmitLine
 
 T = TypeVar("T")
@@ -52,7 +53,16 @@ THREADS: Final = 32
 
 
 class Api(
-    Producers, Consumers, Peeking, Operators, Pinning, Backups, Measures, QueueOperators, Admins
+    Producers,
+    Consumers,
+    Peeking,
+    Operators,
+    Stuck,
+    Pinning,
+    Backups,
+    Measures,
+    QueueOperators,
+    Admins,
 ):
     """Every operation, on one store."""
 
@@ -201,7 +211,18 @@ def _nothing() -> None:
 
 
 _PARTS: Final = (
-    *(Producers, Consumers, Peeking, Operators, Pinning, Backups, Measures, QueueOperators, Admins),
+    *(
+        Producers,
+        Consumers,
+        Peeking,
+        Operators,
+        Stuck,
+        Pinning,
+        Backups,
+        Measures,
+        QueueOperators,
+        Admins,
+    ),
 )
 OPERATIONS: Final = tuple(each for part in _PARTS for each in operations_of(part))
 """Every operation, in the order of the table in the documentation."""

@@ -79,7 +79,7 @@ class Consumers(ApiPart):
         exchange = await self._exchange(
             caller, (), wanted, request.wait_seconds, request.request_id
         )
-        leases = await self._to_its_end(lambda: self._documents(exchange.leases))
+        leases = await self._told(exchange.leases)
         return Leases(leases=leases, next_due_at=exchange.next_due_at)
 
     @operation("POST", "/exchange", "consumer")
@@ -96,7 +96,7 @@ class Consumers(ApiPart):
         answer = await self._exchange(
             caller, good, wanted, request.wait_seconds, request.request_id
         )
-        leases = await self._to_its_end(lambda: self._documents(answer.leases))
+        leases = await self._told(answer.leases)
         settled = iter(answer.settled)
         return ExchangeAnswer(
             settled=[
@@ -217,6 +217,10 @@ class Consumers(ApiPart):
             return await look(0)
         last = await self.lines.lease(request, wait_seconds, look)
         return msgspec.structs.replace(last, settled=first[0].settled)
+
+    async def _told(self, leases: Sequence[Lease]) -> list[LeaseDocument]:
+        """The leases for the answer; none cost nothing."""
+        return await self._to_its_end(lambda: self._documents(leases)) if leases else []
 
     async def _to_its_end(self, function: Callable[[], T]) -> T:
         """Ask the store, and take its answer even if the caller has hung up meanwhile.

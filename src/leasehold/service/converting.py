@@ -2,25 +2,88 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, TypeVar
 
 import msgspec
+from msgspec import inspect as types
 
 from leasehold.errors import LeaseholdError
-from leasehold.service.explaining import refusal
+from leasehold.service.explaining import UNKNOWN_FIELD, refusal
 from leasehold.service.new_job import NewJob
-from leasehold.service.operation import ApiOperation
+from leasehold.service.operation import ApiOperation, type_of
 from leasehold.service.producers import SortedBatch, SubmitBatch
+
+R = TypeVar("R", bound=msgspec.Struct)
 
 
 def request_from(operation: ApiOperation, given: dict[str, Any], *, strict: bool = True) -> Any:
     """The request to an operation; raises InvalidJobError for data that is none."""
     try:
-        return msgspec.convert(given, operation.request, strict=strict)
+        return converted(given, operation.request, strict=strict)
     except msgspec.ValidationError as error:
         if operation.request is SubmitBatch and given.get("partial") is True:
             return _sorted_batch(given, error)
         raise refusal(error, operation.request) from None
+
+
+def converted(given: dict[str, Any], request: type[R], *, strict: bool = True) -> R:
+    """The request; raises msgspec.ValidationError for data that is none.
+
+    Unknown fields are refused everywhere. Parts that are stored as well (rules of queues, orders)
+    take any by themselves, since a newer version may have written them; a caller has mistyped one.
+    """
+    made = msgspec.convert(given, request, strict=strict)
+    for name in _lenient_fields(request) & given.keys():
+        for place, unknown in _unknown(given[name], _field_type(request, name), f".{name}"):
+            raise msgspec.ValidationError(f"{UNKNOWN_FIELD} `{unknown}` - at `${place}`")
+    return made
+
+
+@cache
+def _lenient_fields(request: type[msgspec.Struct]) -> frozenset[str]:
+    """The fields of a request in which a part takes any field."""
+    fields = type_of(request).fields
+    return frozenset(each.encode_name for each in fields if _is_lenient(each.type))
+
+
+def _field_type(request: type[msgspec.Struct], name: str) -> types.Type:
+    return next(each.type for each in type_of(request).fields if each.encode_name == name)
+
+
+def _is_lenient(kind: types.Type) -> bool:
+    return any(
+        not struct.forbid_unknown_fields or any(_is_lenient(each.type) for each in struct.fields)
+        for struct in _structs(kind)
+    )
+
+
+def _structs(kind: types.Type) -> Iterator[types.StructType]:
+    """The structs that a value of a type may be."""
+    while isinstance(kind, types.Metadata):
+        kind = kind.type
+    if isinstance(kind, types.UnionType):
+        for each in kind.types:
+            yield from _structs(each)
+    elif isinstance(kind, types.StructType):
+        yield kind
+
+
+def _unknown(value: Any, kind: types.Type, place: str) -> Iterator[tuple[str, str]]:
+    """The fields of a value that its type does not have, each with its place."""
+    if not isinstance(value, dict):
+        return
+    for struct in _structs(kind):
+        tag = struct.tag_field
+        if tag is not None and value.get(tag) != struct.tag:
+            continue
+        fields = {each.encode_name: each.type for each in struct.fields}
+        for name, inner in value.items():
+            if name in fields:
+                yield from _unknown(inner, fields[name], f"{place}.{name}")
+            elif name != tag:
+                yield place, name
 
 
 def _sorted_batch(given: dict[str, Any], error: msgspec.ValidationError) -> SortedBatch:

@@ -10,10 +10,11 @@ from msgspec import inspect as types
 
 from leasehold.core.model.phrases import listed
 from leasehold.errors import InvalidJobError
+from leasehold.service.operation import type_of
 
 _PATH: Final = re.compile(r" - at `(?:key in )?\$([^`]*)`$")
 _STEP: Final = re.compile(r"\.([^.\[]+)|\[(\.\.\.|\d+)\]")
-_UNKNOWN_FIELD: Final = "Object contains unknown field"
+UNKNOWN_FIELD: Final = "Object contains unknown field"
 _WRONG_PATTERN: Final = "Expected `str` matching regex"
 
 
@@ -21,12 +22,12 @@ def refusal(error: msgspec.ValidationError, request: type[msgspec.Struct]) -> In
     """The error for a request that is not of its type, with what its type allows there."""
     told = str(error)
     found = _PATH.search(told)
-    kinds = _at(types.type_info(request), _STEP.findall(found[1]) if found else [])
+    kinds = _at(type_of(request), _STEP.findall(found[1]) if found else [])
     if found and told.startswith(_WRONG_PATTERN):
         for words in (_in_words(kind) for kind in kinds):
             if words is not None:
                 return InvalidJobError(f"{found[1].lstrip('.')} must be {words}")
-    if told.startswith(_UNKNOWN_FIELD):
+    if told.startswith(UNKNOWN_FIELD):
         known = [field.encode_name for kind in kinds for field in getattr(kind, "fields", ())]
         return InvalidJobError(f"{told}; known are {listed(known)}" if known else told)
     allowed = [value for kind in kinds for value in _values(kind)]

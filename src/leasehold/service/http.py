@@ -166,8 +166,6 @@ def _asked(operation: ApiOperation, request: Request, body: bytes) -> Any:
 
 
 def _other_routes(api: Api) -> list[Route]:
-    document = openapi_json()
-
     async def health(_: Request) -> Response:
         return respond({"status": "alive"})
 
@@ -177,8 +175,12 @@ def _other_routes(api: Api) -> list[Route]:
 
     async def openapi(request: Request) -> Response:
         secret = bearer_of(request)
-        await api.on_thread(lambda: api.authenticate(secret))
-        return json_bytes(document, 200)
+
+        def document() -> bytes:
+            api.authenticate(secret)
+            return openapi_json()
+
+        return json_bytes(await api.on_thread(document), 200)
 
     async def metrics(request: Request) -> Response:
         secret = bearer_of(request)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -12,11 +13,11 @@ from starlette.datastructures import QueryParams
 from starlette.requests import ClientDisconnect, Request
 
 from leasehold.errors import InvalidRequestError, RequestTooLargeError
-from leasehold.service.converting import request_from
+from leasehold.service.converting import converted, request_from
 from leasehold.service.durations import with_seconds
 from leasehold.service.json_in import decode_json
 from leasehold.service.limits import BODY_BYTES_MAX, BODY_SECONDS_MAX, SMALL_BODY_BYTES
-from leasehold.service.operation import ApiOperation
+from leasehold.service.operation import ApiOperation, type_of
 
 
 class RequestTimeoutError(InvalidRequestError):
@@ -97,10 +98,10 @@ def request_of(
     # Every value of a query is text.
     is_strict = operation.method not in ("GET", "DELETE")
     try:
-        return msgspec.convert(given, operation.request, strict=is_strict)
+        return converted(given, operation.request, strict=is_strict)
     except msgspec.ValidationError:
         # Durations as text are rare: who sends numbers pays nothing for them.
-        read = with_seconds(given, types.type_info(operation.request))
+        read = with_seconds(given, type_of(operation.request))
     return request_from(operation, read, strict=is_strict)
 
 
@@ -118,11 +119,10 @@ def _from_query(operation: ApiOperation, query: QueryParams) -> dict[str, Any]:
     return given
 
 
+@cache
 def lists_of(request: type[msgspec.Struct]) -> frozenset[str]:
     """The fields of a request that are lists: in a query they may be repeated."""
-    info = types.type_info(request)
-    assert isinstance(info, types.StructType)
-    return frozenset(field.name for field in info.fields if _is_list(field.type))
+    return frozenset(field.name for field in type_of(request).fields if _is_list(field.type))
 
 
 def _is_list(kind: types.Type) -> bool:

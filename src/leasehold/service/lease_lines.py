@@ -2,7 +2,8 @@
 
 All who ask for the same (queues, tasks, group) stand in one line. News wakes the first of each
 line; who got something passes the news on, since there may be more, and who found nothing ends it.
-So a thousand idle workers cost one look at the store when a job comes, and one now and then.
+So a thousand idle workers cost one look at the store when a job comes, and one now and then. Who
+waited in vain does not look again at the end: nothing was told, and their line has looked.
 """
 
 from __future__ import annotations
@@ -10,17 +11,22 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection
+from datetime import timedelta
 from typing import Final
+
+import msgspec
 
 from leasehold.core.contract.store import Store
 from leasehold.core.model.lease import Exchange, LeaseRequest
-from leasehold.core.model.records import WorkListener
+from leasehold.core.model.records import SILENT_SECONDS, WorkListener
 from leasehold.service.subscription import Subscription
 
 POLL_SECONDS: Final = 5.0
 """The safety net under lost hints."""
 PAUSE_SECONDS_MIN: Final = 0.005
 """The least time between two looks for due jobs, so that none is a busy loop."""
+SIGN_OF_LIFE_SECONDS: Final = SILENT_SECONDS / 2
+"""How long a caller waits without a look of its own: its looks keep it in the registry (WRK-2)."""
 
 Shape = tuple[tuple[str, ...], tuple[str, ...] | None, tuple[tuple[str, str], ...], str | None]
 
@@ -81,18 +87,23 @@ class LeaseLines(WorkListener):
             while True:
                 seen = self._news
                 exchange = await try_lease(tries)
+                looked_at = loop.time()
                 tries += 1
-                left = end - loop.time()
+                left = end - looked_at
                 if exchange.leases:
                     self._pass_on(shape)
                     return exchange
                 if left <= 0 or self._closed or _has_hung_up():
                     self._arm(shape, exchange)
                     return exchange
-                if seen == self._news:
-                    line = self._lines.setdefault(shape, _Line())
-                    line.arm(_pause_seconds(exchange))
-                    await self._stand(shape, line, left)
+                if seen != self._news:
+                    continue
+                line = self._lines.setdefault(shape, _Line())
+                line.arm(_pause_seconds(exchange))
+                is_woken = await self._stand(shape, line, min(left, SIGN_OF_LIFE_SECONDS))
+                is_news = is_woken or seen != self._news
+                if not is_news and left <= SIGN_OF_LIFE_SECONDS:
+                    return _told_later(exchange, loop.time() - looked_at)
         except BaseException:
             # Refused by the store, or cancelled: the news that woke it is for the next in line.
             self._pass_on(shape)
@@ -106,7 +117,8 @@ class LeaseLines(WorkListener):
         if (line := self._lines.get(shape)) is not None:
             line.arm(_pause_seconds(nothing))
 
-    async def _stand(self, shape: Shape, line: _Line, seconds: float) -> None:
+    async def _stand(self, shape: Shape, line: _Line, seconds: float) -> bool:
+        """Wait in a line; answers whether the caller was woken, and not only tired of waiting."""
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         line.waiting.append(place)
         try:
@@ -121,6 +133,8 @@ class LeaseLines(WorkListener):
                 if line.timer is not None:
                     line.timer.cancel()
                 del self._lines[shape]
+        # Also true if it was woken in the very moment in which the time was up.
+        return not place.cancelled()
 
     def close(self) -> None:
         """End every wait, empty-handed."""
@@ -148,6 +162,12 @@ def _has_hung_up() -> bool:
     """Whether the waiting caller was cancelled while the store was asked."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
+
+
+def _told_later(nothing: Exchange, seconds: float) -> Exchange:
+    """An exchange that leased nothing, as the answer so many seconds after it."""
+    at = None if nothing.at is None else nothing.at + timedelta(seconds=seconds)
+    return msgspec.structs.replace(nothing, at=at)
 
 
 def _pause_seconds(nothing: Exchange) -> float:

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterator
 from functools import cache
 from typing import Any, Final
 
 import msgspec
+from msgspec import inspect as types
 
 from leasehold.service.answers import Problem
 from leasehold.service.api import OPERATIONS
-from leasehold.service.descriptions import description_of
+from leasehold.service.descriptions import SOURCE, description_of, field_descriptions
 from leasehold.service.durations import ENDING, SCHEMA
 from leasehold.service.operation import ApiOperation
 
@@ -89,9 +91,14 @@ def openapi_document() -> dict[str, Any]:
     schemas, components = msgspec.json.schema_components(
         [*kinds, ProblemDocument, Problem], ref_template=_REF
     )
-    for component in components.values():
+    structs = {each.__name__: each for each in _structs([*kinds, ProblemDocument, Problem])}
+    for name, component in components.items():
         if "description" in component:
             component["description"] = description_of(component["description"])
+        if name in structs:
+            for field, text in field_descriptions(structs[name]).items():
+                if field in component["properties"]:
+                    component["properties"][field].setdefault("description", text)
     known = dict(zip([*map(id, kinds), "problem", "error"], schemas, strict=True))
     for body in bodies.values():
         if body is not None:
@@ -128,6 +135,25 @@ def openapi_document() -> dict[str, Any]:
     }
 
 
+def _structs(kinds: list[Any]) -> Iterator[type]:
+    """All structs that these types are made of."""
+    waiting, seen = list(types.multi_type_info(kinds)), set()
+    while waiting:
+        match waiting.pop():
+            case types.StructType() as struct if struct.cls not in seen:
+                seen.add(struct.cls)
+                yield struct.cls
+                waiting += [field.type for field in struct.fields]
+            case types.Metadata(type=inner):
+                waiting.append(inner)
+            case types.UnionType(types=choices):
+                waiting += choices
+            case types.ListType(item_type=inner) | types.VarTupleType(item_type=inner):
+                waiting.append(inner)
+            case types.DictType(value_type=inner):
+                waiting.append(inner)
+
+
 @cache
 def openapi_json() -> bytes:
     """The document as text."""
@@ -155,7 +181,7 @@ def body_type(operation: ApiOperation) -> type[msgspec.Struct] | None:
         fields,
         kw_only=True,
         forbid_unknown_fields=True,
-        namespace={"__doc__": operation.request.__doc__},
+        namespace={"__doc__": operation.request.__doc__, SOURCE: operation.request},
     )
 
 
@@ -199,13 +225,15 @@ def _described(operation: ApiOperation, body: Any, answer: Any) -> dict[str, Any
 def _parameters(operation: ApiOperation) -> list[dict[str, Any]]:
     in_path = _NAMES.findall(operation.path)
     in_query = operation.method in ("GET", "DELETE")
+    texts = field_descriptions(operation.request)
     found: list[dict[str, Any]] = [
         {
             "name": field.name,
             "in": "path" if field.name in in_path else "query",
             "required": field.name in in_path or field.required,
-            "schema": _duration(field.name, _inline_schema(field.type)),
+            "schema": _duration(field.name, _inline_schema(field.type)) | _default(field),
         }
+        | ({"description": texts[field.name]} if field.name in texts else {})
         for field in msgspec.structs.fields(operation.request)
         if field.name in in_path or in_query
     ]
@@ -219,6 +247,13 @@ def _parameters(operation: ApiOperation) -> list[dict[str, Any]]:
             }
         )
     return found
+
+
+def _default(field: msgspec.structs.FieldInfo) -> dict[str, Any]:
+    """The default of a parameter; none is what a parameter is without one."""
+    if field.default is msgspec.NODEFAULT or field.default is None:
+        return {}
+    return {"default": msgspec.to_builtins(field.default)}
 
 
 def _let_durations_be_texts(schema: Any, components: dict[str, Any], seen: set[str]) -> None:

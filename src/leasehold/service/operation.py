@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any, Final, Literal, NamedTuple, TypeVar, get_type_hints
 
 import msgspec
+from msgspec import inspect as types
 
 from leasehold.core.model.tokens import Role
 
@@ -22,6 +24,18 @@ class Request(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 class Answer(msgspec.Struct, kw_only=True):
     """Its answer."""
+
+
+@cache
+def type_of(request: type[msgspec.Struct]) -> types.StructType:
+    """The fields of a request, with their types.
+
+    Each is looked at once: a look takes longer than most requests, and interns a new string (the
+    `__module__` of msgspec's own type), for which Python's table of such strings grows.
+    """
+    info = types.type_info(request)
+    assert isinstance(info, types.StructType)
+    return info
 
 
 class ApiOperation(NamedTuple):

@@ -9,8 +9,7 @@ from msgspec import Meta
 
 from leasehold.core.contract.looking import looking
 from leasehold.core.model.job import MetadataValue
-from leasehold.core.model.lease import StuckJob, SweepReport
-from leasehold.core.model.limits import SECONDS_MAX
+from leasehold.core.model.lease import SweepReport
 from leasehold.core.model.records import WorkerInfo
 from leasehold.core.model.retention import PruneReport, Scope
 from leasehold.core.model.search import Count, JobFilter
@@ -156,18 +155,6 @@ class Workers(Answer):
     workers: list[WorkerInfo]
 
 
-class FindStuck(Request):
-    """How long a running job must have shown no sign of life."""
-
-    silent_seconds: Annotated[float, Meta(ge=0, le=SECONDS_MAX)] = 120.0
-
-
-class StuckJobs(Answer):
-    """The stuck jobs, those that have been silent the longest first."""
-
-    jobs: list[StuckJob]
-
-
 class Prune(Request):
     """Begin a clean-up, or continue one with its `run`."""
 
@@ -252,12 +239,6 @@ class Operators(ApiPart):
         """List the registered workers."""
         caller.check_unscoped()
         return Workers(workers=self.store.workers())
-
-    @operation("GET", "/stuck", "operator", "observer")
-    def stuck(self, caller: Caller, request: FindStuck) -> StuckJobs:
-        """List running jobs that have shown no sign of life for some time."""
-        caller.check_unscoped()
-        return StuckJobs(jobs=self.store.stuck(request.silent_seconds))
 
     @operation("POST", "/sweep", "operator")
     def sweep(self, caller: Caller, request: Nothing) -> SweepReport:

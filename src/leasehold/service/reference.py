@@ -58,7 +58,13 @@ def _operation(method: str, path: str, told: dict[str, Any], schemas: dict[str, 
     parameters = told.get("parameters", [])
     if parameters:
         rows = [
-            (each["name"], f"{_type(each['schema'])}, in the {each['in']}", each["required"], None)
+            (
+                each["name"],
+                f"{_type(each['schema'])}, in the {each['in']}",
+                each["required"],
+                each["schema"].get("default"),
+                each.get("description", ""),
+            )
             for each in parameters
         ]
         parts.append(_rows(rows))
@@ -83,19 +89,20 @@ def _resolved(schema: dict[str, Any], schemas: dict[str, Any]) -> dict[str, Any]
 def _table(schema: dict[str, Any]) -> str:
     required = schema.get("required", [])
     rows = [
-        (name, _type(each), name in required, each.get("default"))
+        (name, _type(each), name in required, each.get("default"), each.get("description", ""))
         for name, each in schema.get("properties", {}).items()
     ]
     return _rows(rows) if rows else ""
 
 
-def _rows(rows: list[tuple[str, str, bool, Any]]) -> str:
+def _rows(rows: list[tuple[str, str, bool, Any, str]]) -> str:
     lines = ["| field | type | |", "| --- | --- | --- |"]
-    for name, kind, is_required, default in rows:
-        note = "required" if is_required else ""
+    for name, kind, is_required, default, text in rows:
+        notes = ["required"] if is_required else []
         if default not in (None, {}, [], ()):
-            note = f"default `{json.dumps(default)}`"
-        lines.append(f"| `{name}` | {kind} | {note} |")
+            notes = [f"default `{json.dumps(default)}`"]
+        notes += [text.replace("|", "\\|")] if text else []
+        lines.append(f"| `{name}` | {kind} | {'. '.join(notes)} |")
     return "\n".join(lines)
 
 

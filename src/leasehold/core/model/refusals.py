@@ -27,6 +27,8 @@ from leasehold.errors import (
 
 PAGE_MAX: Final = 10_000
 """How many jobs one page of a search holds at most."""
+CURSOR_SHOWN_MAX: Final = 100
+"""How many characters of what is no cursor a refusal shows."""
 
 
 # -- jobs --------------------------------------------------------------------------------------
@@ -95,7 +97,7 @@ def stale_lease(
     if holder is None:
         return LeaseLostError(
             f"lease {version} of job {job_id} is lost: the job is {status} now. Discard the work "
-            f"done under it; its new holder settles the job."
+            "done under it."
         )
     worker, current = holder
     return LeaseConflictError(
@@ -156,4 +158,6 @@ def check_page(limit: int) -> None:
 
 
 def not_a_cursor(cursor: str) -> InvalidJobError:
-    return InvalidJobError(f"{cursor!r} is not a cursor that an earlier page gave")
+    # The beginning is enough: the words after it are not to be cut off on their way.
+    shown = cursor if len(cursor) <= CURSOR_SHOWN_MAX else f"{cursor[:CURSOR_SHOWN_MAX]}..."
+    return InvalidJobError(f"{shown!r} is not a cursor that an earlier page gave")

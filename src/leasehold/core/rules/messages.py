@@ -43,8 +43,16 @@ def queue_deleted(queue: str, actor: str) -> str:
 
 
 def refused_as_stale(worker: str | None, version: int, latest: int) -> str:
-    """The history's message about a holder that spoke under a lease that is over."""
+    """The history's message about a holder that spoke under a lease that is over.
+
+    >>> refused_as_stale("press-1", 3, 4)
+    'refused: press-1 used lease version 3; the latest is 4'
+    >>> refused_as_stale(None, 4, 4)
+    'refused: a caller used lease version 4, which is over'
+    """
     who = "a caller" if worker is None else worker
+    if version == latest:
+        return f"refused: {who} used lease version {version}, which is over"
     return f"refused: {who} used lease version {version}; the latest is {latest}"
 
 

@@ -55,6 +55,8 @@ class Message(NamedTuple):
     fields: tuple[Field, ...]
     tag: str | None = None
     """The key that says in JSON which of a choice it is."""
+    struct: type | None = None
+    """What it is made of, if that is one struct."""
 
 
 class FollowChanges(Request):
@@ -82,7 +84,7 @@ def _add(struct: Any, found: dict[str, Message]) -> str:
         text = description_of(struct.cls.__doc__)
         found[name] = Message(name, text, ())  # it may hold itself
         fields = tuple(_field(each, found) for each in struct.fields)
-        found[name] = Message(name, text, fields)
+        found[name] = Message(name, text, fields, struct=struct.cls)
     return name
 
 

@@ -16,6 +16,7 @@ from typing import Final
 
 from leasehold.core.contract.wire import STREAMED, VERBS
 from leasehold.service.api import OPERATIONS
+from leasehold.service.descriptions import field_descriptions
 from leasehold.service.grpc.schema import Field, Message, messages, method_name
 
 PACKAGE: Final = "leasehold.v1"
@@ -122,9 +123,10 @@ def _message(message: Message, known: dict[str, int]) -> str:
     if gone:
         lines.append(f"  reserved {', '.join(map(str, gone))};")
     if message.tag is None:
-        lines += [
-            f"  {_declared(each)} {each.name} = {mine[each.name]};" for each in message.fields
-        ]
+        texts = {} if message.struct is None else field_descriptions(message.struct)
+        for each in message.fields:
+            lines += _comment(texts.get(each.key, ""), "  ")
+            lines.append(f"  {_declared(each)} {each.name} = {mine[each.name]};")
     else:
         lines.append(f"  oneof {message.tag} {{")
         lines += [f"    {each.message} {each.name} = {mine[each.name]};" for each in message.fields]
