@@ -47,7 +47,9 @@ def served(path: str) -> Iterator[Served]:
     """Serve the store at a path, over HTTP and gRPC, under FULL durability."""
     store = connect(path)
     secret = new_token_secret(SYSTEM)
-    store.create_token(TokenDraft(name="bench", roles=("admin",)), digest_of(secret), actor="bench")
+    # A store that was kept has the tokens of earlier runs.
+    draft = TokenDraft(name=f"bench-{SYSTEM.new_id()}", roles=("admin",))
+    store.create_token(draft, digest_of(secret), actor="bench")
     store.close()
     process = subprocess.Popen(
         (

@@ -20,7 +20,7 @@ TALL: Any = {"width": 1280, "height": 1280}
 PHONE: Any = {"width": 390, "height": 860}
 PICTURES: tuple[tuple[str, str, str, Any], ...] = (
     ("overview", ".?over=24h", "light", TALL),
-    ("failure", "failures?by=new > a", "light", WIDE),
+    ("failure", "failures?queue=billing > a", "light", WIDE),
     ("job", "dead-letters > a", "dark", WIDE),
     ("workflow", "workflows > a", "light", WIDE),
     ("jobs", "jobs?q=status:dead,failed", "light", WIDE),

@@ -34,7 +34,7 @@ def test_a_search_that_means_nothing_is_kept_for_nobody(people: People) -> None:
     client = people.somebody("operator")
     answer = client.post("do", data={"order": "keep-view", "name": "odd", "q": "bogus:1"})
     assert answer.status_code == 400
-    assert "unknown qualifier “bogus”" in answer.text
+    assert "Unknown qualifier “bogus”" in answer.text
     assert "odd" not in [each.name for each in people.store.pins("view")]
 
 

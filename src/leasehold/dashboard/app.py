@@ -251,7 +251,7 @@ class _Face:
     ) -> Response:
         asked = request.query_params.get("to", "") if to is None else to
         values = {"title": "Log in", "problem": problem, "to": inside(asked)}
-        return self._html("login.html", values, status)
+        return self._plain(request, "login.html", values, status)
 
     # -- orders ----------------------------------------------------------------------------------
 
@@ -331,6 +331,12 @@ class _Face:
         }
         return self._html(page.template, values, page.status)
 
+    def _plain(
+        self, request: Request, template: str, values: dict[str, Any], status: int
+    ) -> Response:
+        """A page of its own, without navigation, in the colours that were chosen."""
+        return self._html(template, {**values, "theme": theme_of(request)}, status)
+
     def _html(self, template: str, values: Any, status: int) -> Response:
         text = self.templates.get_template(template).render(values)
         return Response(text, status, HEADERS, "text/html; charset=utf-8")
@@ -347,18 +353,18 @@ class _Face:
             "can_retry": isinstance(error, StoreError),
             "is_forbidden": isinstance(error, ForbiddenError),
         }
-        return self._html("error.html", values, known)
+        return self._plain(request, "error.html", values, known)
 
-    async def missing(self, _: Request, error: Exception) -> Response:
+    async def missing(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         what = "there is no such page" if error.status_code == 404 else error.detail
         values = {"title": "Not found", "error": what, "can_retry": False, "is_forbidden": False}
-        return self._html("error.html", values, error.status_code)
+        return self._plain(request, "error.html", values, error.status_code)
 
     def _login_first(self, request: Request) -> Response:
         if request.headers.get("sec-fetch-site") == "cross-site" and request.method == "GET":
             # Who follows a link from another site sends no strict cookie; from here they do.
-            return self._html("again.html", {"title": "Leasehold"}, 200)
+            return self._plain(request, "again.html", {"title": "Leasehold"}, 200)
         if request.method != "GET" or request.url.path.endswith("/events"):
             return self._login_page(request, "this session has ended: log in again", 401, "")
         page = request.url.path.rpartition("/")[2]

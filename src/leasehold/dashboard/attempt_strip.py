@@ -56,7 +56,8 @@ def strip(job: Job, attempts: Sequence[Attempt], now: datetime) -> list[Stretch]
             )
         )
         reached = end
-    if not job.is_terminal and (not attempts or attempts[-1].ended_at is not None):
+    waits = not job.is_terminal and (not attempts or attempts[-1].ended_at is not None)
+    if waits and (parts or now > reached):
         parts.append(Stretch("waiting", reached, max(now, reached), "waits"))
     return _to_scale(parts)
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
+from urllib.parse import parse_qs
 
-from leasehold.dashboard.shown import link, short
+from leasehold.dashboard.shown import link, short, utc
 
 JOBS_NAMED: Final = 3
+MOMENTS: Final = ("created_from", "created_before", "finished_from", "finished_before")
 PAGES: Final = {
     "queue": ("queue", "name"),
     "job": ("job", "id"),
@@ -35,6 +39,10 @@ def details_of(detail: Mapping[str, Any]) -> list[Detail]:
     [('queue', 'mail'), ('max depth', '5')]
     >>> [each.words for each in details_of({"jobs": ["a", "b", "c", "d", "e"]})]
     ['a', 'b', 'c', '2 more']
+    >>> [each.words for each in details_of({"created_before": "2030-01-31T12:00:00.123456Z"})]
+    ['2030-01-31 12:00:00 UTC']
+    >>> [(each.name, each.words) for each in details_of({"view": "due", "text": "q=queue%3Amail"})]
+    [('view', 'due'), ('search', 'queue:mail')]
     """
     return list(_details(detail))
 
@@ -48,6 +56,9 @@ def _details(detail: Mapping[str, Any]) -> Iterator[Detail]:
             yield from _details(value)
         elif key == "jobs" and isinstance(value, list):
             yield from _jobs(value)
+        elif key == "text" and "view" in detail:
+            search = parse_qs(str(value)).get("q", ["all jobs"])[0]
+            yield Detail("search", search, f"jobs?{value}")
         elif isinstance(value, list):
             yield Detail(name, ", ".join(map(str, value)))
         else:
@@ -62,6 +73,10 @@ def _jobs(jobs: list[Any]) -> Iterator[Detail]:
 
 
 def _shown(key: str, value: Any) -> str:
+    if key in MOMENTS:
+        # What others recorded may be no moment.
+        with suppress(ValueError):
+            return utc(datetime.fromisoformat(str(value)))
     return short(str(value)) if key in ("job", "operation") else str(value)
 
 

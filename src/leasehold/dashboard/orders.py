@@ -59,7 +59,7 @@ def _ask_drain(desk: Desk, fields: Fields) -> Question:
     info = desk.queue.queue_info(given(fields, "queue"))
     effect = (
         "New jobs are refused until somebody resumes it. What it has finishes: "
-        f"{info.pending:,} pending and {info.running:,} running jobs."
+        f"{counted(info.pending, 'pending job')} and {info.running:,} running."
     )
     return Question(f"Drain queue {info.name}?", effect, "Drain the queue")
 
@@ -73,7 +73,7 @@ def _ask_bulk(name: str) -> Callable[[Desk, Fields], Question]:
 
     def ask(desk: Desk, fields: Fields) -> Question:
         plan = bulk.plan(desk, fields)
-        verb, jobs = verb_of(plan.order), "1 job" if plan.planned == 1 else f"{plan.planned:,} jobs"
+        verb, jobs = verb_of(plan.order), counted(plan.planned, "job")
         undo = undo_of(plan.order, plan.counts)
         return Question(
             f"{verb.capitalize()} {bulk.about(fields)}?",
@@ -114,7 +114,8 @@ def _continue(desk: Desk, caller: Caller, fields: Fields) -> Operation:
 def _ask_undo(desk: Desk, fields: Fields) -> Question:
     known = _known(desk, fields)
     effect = (
-        f"{known.changed:,} jobs were {done_of(known.order)}. {undo_of(known.order, known.counts)} "
+        f"{counted(known.changed, 'job')} {'was' if known.changed == 1 else 'were'} "
+        f"{done_of(known.order)}. {undo_of(known.order, known.counts)} "
         "Those that were leased or changed since are left as they are, and counted."
     )
     return Question("Undo this operation?", effect, "Undo the operation")

@@ -42,6 +42,8 @@ ORDER_WORDS: Final = {
 TEXT_LENGTH_MAX: Final = 64 * 1024
 LINE_LENGTH_MAX: Final = 300
 SHORT_MAX: Final = 24
+NAMED: Final = 10
+"""Of many names so many are told at once; the others are counted, and shown on request."""
 _MADE_UP: Final = re.compile(r"[0-9a-f]{8}(?:-?[0-9a-f]{4}){3}-?[0-9a-f]{12}")
 _MOMENT: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?\+00:00)")
 
@@ -56,12 +58,13 @@ def templates() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    env.globals.update(glyphs=GLYPHS, statuses=list(Status), link=link, static=static)
+    env.globals.update(glyphs=GLYPHS, statuses=list(Status), link=link, static=static, NAMED=NAMED)
     env.filters.update(
         line=line,
         text=text,
         number=number,
         compact=compact,
+        rate=rate,
         counted=counted,
         age=lambda seconds: "–" if seconds is None else age_of(seconds),
         took=lambda seconds: "–" if seconds is None else took(seconds),
@@ -134,6 +137,15 @@ def compact(value: float | None) -> str:
     return f"{value:,.0f}" if value >= 100 or float(value).is_integer() else f"{value:.2g}"
 
 
+def rate(value: float) -> str:
+    """How many a minute: a fraction is told of few only, and never below the digits of others.
+
+    >>> rate(0), rate(0.24), rate(2000.2)
+    ('0.0', '0.2', '2,000')
+    """
+    return f"{value:,.1f}" if value < 100 else f"{value:,.0f}"
+
+
 def opening(words: str) -> str:
     """Words at the beginning of a sentence.
 
@@ -175,10 +187,13 @@ def short(job_id: str) -> str:
 
     >>> short("0199c0de-0000-7000-8000-00004eb9b818"), short("nightly:2026-11-16T10:08:06Z")
     ('0199…4eb9b818', 'nightl…26-11-16T10:08:06Z')
+    >>> short("0199c0de-0000-7000-8000-00004eb9b818:publish")
+    '0199…4eb9b818:publish'
     """
     shown = safe(job_id, limit=200)
-    if _MADE_UP.fullmatch(shown):
-        return f"{shown[:4]}…{shown[-8:]}"
+    if (made_up := _MADE_UP.match(shown)) is not None:
+        # Of a job of a workflow, its name in it follows.
+        shown = f"{shown[:4]}…{made_up[0][-8:]}{shown[made_up.end() :]}"
     return shown if len(shown) <= SHORT_MAX else f"{shown[:6]}…{shown[6 - SHORT_MAX :]}"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Final
 
+from leasehold.core.model.failure import Failure
 from leasehold.core.model.histogram import Durations
 from leasehold.core.model.job import Job
 from leasehold.core.model.phrases import counted
@@ -50,6 +51,7 @@ def job(desk: Desk, visit: Visit) -> FilledPage:
     stretches = strip(found, attempts, now)
     worker = _worker(desk, found)
     why = desk.queue.why(found)
+    failure = _failure(desk, found)
     return FilledPage(
         "job.html",
         {
@@ -84,7 +86,9 @@ def job(desk: Desk, visit: Visit) -> FilledPage:
             "lost_lines": log.dropped,
             "picture": picture(graph, found.id),
             "graph_jobs": len(graph.to_replay([found.id])),
-            "failure": _failure(desk, found),
+            "failure": failure,
+            "is_one_of_many": failure is not None
+            and any(each != found.id for each in failure.jobs),
             "can_cancel": found.status in WAITING or found.status is Status.RUNNING,
             "can_replay": found.status in (Status.DEAD, Status.CANCELLED),
             "can_discard": found.is_terminal,
@@ -180,7 +184,7 @@ def _document(read: Any, found: Job) -> Any:
         return str(error)
 
 
-def _failure(desk: Desk, found: Job) -> Any:
+def _failure(desk: Desk, found: Job) -> Failure | None:
     """The group of failures that names this job, if it is among the latest of one."""
     if found.error is None:
         return None

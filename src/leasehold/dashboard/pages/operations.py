@@ -5,8 +5,9 @@ from __future__ import annotations
 from itertools import islice
 from typing import Final
 
+from leasehold.core.model.phrases import counted
 from leasehold.core.rules.operations import Operation, Undo
-from leasehold.dashboard.shown import json_text
+from leasehold.dashboard.audit_details import details_of
 from leasehold.dashboard.visit import Desk, FilledPage, Visit
 from leasehold.documents.operations import done_of, operation_document, undo_of
 
@@ -35,14 +36,14 @@ def operation(desk: Desk, visit: Visit) -> FilledPage:
     return FilledPage(
         "operation.html",
         {
-            "title": f"{document['verb']} {known.planned:,} jobs",
+            "title": f"{document['verb'].capitalize()} {counted(known.planned, 'job')}",
             "page": "operations",
             "now": now,
             "operation": document,
             "done": None,
             "done_word": done_of(known.order),
             "met": known.changed + sum(known.refused.values()),
-            "where": json_text(document["where"]),
+            "where": details_of(document["where"]),
             "undo": undo_of(known.order, known.counts),
             "undoes": getattr(known.order, "operation", None),
             "refusals": refusals_of(known),

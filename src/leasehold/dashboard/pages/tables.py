@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
+from leasehold.core.model.phrases import counted
 from leasehold.core.model.records import WorkerInfo, is_at_work, is_late
 from leasehold.core.model.settings import beat_seconds
 from leasehold.dashboard.audit_details import details_of
 from leasehold.dashboard.pages.overview import URGENT
 from leasehold.dashboard.visit import Desk, FilledPage, Visit
 from leasehold.documents.schedules import schedule_document
-from leasehold.observe.findings import Level, verdict
+from leasehold.observe.findings import Finding, Level, verdict
 
 AUDIT_PAGE_SIZE: Final = 100
 TOTALS_SHOWN: Final = 50
@@ -83,10 +85,34 @@ def audit(desk: Desk, visit: Visit) -> FilledPage:
     )
 
 
+def by_check(fine: Sequence[Finding]) -> list[Finding]:
+    """Findings that ask for nothing: one line for a rule that says the same of several queues.
+
+    >>> quiet = [Finding(check="depth", level=Level.OK, found="0", queue=f"q{n}") for n in range(9)]
+    >>> [(each.check, each.queue, each.found) for each in by_check(quiet)]
+    [('depth', None, '9 queues')]
+    """
+    same: dict[tuple[Level, str], list[Finding]] = {}
+    for each in fine:
+        same.setdefault((each.level, each.check), []).append(each)
+    return [
+        alike[0]
+        if len(alike) == 1
+        else Finding(
+            check=check,
+            level=level,
+            found=counted(len(alike), "queue"),
+            meaning=alike[0].meaning if len({each.meaning for each in alike}) == 1 else "",
+        )
+        for (level, check), alike in same.items()
+    ]
+
+
 def health(desk: Desk, visit: Visit) -> FilledPage:
     findings = desk.findings()
     order = [Level.CRITICAL, Level.WARNING, Level.UNKNOWN, Level.OK]
     ordered = sorted(findings, key=lambda each: order.index(each.level))
+    fine = [each for each in ordered if each.level not in URGENT]
     return FilledPage(
         "health.html",
         {
@@ -94,7 +120,8 @@ def health(desk: Desk, visit: Visit) -> FilledPage:
             "page": "health",
             "verdict": verdict(findings),
             "urgent": [each for each in ordered if each.level in URGENT],
-            "fine": [each for each in ordered if each.level not in URGENT],
+            "fine": by_check(fine),
+            "fine_checks": len(fine),
             "store": desk.queue.describe(),
         },
     )

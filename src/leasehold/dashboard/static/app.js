@@ -58,12 +58,16 @@ function showPlace(nav) {
 
 let chosen = null; // The row that keys are about, by its name: a page that looks again has other elements.
 
-const allRows = () => [...document.querySelectorAll("tbody tr[data-row]")];
+const allRows = () => [...document.querySelectorAll("main [data-row]")];
 const chosenRow = () => allRows().find((row) => row.dataset.row === chosen);
 
+// A card is no row of a table, and so cannot be selected.
+const chosenBy = (row) => (row.localName === "tr" ? "aria-selected" : "aria-current");
+
 function showChosen() {
-  for (const row of document.querySelectorAll("tr[aria-selected]")) row.removeAttribute("aria-selected");
-  chosenRow()?.setAttribute("aria-selected", "true");
+  for (const row of allRows()) row.removeAttribute(chosenBy(row));
+  const row = chosenRow();
+  row?.setAttribute(chosenBy(row), "true");
 }
 
 function keys() {
@@ -90,7 +94,7 @@ function keys() {
     if (off.checked || dialog.open) return;
     if (event.key === "?") return dialog.showModal();
     const search = document.querySelector("input[type=search]");
-    if (event.key === "/") { event.preventDefault(); if (search) search.focus(); else location.href = "jobs"; }
+    if (event.key === "/") { event.preventDefault(); if (search) search.focus(); else location.href = "jobs#search"; }
     else if (event.key === "j") choose(1);
     else if (event.key === "k") choose(-1);
     else if (event.key === "x") chosenRow()?.querySelector(".pick input")?.click();
