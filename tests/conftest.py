@@ -118,6 +118,21 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(
+    item: pytest.Item, nextitem: pytest.Item | None
+) -> Generator[None, object, object]:
+    """What outlives the tests of a module lives on: no fork after it looks through that again.
+
+    Every fork looks for garbage first, and late in a run that took longer than most tests.
+    """
+    done = yield
+    if nextitem is not None and nextitem.path != item.path:
+        gc.collect()
+        gc.freeze()
+    return done
+
+
 def pytest_unconfigure(config: pytest.Config) -> None:
     """The last process of a run, which has waited for the others, tidies up."""
     if not hasattr(config, "workerinput"):

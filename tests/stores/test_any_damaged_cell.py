@@ -246,9 +246,7 @@ class Hit:
         self.path = folder / "jobs.db"
         self.clock = ManualClock(image.clock.now())
         damaged = {cell: self._damage(cell) for cell in cells}
-        self.victims = {
-            cell: victims for cell, victims in damaged.items() if victims is not None
-        }
+        self.victims = {cell: victims for cell, victims in damaged.items() if victims is not None}
         """The jobs that are hit, by cell; without those whose garbage SQLite refuses."""
         self.said = ", ".join(map(str, self.victims))
         self.tables = {cell.case.table for cell in self.victims}

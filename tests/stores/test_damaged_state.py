@@ -98,7 +98,9 @@ def kinds_of(columns: Iterable[str], count: int) -> Iterator[tuple[str, str]]:
         # A text may be any.
         kinds = ["blob", "bad text"] if column in TEXTS else [*GARBAGE]
         first = number * count % len(kinds)
-        for garbage in kinds if THOROUGH else [*kinds, *kinds][first : first + min(count, len(kinds))]:
+        for garbage in (
+            kinds if THOROUGH else [*kinds, *kinds][first : first + min(count, len(kinds))]
+        ):
             yield column, garbage
 
 
