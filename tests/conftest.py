@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 from support.bytecode import forget_made_modules, keep_bytecode
+from support.effort import drawn
 
 keep_bytecode()
 
@@ -47,7 +48,7 @@ os.register_at_fork(before=gc.collect, after_in_child=gc.disable)
 gc.set_threshold(10_000, 10, 10)
 
 # No timing assertions, here neither: a machine that is busy fails no property.
-hypothesis.settings.register_profile("leasehold", deadline=None)
+hypothesis.settings.register_profile("leasehold", deadline=None, max_examples=drawn(100))
 hypothesis.settings.load_profile("leasehold")
 
 
