@@ -195,8 +195,8 @@ def _new_data(programs: Path, user: tuple[int, int] | None, ids: dict[str, Any])
             os.chown(folder, *user)
         new = [programs / "initdb", "-D", folder / "data", "-U", "postgres", "-A", "trust"]
         more = ["--no-sync", "-E", "UTF8", "--locale=C"]
-        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.STDOUT, "cwd": folder}
-        subprocess.run([*map(str, new), *more], check=True, **quiet, **ids)
+        how: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.STDOUT, **ids}
+        subprocess.run([*map(str, new), *more], check=True, cwd=folder, **how)
     return Path(_MADE[0].name) / "data"
 
 
