@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 from support.bytecode import forget_made_modules, keep_bytecode
+from support.effort import drawn
 
 keep_bytecode()
 
@@ -50,7 +51,7 @@ os.register_at_fork(before=gc.collect, after_in_child=gc.disable)
 gc.set_threshold(10_000, 10, 10)
 
 # No timing assertions, here neither: a machine that is busy fails no property.
-hypothesis.settings.register_profile("leasehold", deadline=None)
+hypothesis.settings.register_profile("leasehold", deadline=None, max_examples=drawn(100))
 hypothesis.settings.load_profile("leasehold")
 
 
@@ -135,6 +136,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish() -> None:
     """Tests, modules and their like live as long as the run: none of it is garbage."""
     gc.freeze()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(
+    item: pytest.Item, nextitem: pytest.Item | None
+) -> Generator[None, object, object]:
+    """What outlives the tests of a module lives on: no fork after it looks through that again.
+
+    Every fork looks for garbage first, and late in a run that took longer than most tests.
+    """
+    done = yield
+    if nextitem is not None and nextitem.path != item.path:
+        gc.collect()
+        gc.freeze()
+    return done
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

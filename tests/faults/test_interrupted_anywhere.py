@@ -69,21 +69,33 @@ class Scene(Protocol):
     def examine(self, verb: str) -> None: ...
 
 
+class Other:
+    """Another process that uses the stores of the scenes, one after the other."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", OTHER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def do(self, what: str) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        print(what, file=self._process.stdin, flush=True)
+        assert self._process.stdout.readline() == "done\n"
+
+    def end(self) -> None:
+        self._process.communicate()
+
+
 class SQLiteScene:
     """A store, and another process that uses it too."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, other: Other) -> None:
         self.path = folder / "jobs.db"
         self.store = SQLiteStore(self.path, durability="normal", lock_timeout_seconds=10)
         self._lock_fd = os.open(f"{self.path}-run/write.lock", os.O_RDWR)
-        self._other = subprocess.Popen(
-            [sys.executable, "-c", OTHER, str(self.path)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert self._other.stdout is not None
-        assert self._other.stdout.readline() == "open\n"
+        self._other = other
+        self._other.do(f"open {self.path}")
         self.connection = self.store.connect()
         self._examined = 0
 
@@ -106,11 +118,7 @@ class SQLiteScene:
         in_another_thread(self._go_on)
         self._examined += 1
         if self._examined % 10 == 0:
-            assert self._other.stdin is not None
-            assert self._other.stdout is not None
-            self._other.stdin.write("submit\n")
-            self._other.stdin.flush()
-            assert self._other.stdout.readline() == "done\n"
+            self._other.do("submit")
 
     def _go_on(self) -> None:
         submit(self.store)
@@ -124,7 +132,7 @@ class SQLiteScene:
         self.connection = self.store.connect()
 
     def end(self) -> None:
-        self._other.communicate()
+        self._other.do("close")
         self.connection.close()
         os.close(self._lock_fd)
         assert self.store.check() == []
@@ -136,18 +144,21 @@ import sys
 from leasehold.core.model.job import Draft
 from leasehold.env import SYSTEM
 from leasehold.stores.sqlite import SQLiteStore
-store = SQLiteStore(sys.argv[1], durability="normal", lock_timeout_seconds=10)
-store.promote()  # A write: from here on it has the store open as all others have.
-print("open", flush=True)
 for line in sys.stdin:
-    store.submit([Draft(id=SYSTEM.new_id(), task="t", queue="other")])
+    what, _, path = line.rstrip("\\n").partition(" ")
+    if what == "open":
+        store = SQLiteStore(path, durability="normal", lock_timeout_seconds=10)
+        store.promote()  # A write: from here on it has the store open as all others have.
+    elif what == "submit":
+        store.submit([Draft(id=SYSTEM.new_id(), task="t", queue="other")])
+    else:
+        store.close()
     print("done", flush=True)
-store.close()
 """
 
 
 class MemoryScene:
-    def __init__(self, _: Path) -> None:
+    def __init__(self) -> None:
         self.store = MemoryStore()
 
     def examine(self, verb: str) -> None:
@@ -159,9 +170,16 @@ class MemoryScene:
         self.store.close()
 
 
+@pytest.fixture(scope="module")
+def other() -> Iterator[Other]:
+    process = Other()
+    yield process
+    process.end()
+
+
 @pytest.fixture(params=[SQLiteScene, MemoryScene])
-def scene(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
-    made = request.param(tmp_path)
+def scene(request: pytest.FixtureRequest, tmp_path: Path, other: Other) -> Iterator[Any]:
+    made = MemoryScene() if request.param is MemoryScene else SQLiteScene(tmp_path, other)
     yield made
     made.end()
 

@@ -19,6 +19,7 @@ from leasehold.core.model.ticks import ticks_between
 from leasehold.core.model.timing import Cron, Every, Timing
 from leasehold.env import Env, to_micros
 from leasehold.stores.sqlite import SQLiteStore
+from support.effort import drawn
 from support.killing import all_jobs, kill_again_and_again
 from support.ticking_children import FastClock
 from support.zygote import zygote
@@ -26,10 +27,10 @@ from support.zygote import zygote
 pytestmark = pytest.mark.faults
 
 PROCESSES = 4
-KILLS = 60
+KILLS = drawn(60, one_in=2)
 HOURS = 3
 START = datetime(2030, 10, 27, 0, 0, tzinfo=UTC)  # an hour before Berlin's clocks are set back
-FACTOR = 2000
+FACTOR = 3000
 TIMINGS: dict[str, Timing] = {
     "every": Every(20),
     "interval": Cron("* * * * *", "Europe/Berlin"),

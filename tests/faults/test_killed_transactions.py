@@ -201,7 +201,7 @@ def test_a_worker_stopped_past_its_lease_writes_nothing(scene: Scene) -> None:
 
 
 def test_applications_and_workers_take_turns(scene: Scene) -> None:
-    rounds = 40
+    rounds = drawn(40, one_in=2)
     for _ in range(2):
         scene.worker("write")
     names = ["one", "two", "by-hand"]

@@ -14,6 +14,7 @@ from leasehold.core.model.status import Event
 from leasehold.testing.conformance.base import assert_history_replays
 from support.effort import drawn
 from support.faulty_worker import PATIENCE_SECONDS, News
+from support.killing import kill_again_and_again
 from support.servers import needs_psycopg
 from support.zygote import zygote
 
@@ -43,16 +44,19 @@ def test_every_acknowledged_job_runs_and_ends_once(url: str, tmp_path: Path, see
     random, ledger = Random(seed), Ledger(tmp_path / "ledger")
     acknowledged: list[str] = []
     with TaskQueue(url, num_workers=0) as queue, zygote("support.noting_worker") as processes:
-        task = "support.noting_worker:work"
-        pids = [processes.spawn(task, url, str(ledger.path)) for _ in range(WORKERS)]
-        for kill in range(KILLS):
-            named = [f"job-{kill}-{n}" for n in range(JOBS_PER_KILL)]
+
+        def start() -> int:
+            return processes.spawn("support.noting_worker:work", url, str(ledger.path))
+
+        def feed() -> None:
+            named = [f"job-{len(acknowledged) + n}" for n in range(JOBS_PER_KILL)]
             queue.submit_many([NewJob("note", job_id=each, max_retries=50) for each in named])
-            acknowledged += named
+            acknowledged.extend(named)
             # Some of them have run, others are about to.
             queue.wait(random.choice(named), PATIENCE_SECONDS)
-            processes.kill(pids.pop(random.randrange(WORKERS)))
-            pids.append(processes.spawn(task, url, str(ledger.path)))
+
+        starts = [start] * WORKERS
+        kill_again_and_again(processes, starts, random, kills=KILLS, pause=feed)
         for job_id in acknowledged:
             assert queue.wait(job_id, PATIENCE_SECONDS).status is Status.COMPLETED
         processes.kill_all()

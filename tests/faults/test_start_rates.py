@@ -35,7 +35,7 @@ pytestmark = pytest.mark.faults
 RATE = 60
 KEY_RATE = 10
 PROCESSES = 4
-KILLS = 30
+KILLS = drawn(30, one_in=2)
 WORKER_KILLS = 6
 STARTS_BETWEEN_KILLS = 15
 SECOND = 1_000_000

@@ -27,6 +27,7 @@ from leasehold.observe import tracing
 pytest.importorskip("opentelemetry.sdk")
 
 WAIT = 120
+JOB = "leasehold.job.id"
 SITECUSTOMIZE = """
 import os
 from opentelemetry import trace
@@ -88,11 +89,11 @@ class Scene:
         told = {"PYTHONPATH": path.rstrip(os.pathsep), "SPANS": str(self.folder / "spans")}
         return {**os.environ, **told}
 
-    def run(self, *arguments: str) -> str:
+    def run(self, *arguments: str, environment: dict[str, str] | None = None) -> str:
         done = subprocess.run(
             [sys.executable, *arguments],
             cwd=self.folder,
-            env=self.environment,
+            env=environment or self.environment,
             capture_output=True,
             text=True,
             timeout=WAIT,
@@ -106,19 +107,21 @@ class Scene:
         command = ["worker", "start", "--import", "tasks", "--until-empty", "--slots", "1"]
         self.run("-m", "leasehold.cli", *command, *arguments)
 
-    def submit(self, text: str) -> None:
-        self.run("-c", f"from tasks import queue, resize, trace\n{text}")
-
-    @property
-    def spans(self) -> list[Span]:
+    def spans(self, job: str | None = None) -> list[Span]:
+        """Those about a job, or all."""
         lines = (self.folder / "spans").read_text().splitlines()
-        return [_span(json.loads(line)) for line in lines]
+        found = [_span(json.loads(line)) for line in lines]
+        return [each for each in found if job is None or each.attributes.get(JOB) == job]
 
-    def named(self, name: str) -> list[Span]:
-        return [span for span in self.spans if span.name == name]
-
-    def one(self, name: str) -> Span:
-        [found] = self.named(name)
+    def one(self, name: str, job: str) -> Span:
+        """The one span of a job with this name; or within its run, what the task's code began."""
+        of_job = self.spans(job)
+        run = [each.id for each in of_job if each.name.startswith("run ")]
+        [found] = [
+            each
+            for each in (*of_job, *(inner for inner in self.spans() if inner.parent in run))
+            if each.name == name
+        ]
         return found
 
 
@@ -134,22 +137,52 @@ def _span(document: dict[str, Any]) -> Span:
     )
 
 
+def _scene(folder: Path) -> Scene:
+    (folder / "site").mkdir()
+    (folder / "site" / "sitecustomize.py").write_text(SITECUSTOMIZE)
+    (folder / "tasks.py").write_text(TASKS)
+    return Scene(folder)
+
+
 @pytest.fixture
 def scene(tmp_path: Path) -> Scene:
-    (tmp_path / "site").mkdir()
-    (tmp_path / "site" / "sitecustomize.py").write_text(SITECUSTOMIZE)
-    (tmp_path / "tasks.py").write_text(TASKS)
-    return Scene(tmp_path)
+    return _scene(tmp_path)
 
 
-def assert_one_trace(scene: Scene, task: str) -> Span:
+SUBMITS = """
+from tasks import queue, resize, trace
+resize.options(job_id="threads").submit("a.png")
+resize.options(job_id="cover").submit("cover.png")
+resize.options(job_id="bad", max_retries=0).submit("bad.png")
+queue.submit("resize", "a.png", job_id="first")
+queue.submit("resize", "b.png", job_id="second", depends_on="first")
+"""
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Scene:
+    """All that one worker can do, done: to start processes takes longer than all the rest."""
+    scene = _scene(tmp_path_factory.mktemp("played"))
+    scene.run("-c", SUBMITS)
+    scene.run(
+        "-c",
+        "from tasks import resize; resize.options(job_id='untraced').submit('a.png')",
+        environment=dict(os.environ),
+    )
+    scene.run("-m", "leasehold.cli", "enqueue", "--command", "echo $TRACEPARENT > heard")
+    scene.work("--allow-commands")
+    scene.run("-c", "from tasks import resize; resize.options(job_id='processes').submit('a.png')")
+    scene.work("--executor", "processes")
+    return scene
+
+
+def assert_one_trace(scene: Scene, task: str, job: str) -> Span:
     """Submit, lease, run and settle, each beneath the one before; answers the run."""
-    submit, lease = scene.one(f"submit {task}"), scene.one(f"lease {task}")
-    run, settle = scene.one(f"run {task}"), scene.one(f"settle {task}")
+    submit, lease = scene.one(f"submit {task}", job), scene.one(f"lease {task}", job)
+    run, settle = scene.one(f"run {task}", job), scene.one(f"settle {task}", job)
     assert {each.trace for each in (submit, lease, run, settle)} == {submit.trace}
     assert (lease.parent, run.parent, settle.parent) == (submit.id, lease.id, lease.id)
     for each in (submit, lease, run, settle):
-        assert each.attributes["leasehold.job.id"] == submit.attributes["leasehold.job.id"]
         assert each.attributes["leasehold.task"] == task
         assert each.attributes["leasehold.queue"] == "default"
         assert each.attributes["leasehold.priority"] == 50
@@ -159,62 +192,48 @@ def assert_one_trace(scene: Scene, task: str) -> Span:
     return run
 
 
-@pytest.mark.parametrize("executor", ["threads", "processes"])
-def test_from_submit_to_settle_across_processes(scene: Scene, executor: str) -> None:
-    scene.submit("resize.submit('a.png')")
-    scene.work("--executor", executor)
-    run = assert_one_trace(scene, "resize")
-    assert scene.one("inside").parent == run.id
-    settle = scene.one("settle resize")
+@pytest.mark.parametrize("job", ["threads", "processes"])
+def test_from_submit_to_settle_across_processes(played: Scene, job: str) -> None:
+    run = assert_one_trace(played, "resize", job)
+    assert played.one("inside", job).parent == run.id
+    settle = played.one("settle resize", job)
     assert settle.attributes["leasehold.event"] == "completed"
     assert settle.status == run.status == "UNSET"
 
 
-def test_what_a_task_submits_is_in_its_trace(scene: Scene) -> None:
-    scene.submit("resize.submit('cover.png')")
-    scene.work()
-    scene.work()
-    assert scene.one("submit thumbnail").parent == scene.one("inside").id
-    run = assert_one_trace(scene, "thumbnail")
-    assert run.trace == scene.one("submit resize").trace
-    assert scene.one("inside async").parent == run.id
+def test_what_a_task_submits_is_in_its_trace(played: Scene) -> None:
+    [submit] = [each for each in played.spans() if each.name == "submit thumbnail"]
+    assert submit.parent == played.one("inside", "cover").id
+    thumbnail = submit.attributes[JOB]
+    run = assert_one_trace(played, "thumbnail", thumbnail)
+    assert run.trace == played.one("submit resize", "cover").trace
+    assert played.one("inside async", thumbnail).parent == run.id
 
 
-def test_a_failed_attempt_says_why(scene: Scene) -> None:
-    scene.submit("resize.options(max_retries=0).submit('bad.png')")
-    scene.work()
-    run = assert_one_trace(scene, "resize")
+def test_a_failed_attempt_says_why(played: Scene) -> None:
+    run = assert_one_trace(played, "resize", "bad")
     assert (run.status, run.attributes["error.type"]) == ("ERROR", "ValueError")
-    assert scene.one("settle resize").attributes["leasehold.event"] == "dead"
+    assert played.one("settle resize", "bad").attributes["leasehold.event"] == "dead"
 
 
-def test_dependents_are_linked(scene: Scene) -> None:
-    scene.submit("queue.submit('resize', 'a.png', job_id='first')")
-    scene.submit("queue.submit('resize', 'b.png', depends_on='first')")
-    first, second = scene.named("submit resize")
+def test_dependents_are_linked(played: Scene) -> None:
+    first, second = (played.one("submit resize", job) for job in ("first", "second"))
     assert first.trace != second.trace
     assert second.links == (first.id,)
 
 
-def test_an_untraced_job_begins_a_trace_with_its_lease(scene: Scene) -> None:
-    untraced = subprocess.run(
-        [sys.executable, "-c", "from tasks import queue; queue.submit('resize', 'a.png')"],
-        cwd=scene.folder,
-        timeout=WAIT,
-        check=True,
-    )
-    assert untraced.returncode == 0
-    scene.work()
-    lease = scene.one("lease resize")
+def test_an_untraced_job_begins_a_trace_with_its_lease(played: Scene) -> None:
+    lease = played.one("lease resize", "untraced")
     assert lease.parent is None
-    assert scene.one("run resize").parent == scene.one("settle resize").parent == lease.id
+    run, settle = (played.one(f"{name} resize", "untraced") for name in ("run", "settle"))
+    assert run.parent == settle.parent == lease.id
+    assert len({each.trace for each in played.spans() if each.name == "lease resize"}) > 1
 
 
-def test_a_command_hears_of_its_trace(scene: Scene) -> None:
-    scene.run("-m", "leasehold.cli", "enqueue", "--command", "echo $TRACEPARENT > heard")
-    scene.work("--allow-commands")
-    run = assert_one_trace(scene, "command")
-    trace, span = (scene.folder / "heard").read_text().split("-")[1:3]
+def test_a_command_hears_of_its_trace(played: Scene) -> None:
+    [run] = [each for each in played.spans() if each.name == "run command"]
+    assert_one_trace(played, "command", run.attributes[JOB])
+    trace, span = (played.folder / "heard").read_text().split("-")[1:3]
     assert (f"0x{trace}", f"0x{span}") == (run.trace, run.parent)
 
 
@@ -246,19 +265,19 @@ def test_through_the_service(scene: Scene, service: tuple[str, bool]) -> None:
     trace, caller = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
     answer = httpx.post(
         f"{address}/api/v1/jobs",
-        json={"task": "resize", "args": ["a.png"]},
+        json={"task": "resize", "args": ["a.png"], "id": "served"},
         headers={"traceparent": f"00-{trace}-{caller}-01"},
         timeout=WAIT,
     )
     assert answer.status_code < 300, answer.text
     scene.work()
     if traced:
-        run = assert_one_trace(scene, "resize")
-        assert scene.one("submit resize").parent == f"0x{caller}"
+        run = assert_one_trace(scene, "resize", "served")
+        assert scene.one("submit resize", "served").parent == f"0x{caller}"
     else:
         # It hands the caller's trace on.
-        run = scene.one("run resize")
-        assert scene.one("lease resize").parent == f"0x{caller}"
+        run = scene.one("run resize", "served")
+        assert scene.one("lease resize", "served").parent == f"0x{caller}"
     assert run.trace == f"0x{trace}"
 
 

@@ -37,7 +37,11 @@ from support.effort import THOROUGH
 
 WAIT = 60.0
 FEW_CHANGES = 2000
-DRAWN = ("test_inh_2_the_bases_are_the_oracles", "test_sco_2_the_order_is_the_formulas")
+DRAWN = (
+    "test_inh_2_the_bases_are_the_oracles",
+    "test_lea_1_the_order_is_the_oracles",
+    "test_sco_2_the_order_is_the_formulas",
+)
 """Orders of service that chance draws, in thousands of calls: they are those of the store behind
 the service, and its own suite draws them."""
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -18,6 +19,7 @@ from leasehold.testing.conformance import MakeStore
 from leasehold.testing.conformance.leasing import LeasingClauses
 from leasehold.testing.conformance.transacting import TransactingClauses
 from leasehold.testing.conformance.waking import Ears
+from support.killing import kill_again_and_again
 from support.poolers import pgbouncer
 from support.servers import Schemas, needs_psycopg
 from support.zygote import zygote
@@ -137,17 +139,20 @@ def test_every_job_runs_although_workers_are_killed(url: str, tmp_path: Path) ->
     acknowledged: list[str] = []
     with TaskQueue(url, num_workers=0) as queue, zygote("support.noting_worker") as processes:
         queue.store.set_setting("sweep_interval", 0.5, actor="test")
-        work = ("support.noting_worker:work", url, str(ledger))
-        pids = [processes.spawn(*work) for _ in range(WORKERS)]
-        for kill in range(KILLS):
-            named = [f"job-{kill}-{n}" for n in range(JOBS_PER_KILL)]
+
+        def start() -> int:
+            return processes.spawn("support.noting_worker:work", url, str(ledger))
+
+        def feed() -> None:
+            named = [f"job-{len(acknowledged) + n}" for n in range(JOBS_PER_KILL)]
             queue.submit_many(
                 [NewJob("note", job_id=each, max_retries=50, lease_seconds=2) for each in named]
             )
-            acknowledged += named
+            acknowledged.extend(named)
             queue.wait(named[JOBS_PER_KILL // 2], PATIENCE_SECONDS)
-            processes.kill(pids.pop(0))
-            pids.append(processes.spawn(*work))
+
+        starts = [start] * WORKERS
+        kill_again_and_again(processes, starts, Random(91), kills=KILLS, pause=feed)
         for job_id in acknowledged:
             assert queue.wait(job_id, PATIENCE_SECONDS).status is Status.COMPLETED
         processes.kill_all()

@@ -198,8 +198,10 @@ class _Remains:
 
     def take(self, operation: Operation) -> None:
         if operation.kind == "sync":
+            content = _copied(self.durable)
             for earlier in self.pending:
-                self.durable = _applied(self.durable, earlier)
+                content = _applied(content, earlier)
+            self.durable = None if content is None else bytes(content)
             self.pending = []
             return
         if operation.kind == "failed sync":
@@ -219,28 +221,36 @@ class _Remains:
 
     def after_crash(self, random: Random | None, *, keep: bool) -> bytes | None:
         """With all that is pending or none of it, or with any part of it that chance picks."""
-        content = self.durable
+        if random is None and not (keep and self.pending):
+            return self.durable
+        content = _copied(self.durable)
         for operation in self.pending:
             if random is None:
-                content = _applied(content, operation) if keep else content
+                content = _applied(content, operation)
             elif operation.kind == "write":
                 for part in _sectors(operation):
                     content = _applied(content, part) if random.random() < 0.5 else content
             elif random.random() < 0.5:
                 content = _applied(content, operation)
-        return content
+        return None if content is None else bytes(content)
 
 
-def _applied(content: bytes | None, operation: Operation) -> bytes | None:
+def _copied(content: bytes | None) -> bytearray | None:
+    return None if content is None else bytearray(content)
+
+
+def _applied(content: bytearray | None, operation: Operation) -> bytearray | None:
+    """The content after it; what is given is changed: to copy it for each sector takes long."""
     if operation.kind == "delete":
         return None
-    content = content or b""
+    content = bytearray() if content is None else content
+    start = operation.offset
     if operation.kind == "truncate":
-        return content[: operation.offset].ljust(operation.offset, b"\0")
-    end = operation.offset + len(operation.data)
-    return (
-        content[: operation.offset].ljust(operation.offset, b"\0") + operation.data + content[end:]
-    )
+        del content[start:]
+    content.extend(bytes(max(0, start - len(content))))
+    if operation.kind == "write":
+        content[start : start + len(operation.data)] = operation.data
+    return content
 
 
 def _sectors(write: Operation) -> Iterator[Operation]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from support.effort import drawn
+
 if TYPE_CHECKING:
     import psycopg
 
-JOBS = 100_000
+JOBS = drawn(100_000)
 RUNNING = 500
 """Leases are few, so that a statement may read all of them; but not all of them for each job."""
 

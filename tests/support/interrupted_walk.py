@@ -76,16 +76,22 @@ def in_another_thread(action: Callable[[], object]) -> None:
     assert not raised, raised
 
 
+_MET: dict[tuple[type, str], frozenset[Instruction]] = {}
+"""By kind of scene and verb, the instructions of the verb: another scene's are the same."""
+
+
 def _met_before(
     scene: S, verbs: Verbs[S], verb: str, every_one_of: Callable[[str], Collection[str]]
 ) -> set[Instruction]:
     names = list(verbs)
-    return {
-        instruction
-        for earlier in names[: names.index(verb)]
-        for instruction in _instructions(scene, verbs, earlier)
-        if instruction[0] in every_one_of(earlier)
-    }
+    found: set[Instruction] = set()
+    for earlier in names[: names.index(verb)]:
+        key = type(scene), earlier
+        if key not in _MET:
+            _MET[key] = frozenset(_instructions(scene, verbs, earlier))
+        wanted = every_one_of(earlier)
+        found |= {instruction for instruction in _MET[key] if instruction[0] in wanted}
+    return found
 
 
 def _instructions(scene: S, verbs: Verbs[S], verb: str) -> list[Instruction]:

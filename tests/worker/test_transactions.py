@@ -49,6 +49,7 @@ from support.transaction_tasks import (
 )
 
 WAIT = 30
+LOOK_SECONDS = 0.002
 
 KEPT = ["", "plain"]
 UNDONE = {
@@ -71,12 +72,13 @@ class Scene:
     def __init__(self, path: Path) -> None:
         self.succeeded: list[str] = []
         self.lost: list[str] = []
+        self._heard = threading.Condition()
         self.queue = TaskQueue(
             path,
             num_workers=3,
             sweep_interval=0.2,
             blobs=False,  # So that a result can be too large.
-            on_success=lambda lease, _: self.succeeded.append(lease.job_id),
+            on_success=self._on_success,
             on_lease_lost=self._on_lease_lost,
         )
         self.write = self.queue.task(name="thread", retry=3600.0)(write)
@@ -86,6 +88,16 @@ class Scene:
         )
         assert isinstance(self.queue.store, SQLiteStore)
         self.store = self.queue.store
+
+    def _on_success(self, lease: Lease, _: object) -> None:
+        with self._heard:
+            self.succeeded.append(lease.job_id)
+            self._heard.notify_all()
+
+    def until_succeeded(self, count: int) -> None:
+        """Wait until the hook has heard of so many."""
+        with self._heard:
+            assert self._heard.wait_for(lambda: len(self.succeeded) >= count, WAIT)
 
     def _on_lease_lost(self, lease: Lease, _: Exception) -> None:
         self.lost.append(lease.job_id)
@@ -102,8 +114,10 @@ class Scene:
 
     def until_settled(self, job: JobHandle[Any]) -> Job:
         """Wait until its only attempt has ended, however that was."""
+        pause = threading.Event()
         while (snapshot := job.job()).status in (Status.PENDING, Status.RUNNING):
             assert snapshot.attempts <= 1
+            pause.wait(LOOK_SECONDS)
         return snapshot
 
 
@@ -116,10 +130,29 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
     scene.queue.shutdown()
 
 
+@pytest.fixture(scope="module")
+def lasting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    """One for all that only run its tasks: a process for them takes long to start."""
+    scene = Scene(tmp_path_factory.mktemp("lasting") / "jobs.db")
+    scene.open()
+    yield scene
+    scene.connection.close()
+    scene.queue.shutdown()
+
+
+@pytest.fixture
+def shared(lasting: Scene) -> Iterator[Scene]:
+    lasting.connection.execute("DELETE FROM app_row")
+    lasting.succeeded.clear()
+    yield lasting
+    assert lasting.store.check() == []
+
+
 @pytest.mark.parametrize("task", ["thread", "async", "process"])
 @pytest.mark.parametrize("how", KEPT)
-def test_completed_together(scene: Scene, task: str, how: str) -> None:
-    scene.open()
+def test_completed_together(shared: Scene, task: str, how: str) -> None:
+    scene = shared
+    completed = scene.queue.get_queue_stats()["total_completed"]
     job = scene.queue.submit(task, how)
     assert job.result(WAIT) == "done"
     assert scene.rows() == [job.id]
@@ -131,18 +164,15 @@ def test_completed_together(scene: Scene, task: str, how: str) -> None:
     assert (pid != os.getpid()) == (task == "process")
     # The worker knows that nothing is left to settle, and goes on with the next.
     assert scene.queue.submit(task, how).result(WAIT) == "done"
-    assert scene.queue.get_queue_stats()["total_completed"] == 2
-    scene.queue.shutdown()
+    assert scene.queue.get_queue_stats()["total_completed"] == completed + 2
+    scene.until_succeeded(2)
     assert (len(scene.succeeded), scene.lost) == (2, [])
-    scene.queue = TaskQueue(scene.store._database.files.database, num_workers=0)
-    assert isinstance(scene.queue.store, SQLiteStore)
-    scene.store = scene.queue.store
 
 
 @pytest.mark.parametrize("task", ["thread", "async", "process"])
 @pytest.mark.parametrize("how", UNDONE)
-def test_rolled_back_and_settled_as_usual(scene: Scene, task: str, how: str) -> None:
-    scene.open()
+def test_rolled_back_and_settled_as_usual(shared: Scene, task: str, how: str) -> None:
+    scene = shared
     job = scene.queue.submit(task, how)
     snapshot = scene.until_settled(job)
     assert snapshot.status is UNDONE[how], snapshot.error
@@ -153,6 +183,7 @@ def test_rolled_back_and_settled_as_usual(scene: Scene, task: str, how: str) -> 
     # What was logged tells why, so it is kept.
     assert scene.queue.log(job) == ["before", "inside"]
     assert scene.queue.submit(task, "").result(WAIT) == "done"
+    scene.until_succeeded(1)
 
 
 def test_what_is_submitted_inside_is_a_part_of_it(scene: Scene, tmp_path: Path) -> None:
@@ -305,8 +336,9 @@ def until_decided(scene: Scene) -> None:
     """
     worker = scene.queue._worker
     assert worker is not None
+    pause = threading.Event()
     while any(run.outcome is None for run in list(worker._in_hand.held)):
-        pass
+        pause.wait(LOOK_SECONDS)
 
 
 def test_an_async_task_that_times_out_while_it_waits_leaves_the_way_free(scene: Scene) -> None:
@@ -401,8 +433,9 @@ def test_it_outlasts_its_lease_and_no_heartbeat_disturbs_it(tmp_path: Path) -> N
     job = gate.task.submit()
     gate.until_inside()
     clock.advance(120)
+    pause = threading.Event()
     while len(queue.store._database.writer.queue.waiting) < 2:
-        pass  # The heartbeat and the sweep stand behind it.
+        pause.wait(LOOK_SECONDS)  # The heartbeat and the sweep stand behind it.
     gate.go.set()
     assert job.result(WAIT) == "done"
     queue.shutdown()

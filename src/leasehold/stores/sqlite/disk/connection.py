@@ -33,6 +33,8 @@ BUSY_SECONDS: Final = 10.0
 """How long to wait for SQLite's own locks: for an application's transaction, as a rule."""
 WAL_PAGES_BEFORE_CHECKPOINT: Final = 4000
 WAL_BYTES_KEPT: Final = 64 * 1024 * 1024
+STATEMENTS_KEPT: Final = 500
+"""More than any verb has: of a hundred, which is usual, a check would prepare all its own anew."""
 
 
 def check_sqlite_version() -> None:
@@ -94,7 +96,9 @@ def is_up_to_date(db: apsw.Connection, path: Path) -> bool:
 
 def connected(path: Path) -> apsw.Connection:
     """A connection to a file that must be there, settled as all of ours are."""
-    db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+    db = apsw.Connection(
+        str(path), flags=apsw.SQLITE_OPEN_READWRITE, statementcachesize=STATEMENTS_KEPT
+    )
     db.set_busy_timeout(round(BUSY_SECONDS * 1000))
     _keep_plans(db)
     # SQLite's own `lower` knows no letters beyond ASCII.

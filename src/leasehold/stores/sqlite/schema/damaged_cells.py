@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any, Final, NamedTuple
 
 import apsw
@@ -63,27 +64,31 @@ class Damage(NamedTuple):
 
 def find(db: apsw.Connection, table: str, limit: int = NAMED_MAX) -> list[Damage]:
     """The cells of a table that do not hold what they must. It reads the whole table."""
+    rows: Any = db.execute(_unsound_cells(table, tuple(_keys(db, table))), (limit,))
+    return [
+        Damage(table, _text(key) or "", _text(owner), name, _text(value) or "")
+        for key, owner, *values in rows
+        for name, value in zip(CELLS[table], values, strict=True)
+        if value is not None
+    ]
+
+
+@cache
+def _unsound_cells(table: str, keys: tuple[str, ...]) -> str:
     cells = CELLS[table]
     shown = ", ".join(
         f"iif({sort.format(name)}, NULL, CAST(substr(quote({name}), 1, 60) AS BLOB))"
         for name, sort in cells.items()
     )
-    row = " || ', ' || ".join(f"quote({name})" for name in _keys(db, table))
+    row = " || ', ' || ".join(f"quote({name})" for name in keys)
     job = "NULL"
     if "seq" in cells:
         its = "SELECT CAST(its.id AS BLOB) FROM job AS its WHERE its.seq"
         job = f"({its} = {table}.seq)"
-    rows: Any = db.execute(
+    return (
         f"SELECT CAST({row} AS BLOB), {job}, {shown} FROM {table} "
-        f"WHERE NOT {sound_row(table)} LIMIT ?",
-        (limit,),
+        f"WHERE NOT {sound_row(table)} LIMIT ?"
     )
-    return [
-        Damage(table, _text(key) or "", _text(owner), name, _text(value) or "")
-        for key, owner, *values in rows
-        for name, value in zip(cells, values, strict=True)
-        if value is not None
-    ]
 
 
 class Key(NamedTuple):

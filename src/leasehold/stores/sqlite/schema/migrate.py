@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -13,12 +14,13 @@ from leasehold.stores.sqlite.writing.turn import transaction
 APPLICATION_ID: Final = 0x4C454153  # "LEAS", in the file's header
 
 
-def migrations() -> list[tuple[int, str]]:
+@cache
+def migrations() -> tuple[tuple[int, str], ...]:
     """Every migration as (number, SQL), in order."""
     # Not importlib.resources: loading that takes longer than opening a store.
     folder = Path(__file__).with_name("migrations")
     found = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".sql"))
-    return [(int(name[:4]), (folder / name).read_text(encoding="utf-8")) for name in found]
+    return tuple((int(name[:4]), (folder / name).read_text(encoding="utf-8")) for name in found)
 
 
 def schema_version(db: apsw.Connection, path: Path) -> int:

@@ -82,10 +82,10 @@ _QUEUE: Final = "SELECT queue FROM lane WHERE id = ?"
 _FORGET_MEASURED: Final = """
     DELETE FROM measured WHERE lane IN (SELECT id FROM lane WHERE queue = coalesce(?, queue))
 """
+# Every write goes on with what is `inheriting`, also the one that begins another table anew.
 BEGUN_ANEW: Final = (
-    "measured", "span", "bucket", "change", "reply", "cleanup", "rescoring", "pruned_key",
-    "key_lane", "resting", "failure", "failed_job", "error_total", "worker_total",
-    "inheriting",
+    "inheriting", "measured", "span", "bucket", "change", "reply", "cleanup", "rescoring",
+    "pruned_key", "key_lane", "resting", "failure", "failed_job", "error_total", "worker_total",
 )  # fmt: skip
 # A key whose time to rest cannot be read is looked at again at once.
 _IS_MOMENT: Final = CELLS["resting"]["until"].format("until")
