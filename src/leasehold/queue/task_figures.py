@@ -7,11 +7,10 @@ number is read.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from math import ceil
 
 import msgspec
 
-from leasehold.core.model.histogram import NOTHING, Durations
+from leasehold.core.model.histogram import Durations, measured
 from leasehold.core.model.job import Job
 from leasehold.core.model.status import Status
 
@@ -51,22 +50,7 @@ def _figures(task: str, jobs: Sequence[Job]) -> TaskFigures:
         completed=sum(job.status is Status.COMPLETED for job in jobs),
         dead=sum(job.status is Status.DEAD for job in jobs),
         failures=sum(job.failure_count for job in jobs),
-        wait=_summary([job.wait_seconds(job.updated_at) for job in jobs]),
-        run=_summary(ran),
+        wait=measured(job.wait_seconds(job.updated_at) for job in jobs).summary(),
+        run=measured(ran).summary(),
         run_max_seconds=max(ran),
-    )
-
-
-def _summary(seconds: Sequence[float]) -> Durations:
-    """Exact, unlike a histogram's: each of these durations is known."""
-    if not seconds:
-        return NOTHING
-    known = sorted(seconds)
-    p50, p95, p99 = (known[ceil(share * len(known)) - 1] for share in (0.50, 0.95, 0.99))
-    return Durations(
-        count=len(known),
-        mean_seconds=sum(known) / len(known),
-        p50_seconds=p50,
-        p95_seconds=p95,
-        p99_seconds=p99,
     )
