@@ -10,6 +10,7 @@ import asyncio
 import random
 import re
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any, Final
 
 import msgspec
@@ -37,6 +38,8 @@ from leasehold.service.caller import Caller
 from leasehold.service.operation import ApiOperation
 from leasehold.service.out_of_sight import LOOKED_UP_AT_ONCE, OUT_OF_SIGHT, shown
 from leasehold.service.problems import problem_of
+from leasehold.service.store_sight import workers_of
+from leasehold.stores.memory import MemoryStore
 from support.foreign_queue import FOREIGN, OWN_JOBS, foreign_part, store_with_a_foreign_queue
 
 CALLER: Final = Caller(
@@ -270,3 +273,18 @@ def test_nobody_learns_from_a_priority_that_a_foreign_job_waits_for_theirs() -> 
     assert shown(CALLER, store, [job]) == [everybody]
     assert shown(Caller(name="all", roles=CALLER.roles), store, job) is job
     store.close()
+
+
+def test_of_a_worker_only_the_jobs_of_its_own_queue_are_counted() -> None:
+    with closing(MemoryStore()) as store:
+        store.submit([Draft(id=name, task="t", queue=name) for name in ("mine", "theirs")])
+        now = store.now()
+        both = ("mine", "theirs")
+        store.register_worker(
+            WorkerInfo(id="w", queues=both, slots=2, started_at=now, heartbeat_at=now)
+        )
+        store.exchange(request=LeaseRequest(worker="w", queues=both, limit=2))
+        [worker] = store.workers()
+        assert worker.running == 2
+        [seen] = workers_of(frozenset({"mine"}), [worker])
+        assert (seen.running, seen.queues, seen.jobs) == (1, ("mine",), ())

@@ -14,7 +14,7 @@ from leasehold.core.contract.wire import HintsSince, encode
 from leasehold.core.model.job import Draft
 from leasehold.core.rules import moving
 from leasehold.env import SYSTEM
-from leasehold.errors import StoreMovedError
+from leasehold.errors import StoreMovedError, UnsupportedError
 from leasehold.service.store_breaker import FAILURES_MAX
 from leasehold.stores.remote.address import parse
 from leasehold.stores.remote.carrying import FailedError
@@ -114,3 +114,13 @@ def test_a_consumer_runs_a_module_whose_schedules_it_may_not_change(
     assert "operator" in said
     assert memory_service.store.schedules() == []
     far.shutdown()
+
+
+@pytest.mark.parametrize("scheme", ["https", "grpcs"])
+@pytest.mark.parametrize("name", ["ca", "cert", "key"])
+def test_a_file_of_the_url_that_is_not_there_is_named(
+    tmp_path: Path, scheme: str, name: str
+) -> None:
+    missing = tmp_path / "missing.pem"
+    with pytest.raises(UnsupportedError, match=rf"{name}=.*missing\.pem cannot be read: No such"):
+        parse(f"{scheme}://jobs.example.com?{name}={missing}")

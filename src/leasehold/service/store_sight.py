@@ -47,7 +47,10 @@ def _if_own(queues: frozenset[str], found: Any) -> Any:
 
 
 def workers_of(queues: frozenset[str], workers: list[WorkerInfo]) -> list[WorkerInfo]:
-    """The workers of these queues, to tell why a job waits; not where they run, nor their jobs."""
+    """The workers of these queues, to tell why a job waits; not where they run, nor their jobs.
+
+    Of the jobs that each holds those of these queues are counted, among the first hundred.
+    """
     return [
         msgspec.structs.replace(
             each,
@@ -55,6 +58,7 @@ def workers_of(queues: frozenset[str], workers: list[WorkerInfo]) -> list[Worker
             pid=None,
             tasks=(),
             jobs=(),
+            running=sum(job.queue in queues for job in each.jobs),
             queues=tuple(name for name in sorted(queues) if serves(each.queues, name)),
         )
         for each in workers

@@ -82,7 +82,20 @@ def parse(url: str) -> Address:
         raise UnsupportedError(f"'{address}': gRPC knows no paths: write {scheme}://host:port")
     if options:
         raise UnsupportedError(f"'{address}': unknown parameter {min(options)!r}")
+    for name, file in (("ca", address.ca), ("cert", address.cert), ("key", address.key)):
+        _check_readable(address, name, file)
     return address
+
+
+def _check_readable(address: Address, name: str, file: str | None) -> None:
+    """OpenSSL says that a file is missing, but not which."""
+    if file is not None:
+        try:
+            open(file, "rb").close()
+        except OSError as error:
+            raise UnsupportedError(
+                f"'{address}': {name}={file} cannot be read: {error.strerror}"
+            ) from error
 
 
 def _server(scheme: str, text: str) -> tuple[str, int]:
