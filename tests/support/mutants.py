@@ -312,12 +312,13 @@ MUTANTS: dict[type[Sound], frozenset[str]] = {
     RobsTheLiving: frozenset({"S4", "S5"}),
     NeverSweeps: frozenset({"L1"}),
     SweepsLate: frozenset({"L1"}),
-    # It says that what it loses is pending, also of what was to be delayed.
-    LosesASubmit: frozenset({"S1", "S10", "S7"}),
+    # It says that what it loses is pending, also of what was to be delayed; and nobody leases it.
+    LosesASubmit: frozenset({"S1", "S10", "S7", "S9"}),
     # A sweep reckons with leases that were moved: one that was not may lie there, too.
     EndsLeasesByAJump: frozenset({"S4", "L1"}),
     StoresHalfABatch: frozenset({"S1", "S2"}),
-    IgnoresKeys: frozenset({"S10"}),
+    # A submit that is repeated under its key has the id of the first one, too: that is refused.
+    IgnoresKeys: frozenset({"S10", "S1"}),
     # What it takes for due has waited longer, for it, than it has: that may show first.
     LeasesTooEarly: frozenset({"S7", "S9"}),
     ServesTheWrongOrder: frozenset({"S9"}),

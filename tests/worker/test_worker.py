@@ -386,7 +386,7 @@ def test_in_the_foreground_stuck_threads_ask_for_a_new_process(
     [line] = [each for each in caplog.records if "asks to be replaced" in each.getMessage()]
     assert line.levelname == "ERROR"
     assert "2 of 2 slots are held by tasks that did not stop" in line.getMessage()
-    assert "told to: task; let them check current_job().should_stop" in line.getMessage()
+    assert "a cancel: task; let them check current_job().should_stop" in line.getMessage()
 
 
 def test_a_worker_whose_work_is_done_leaves_with_code_0() -> None:
