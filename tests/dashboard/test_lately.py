@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import closing
 
 import pytest
 
@@ -13,8 +14,11 @@ from leasehold.dashboard.recent import (
     Recent,
     rests,
 )
+from leasehold.dashboard.visit import Desk
 from leasehold.env import Env, ManualClock
 from leasehold.errors import StoreError
+from leasehold.service.api import Api
+from leasehold.stores.memory import MemoryStore
 
 WAIT_SECONDS = 60
 
@@ -94,6 +98,24 @@ def test_whoever_waited_for_a_failure_finds_out_for_themselves() -> None:
     assert recent.get("x", lambda: 1) == 1
     recent.forget()
     assert recent.get("x", lambda: 2) == 2
+
+
+def test_only_what_a_change_concerns_is_found_out_anew() -> None:
+    recent = Recent(Env(clock=ManualClock()), 9)
+    for what in "xy":
+        recent.get(what, lambda: "before")
+    recent.forget("x", "not known")
+    assert [recent.get(what, lambda: "after") for what in "xy"] == ["after", "before"]
+
+
+def test_who_gave_an_order_is_shown_what_it_did() -> None:
+    env = Env(clock=ManualClock())
+    with closing(MemoryStore(env=env)) as store:
+        desk = Desk(Api(store, env=env, insecure=True))
+        before = desk.findings()
+        assert desk.findings() is before
+        desk.order_was_given()
+        assert desk.findings() is not before
 
 
 def test_what_is_slow_and_was_known_long_ago_is_waited_for() -> None:

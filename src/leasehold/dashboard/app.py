@@ -286,7 +286,7 @@ class _Face:
             try:
                 count = self.api.guarded(lambda: action.do(self.desk, caller, fields))
                 # The person who gave the order is to see its effect.
-                self.desk.pages.forget()
+                self.desk.order_was_given()
             except (InvalidQueueError, InvalidSettingError) as error:
                 if action.again is None:
                     raise

@@ -96,10 +96,11 @@ class Recent:
             other.wait()
         return self._find_out(what, find_out)
 
-    def forget(self) -> None:
-        """Find out everything anew: something was changed."""
+    def forget(self, *what: Hashable) -> None:
+        """Find out these anew, or everything: something was changed."""
         with self._lock:
-            self._kept.clear()
+            for each in what or tuple(self._kept):
+                self._kept.pop(each, None)
             self._changes += 1
 
     def _renew(self, what: Hashable, find_out: Callable[[], T]) -> None:

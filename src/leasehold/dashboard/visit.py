@@ -44,9 +44,15 @@ class Desk:
         self.env = api.env
         self.queue = TaskQueue(api.store, num_workers=0, env=api.env, actor="dashboard")
         self.runner = OperationRunner(Operations(api.store, "dashboard", api.env, api.blobs))
-        self.lately = Recent(api.env, FIGURES_KEPT).get
+        self._figures = Recent(api.env, FIGURES_KEPT)
+        self.lately = self._figures.get
         self.pages = Recent(api.env, PAGES_KEPT)
         """Pages that look again by themselves: drawn once for all who have them open."""
+
+    def order_was_given(self) -> None:
+        """Who gave it looks for what it did: the verdict is made anew, and the pages are."""
+        self._figures.forget("findings")
+        self.pages.forget()
 
     def findings(
         self,
