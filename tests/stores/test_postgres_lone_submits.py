@@ -34,7 +34,7 @@ from leasehold.stores.postgres.writing.database import Database  # noqa: E402
 from leasehold.stores.postgres.writing.marks import Mark, was_left  # noqa: E402
 
 FIRST_SUBMITS = 4
-"""The first makes the lane, the next learns its number, the one after that makes the mark."""
+"""The first makes the lane and a mark, the next learns the number of the lane."""
 AT_ONCE = RetentionPolicy(completed_seconds=0, archive_seconds=0)
 PATIENCE_SECONDS = 30
 TIMEOUTS = "&statement_timeout_seconds=5&lock_timeout_seconds=5&connect_timeout=2"

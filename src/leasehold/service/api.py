@@ -210,19 +210,5 @@ def _nothing() -> None:
     """A service runs no jobs itself: there are no workers to start."""
 
 
-_PARTS: Final = (
-    *(
-        Producers,
-        Consumers,
-        Peeking,
-        Operators,
-        Stuck,
-        Pinning,
-        Backups,
-        Measures,
-        QueueOperators,
-        Admins,
-    ),
-)
-OPERATIONS: Final = tuple(each for part in _PARTS for each in operations_of(part))
+OPERATIONS: Final = tuple(each for part in Api.__bases__ for each in operations_of(part))
 """Every operation, in the order of the table in the documentation."""
