@@ -4,11 +4,12 @@ from collections.abc import Callable
 
 import pytest
 
-from leasehold.core.model.lease import Lease, Settled
+from leasehold.core.model.lease import Lease, Settled, SweepReport
 from leasehold.core.model.outcome import JobError
 from leasehold.core.model.status import Status
 from leasehold.env import Env, ManualClock
 from leasehold.errors import StoreUnavailableError
+from leasehold.worker.banner import NAMES_MAX
 from leasehold.worker.hooks import Hooks
 from leasehold.worker.leases import LeaseManager
 from leasehold.worker.lost import LINES_MAX
@@ -105,6 +106,30 @@ def test_of_many_lost_jobs_only_the_first_have_a_line(
     assert caplog.text.count("it will run again") == LINES_MAX
     assert "and 3 more lost jobs" in caplog.text
     assert len(set(heard)) == len(heard) == LINES_MAX + 3
+
+
+@pytest.mark.parametrize(
+    ("deaths", "told"),
+    [
+        (1, "; 1 worker died: worker-000"),
+        (NAMES_MAX, f"; {NAMES_MAX} workers died: worker-000, "),
+        (NAMES_MAX + 180, f"worker-{NAMES_MAX - 1:03d}, and 180 more"),
+    ],
+)
+def test_a_host_that_goes_down_with_many_workers_fills_one_short_line(
+    timed_store: MoodyStore,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    deaths: int,
+    told: str,
+) -> None:
+    names = tuple(f"worker-{number:03d}" for number in reversed(range(deaths)))
+    report = SweepReport(expired_found=deaths, recovered=deaths, workers_proved_dead=names)
+    monkeypatch.setattr(timed_store, "recover", lambda: report)
+    RecoverySweep(timed_store).scan_and_recover()
+    [line] = [each for each in caplog.messages if each.startswith("recovery sweep:")]
+    assert told in line
+    assert line.count("worker-") == min(deaths, NAMES_MAX)
 
 
 def test_a_lost_job_that_cannot_be_read_is_told_all_the_same(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime
 from typing import Final, Protocol, runtime_checkable
 
@@ -15,6 +16,7 @@ from leasehold.core.model.phrases import counted
 from leasehold.core.model.settings import attempt_records_max
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import StoreUnavailableError
+from leasehold.worker.banner import shortened
 from leasehold.worker.describe import describe_error
 from leasehold.worker.hooks import Hooks
 from leasehold.worker.lost import LostJobs
@@ -107,7 +109,7 @@ class RecoverySweep(OwnThread):
                 report.recovered,
                 report.dead,
                 report.cancelled,
-                "".join(f"; worker {name} died" for name in report.workers_proved_dead),
+                _of_workers(report.workers_proved_dead),
             )
             self._lost.tell(report)
         return report
@@ -206,3 +208,10 @@ class RecoverySweep(OwnThread):
                 last_scan=self._env.now(),
                 last_report=report,
             )
+
+
+def _of_workers(names: Collection[str]) -> str:
+    """Whose jobs they were. A host that goes down may take hundreds of workers with it."""
+    if not names:
+        return ""
+    return f"; {counted(len(names), 'worker')} died: {shortened(sorted(names))}"
