@@ -68,17 +68,18 @@ class Proxy:
                 if self.lose > 0 and (self._scheme == "http" or _has_headers(data)):
                     self.lose -= 1
                     self.lost += 1
-                    client.sendall(data[: self.bytes_not_lost])
+                    _send(client, data[: self.bytes_not_lost])
                     break
-                client.sendall(data)
+                if not _send(client, data):
+                    break
             for each in (client, server):
                 _hang_up(each)
             to_server.join(WAIT)
 
     @staticmethod
     def _carry(source: socket.socket, target: socket.socket) -> None:
-        while data := _read(source):
-            target.sendall(data)
+        while (data := _read(source)) and _send(target, data):
+            pass
         _hang_up(target)
 
     def close(self) -> None:
@@ -91,6 +92,15 @@ def _read(source: socket.socket) -> bytes:
         return source.recv(65536)
     except OSError:
         return b""
+
+
+def _send(target: socket.socket, data: bytes) -> bool:
+    """Whether the other side still takes it: a proxy that has cut a reply may be sent more."""
+    try:
+        target.sendall(data)
+    except OSError:
+        return False
+    return True
 
 
 def _has_headers(data: bytes) -> bool:
