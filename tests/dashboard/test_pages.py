@@ -7,14 +7,17 @@ import html
 import io
 import json
 import re
+from collections.abc import Iterator
 
+import httpx
 import pytest
 
 from dashboard.conftest import People, asked
 from leasehold import Every, NewJob, TaskQueue, Workflow
 from leasehold.core.model.lease import LeaseRequest, Settlement
 from leasehold.core.model.outcome import Complete
-from leasehold.dashboard import dashboard
+from leasehold.dashboard import app, dashboard
+from leasehold.dashboard.exporting import JOBS_AT_ONCE
 
 HOSTILE = "<script>alert(1)</script> \u202eevil & \"quoted\" 'name'"
 HOSTILE_NAME = "<img src=x onerror=alert(1)> & \"q\" 'n' %2F/?#"
@@ -121,6 +124,40 @@ def test_jobs_come_page_by_page_and_as_files(people: People) -> None:
     rows = list(csv.DictReader(io.StringIO(client.get("jobs.csv?q=queue:many").text)))
     assert len(rows) == 60
     assert rows[0]["task"] == "'=cmd|calc"  # No formula, for whoever opens it in a spreadsheet.
+
+
+@pytest.mark.parametrize("count", [0, 1, JOBS_AT_ONCE, 2 * JOBS_AT_ONCE + 1])
+def test_an_export_has_every_job_that_fits(people: People, count: int) -> None:
+    queue = f"export-{count}"
+    people.queue.create_queue(queue)
+    people.queue.submit("mail:other", queue="another")
+    sent = people.queue.submit_many([NewJob("mail:send", (n,), queue=queue) for n in range(count)])
+    ids = [each.id for each in reversed(sent)]
+    client = people.somebody("producer")
+    told = client.get(f"jobs.json?q=queue:{queue}").json()
+    assert [each["id"] for each in told] == ids
+    rows = csv.DictReader(io.StringIO(client.get(f"jobs.csv?q=queue:{queue}").text))
+    assert [each["id"] for each in rows] == ids
+
+
+def test_an_export_ends_with_the_token_of_who_asked(
+    people: People, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def revoked_in_the_middle(*_: object) -> Iterator[bytes]:
+        yield b"before"
+        people.store.revoke_token("leaver", actor="admin")
+        yield b"meanwhile"
+        yield b"after"
+
+    client = people.somebody("producer", name="leaver")
+    monkeypatch.setattr(app, "export", revoked_in_the_middle)
+    heard: list[bytes] = []
+    with (
+        pytest.raises(httpx.RemoteProtocolError, match="incomplete"),
+        client.stream("GET", "jobs.csv") as answer,
+    ):
+        heard += answer.iter_raw()
+    assert b"".join(heard) == b"beforemeanwhile"
 
 
 def test_the_page_of_a_job_opens_with_why(people: People) -> None:

@@ -7,7 +7,7 @@ under any path, mounted or behind a proxy, without being told.
 from __future__ import annotations
 
 import mimetypes
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from importlib import import_module
@@ -27,12 +27,13 @@ from leasehold.core.contract.store import Store
 from leasehold.core.model.tokens import LOOKING, Role
 from leasehold.core.rules.operations import Operation
 from leasehold.dashboard.bulk import agreement
+from leasehold.dashboard.exporting import MEDIA, ExportResponse, Kind, export
 from leasehold.dashboard.forms import fields_of
 from leasehold.dashboard.orders import order_named, told
-from leasehold.dashboard.pages import jobs, overview
+from leasehold.dashboard.pages import overview
 from leasehold.dashboard.recent import rests
 from leasehold.dashboard.routes import OVERSEERS, PAGES, View, inside
-from leasehold.dashboard.searching import SearchError
+from leasehold.dashboard.searching import SearchError, parse
 from leasehold.dashboard.session import Sessions
 from leasehold.dashboard.shown import compile_templates, link, templates
 from leasehold.dashboard.theme import THEMES, keep_theme, page_before, theme_of
@@ -178,17 +179,30 @@ class _Face:
             self.sessions.keep(response, renewed, request)
         return response
 
-    def export(self, kind: str) -> Callable[[Request], Awaitable[Response]]:
-        def answer(request: Request) -> Response:
-            caller = self._caller(request)
-            caller.check_role(LOOKING)
-            visit = Visit(caller, request.query_params)
-            body, media = self.api.guarded(lambda: jobs.export(self.desk, visit, kind))
-            attached = {"Content-Disposition": f'attachment; filename="jobs.{kind}"'}
-            return Response(body, 200, HEADERS | attached, media)
-
+    def export(self, kind: Kind) -> Callable[[Request], Awaitable[Response]]:
         async def show(request: Request) -> Response:
-            return await self.api.on_thread(lambda: answer(request))
+            pieces: Iterator[bytes] | None = None
+
+            def next_piece() -> bytes | None:
+                nonlocal pieces
+                # Each time: who may not look any more gets no further.
+                self._caller(request).check_role(LOOKING)
+                if pieces is None:
+                    search = parse(request.query_params.get("q", ""), self.desk.queue.now())
+                    pieces = export(self.desk.store, search.where, kind)
+                return next(pieces, None)
+
+            # A search that is refused is answered by an error, and not by half a file.
+            first = await self.api.in_thread(next_piece)
+
+            async def rest() -> AsyncIterator[bytes]:
+                piece = first
+                while piece is not None:
+                    yield piece
+                    piece = await self.api.in_thread(next_piece)
+
+            attached = {"Content-Disposition": f'attachment; filename="jobs.{kind}"'}
+            return ExportResponse(rest(), 200, HEADERS | attached, MEDIA[kind])
 
         return show
 

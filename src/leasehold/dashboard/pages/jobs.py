@@ -1,16 +1,11 @@
-"""Jobs: where is it? A search, kept in the address; pages by cursor; JSON and CSV."""
+"""Jobs: where is it? A search, kept in the address; pages by cursor."""
 
 from __future__ import annotations
 
-import csv
-import io
 from typing import Any, Final
-
-import msgspec
 
 from leasehold.core.contract.looking import looking
 from leasehold.core.model.job import Job
-from leasehold.core.model.safe_text import safe
 from leasehold.core.model.search import Count, JobFilter, Page
 from leasehold.core.model.status import Status
 from leasehold.dashboard.job_columns import (
@@ -22,9 +17,8 @@ from leasehold.dashboard.job_columns import (
     in_address,
 )
 from leasehold.dashboard.payloads import without_secrets
-from leasehold.dashboard.searching import QUALIFIERS, Search, SearchError, parse, quoted
+from leasehold.dashboard.searching import QUALIFIERS, SearchError, parse, quoted
 from leasehold.dashboard.visit import Desk, FilledPage, Visit
-from leasehold.documents.jobs import job_document
 from leasehold.errors import InvalidJobError
 
 PAGE_SIZE: Final = 50
@@ -32,14 +26,6 @@ READ_MAX: Final = 50_000
 """About so many jobs are read at once, where nothing but a look at each tells whether it fits."""
 COMPLETED_MAX: Final = 200
 """So many queues, and so many tasks, are offered while a search is typed."""
-EXPORT_MAX: Final = 10_000
-"""How many jobs an export has; the command line exports any number."""
-CSV_COLUMNS: Final = (
-    "id", "queue", "task", "status", "priority", "attempts", "created_at", "started_at",
-    "completed_at", "worker", "error_type", "error_message",
-)  # fmt: skip
-
-FORMULA_SIGNS: Final = tuple("=+-@\uff1d\uff0b\uff0d\uff20")
 
 
 def jobs(desk: Desk, visit: Visit) -> FilledPage:
@@ -68,7 +54,6 @@ def jobs(desk: Desk, visit: Visit) -> FilledPage:
         "stopped": False,
         "read_max": READ_MAX,
         "is_first": not visit.text("cursor"),
-        "export_max": EXPORT_MAX,
     }
     try:
         search = parse(query, now)
@@ -97,56 +82,6 @@ def _total(desk: Desk, where: JobFilter, page: Page, *, is_first: bool) -> Count
     if is_first and len(page.jobs) < PAGE_SIZE:
         return Count(len(page.jobs), is_exact=page.next_cursor is None)
     return looking(desk.store).count(where, read_max=READ_MAX)
-
-
-def export(desk: Desk, visit: Visit, kind: str) -> tuple[bytes, str]:
-    """The jobs of a search, without payloads, and the type of the file."""
-    where = parse(visit.text("q"), desk.queue.now()).where
-    documents = [_light(each) for each in _found(desk, where)]
-    if kind == "json":
-        return msgspec.json.encode(documents), "application/json"
-    told = io.StringIO()
-    writer = csv.DictWriter(told, CSV_COLUMNS, extrasaction="ignore")
-    writer.writeheader()
-    for document in documents:
-        error = document["error"]
-        row = {
-            **document,
-            "error_type": error.type if error else "",
-            "error_message": error.message if error else "",
-        }
-        writer.writerow({name: _harmless(row.get(name)) for name in CSV_COLUMNS})
-    return told.getvalue().encode(), "text/csv; charset=utf-8"
-
-
-def _found(desk: Desk, where: JobFilter) -> list[Any]:
-    found: list[Any] = []
-    cursor = None
-    while len(found) < EXPORT_MAX:
-        page = desk.store.search(
-            where,
-            limit=min(500, EXPORT_MAX - len(found)),
-            cursor=cursor,
-            without=("payload", "result"),
-        )
-        found += page.jobs
-        cursor = page.next_cursor
-        if cursor is None:
-            break
-    return found
-
-
-def _light(job: Any) -> dict[str, Any]:
-    document = job_document(job)
-    document["metadata"] = without_secrets(document["metadata"])
-    return {name: each for name, each in document.items() if name not in ("payload", "result")}
-
-
-def _harmless(value: Any) -> str:
-    """A cell that no spreadsheet takes for a formula, and whose text no terminal obeys."""
-    told = "" if value is None else safe(str(value), lines=True, limit=None)
-    # Some programs trim a cell first, and take the wide signs of other scripts for ours.
-    return f"'{told}" if told.lstrip()[:1] in FORMULA_SIGNS else told
 
 
 def _tags(job: Job) -> str:
@@ -186,6 +121,3 @@ def _tabs(desk: Desk, query: str) -> list[tuple[str, str, int | None, bool]]:
         count = None if counts is None else counts.get(status, 0)
         tabs.append((status.value, " ".join((*kept, term)), count, chosen == [term]))
     return tabs
-
-
-__all__ = ["Search", "export", "jobs"]
