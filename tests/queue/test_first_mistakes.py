@@ -7,7 +7,13 @@ from typing import Any, get_overloads
 
 import pytest
 
-from leasehold import InvalidJobError, InvalidQueueError, JobNotFoundError, TaskQueue
+from leasehold import (
+    InvalidFilterError,
+    InvalidJobError,
+    InvalidQueueError,
+    JobNotFoundError,
+    TaskQueue,
+)
 from leasehold.core.model.lease import LeaseRequest
 from leasehold.errors import ResultTimeoutError, TaskNotImportableError
 from leasehold.queue.tasks import DECORATOR_OPTIONS, Tasks
@@ -40,7 +46,7 @@ def test_what_newcomers_write_is_answered_with_what_is_meant(still: TaskQueue) -
     with pytest.raises(ValueError, match=listed):
         still.run_worker(queues="mail, default", until_empty=True)
     TaskQueue("memory://", queues=["mail,default"]).shutdown()
-    with pytest.raises(InvalidJobError, match=r"'limit'.*itertools\.islice\(queue\.search"):
+    with pytest.raises(InvalidFilterError, match=r"'limit'.*itertools\.islice\(queue\.search"):
         anything.search(limit=1)
     with pytest.raises(TaskNotImportableError, match=r"write @queue\.task\(name='mytask'\)"):
         anything.task("mytask")

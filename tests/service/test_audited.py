@@ -82,11 +82,13 @@ def test_every_order_over_the_service_is_audited(service: Service) -> None:
     service.store.exchange(request=LeaseRequest(worker="press", queues=("held",)))
     client = service.client("admin", name="ops")
     for name, given in WALK:
-        before = len(service.store.audit_log())
+        before = len(service.store.audit_page().records)
         answer = ask(client, orders[name], given)
         while answer.get("more"):
             answer = ask(client, orders[name], {**given, "run": answer["run"]})
-        added = service.store.audit_log()[: len(service.store.audit_log()) - before]
+        added = service.store.audit_page().records[
+            : len(service.store.audit_page().records) - before
+        ]
         assert [record.actor for record in added] == ["token:ops"], name
 
 

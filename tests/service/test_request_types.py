@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 from starlette.datastructures import QueryParams
 
-from leasehold.errors import InvalidJobError
+from leasehold.errors import (
+    InvalidFieldError,
+)
 from leasehold.service.api import OPERATIONS
 from leasehold.service.http_request import request_of
 
@@ -50,7 +52,7 @@ def test_its_type_is_looked_at_once(name: str, query: str, body: bytes) -> None:
     def read() -> Any:
         try:
             return request_of(operation, path, QueryParams(query), body, {})
-        except InvalidJobError as refused:
+        except InvalidFieldError as refused:
             return str(refused)
 
     read()

@@ -270,7 +270,7 @@ def test_what_people_look_at_is_shown_however_damaged(damaged: Damaged) -> None:
     assert len(store.attempts("job")) == 1
     assert [event.event for event in store.history("job")] == ["created", "leased", "completed"]
     assert len(store.log("job").lines) == 1
-    assert len(store.audit_log()) == 1
+    assert len(store.audit_page().records) == 1
 
 
 # -- any damage, anywhere ----------------------------------------------------------------------

@@ -117,7 +117,7 @@ def told(store: Any) -> dict[str, Any]:
         "pins": store.pins("deploy"),
         "archive": store.search_archive(JobFilter()),
         "cleanups": store.cleanups(),
-        "audit": [each for each in store.audit_log() if each.action != "migrate_store"],
+        "audit": [each for each in store.audit_page().records if each.action != "migrate_store"],
         "metrics": store.metrics(),
         "series": store.series(),
         "daily": store.daily(),
@@ -145,7 +145,7 @@ def test_everything_arrives_and_comes_back(
     }, "the store must have a row in every table, or this test proves less than it says"
     move(there, back, env)
     assert told(back) == before
-    assert {each.count for each in back.audit_log() if each.action == "migrate_store"} == {
+    assert {each.count for each in back.audit_page().records if each.action == "migrate_store"} == {
         len(before["jobs"])
     }
     assert {each.signing_key() for each in (full, there, back)} == {full.signing_key()}
@@ -170,7 +170,7 @@ def test_the_target_works_on(full: SQLiteStore, make: Make, env: Env) -> None:
     assert target.recover().recovered == 2
     target.set_setting("max_retries", 3, actor="me")
     target.create_queue("more", target.queue_info("other").config, actor="me")
-    assert target.audit_log()[0].action == "create_queue"
+    assert target.audit_page().records[0].action == "create_queue"
 
 
 def test_versions_and_numbers_go_on_after_those_of_the_source(make: Make, env: Env) -> None:
@@ -235,7 +235,7 @@ def test_a_source_that_is_reopened_grants_no_version_of_the_target(
     with pytest.raises(StoreMovedError):
         source.submit([Draft(id="no", task="t")])
     moving.reopen(source, actor="me", force=True)
-    audited = source.audit_log()[0]
+    audited = source.audit_page().records[0]
     assert (audited.actor, audited.action, audited.count) == ("me", "reopen_store", 1)
     (ours,) = source.exchange(request=LeaseRequest(worker="w", limit=1)).leases
     assert ours.job_id == theirs.job_id

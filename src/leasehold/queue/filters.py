@@ -13,7 +13,7 @@ from leasehold.core.model.phrases import listed
 from leasehold.core.model.search import HeavyField, JobFilter
 from leasehold.core.model.status import Status
 from leasehold.core.model.text import plain, plain_text, shown
-from leasehold.errors import InvalidJobError
+from leasehold.errors import InvalidFilterError
 from leasehold.queue.options import JobRef, id_of, plain_metadata
 from leasehold.queue.task import TaskLike, name_of
 
@@ -49,7 +49,7 @@ def filter_of(where: JobFilter | None, fields: FilterFields) -> JobFilter:
     """
     if where is not None:
         if fields:
-            raise InvalidJobError("give either a JobFilter or keyword arguments, not both")
+            raise InvalidFilterError("give either a JobFilter or keyword arguments, not both")
         return checked.instance("where", where, JobFilter)
     known: dict[str, Any] = {}
     for name, value in fields.items():
@@ -64,7 +64,7 @@ def filter_of(where: JobFilter | None, fields: FilterFields) -> JobFilter:
         elif name in FilterFields.__annotations__:
             known[name] = plain(value)
         else:
-            raise InvalidJobError(
+            raise InvalidFilterError(
                 f"there is no filter {name!r}; the filters are "
                 f"{listed(FilterFields.__annotations__)}{_ELSEWHERE.get(name, '')}"
             )
@@ -88,7 +88,7 @@ def _many(value: Any) -> Iterable[Any]:
 
 def _queue(value: object) -> str:
     if not isinstance(value, str):
-        raise InvalidJobError(f"a queue is named by text, not by {shown(value)}")
+        raise InvalidFilterError(f"a queue is named by text, not by {shown(value)}")
     return plain_text(value)
 
 
@@ -96,7 +96,7 @@ def _status(value: Status | str) -> Status:
     try:
         return Status(value)
     except ValueError as error:
-        raise InvalidJobError(str(error)) from None
+        raise InvalidFilterError(str(error)) from None
 
 
 _ELSEWHERE: Final = {

@@ -11,7 +11,7 @@ from leasehold.core.model.job import Job, PriorityLike, priority_of
 from leasehold.core.model.refusals import no_job
 from leasehold.core.model.search import JobFilter
 from leasehold.core.rules.filter_orders import CancelAll, Order, Ordered
-from leasehold.errors import InvalidJobError, JobNotFoundError, LeaseholdError
+from leasehold.errors import InvalidFilterError, JobNotFoundError, LeaseholdError
 from leasehold.queue.filters import FilterFields, filter_of
 from leasehold.queue.options import JobRef, id_of
 
@@ -58,11 +58,11 @@ class Orders:
     ) -> int:
         """Cancel every waiting or running job that matches; returns how many.
 
-        Without a filter it raises InvalidJobError, unless you pass `everything=True`.
+        Without a filter it raises InvalidFilterError, unless you pass `everything=True`.
         """
         wanted = filter_of(where, fields)
         if wanted == JobFilter() and not everything:
-            raise InvalidJobError(
+            raise InvalidFilterError(
                 "cancel_many was called without a filter, which means every job of the store: "
                 "give a filter for the jobs to cancel, or pass everything=True"
             )

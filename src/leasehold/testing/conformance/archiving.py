@@ -17,7 +17,11 @@ from leasehold.core.model.retention import (
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import Status
 from leasehold.env import ManualClock
-from leasehold.errors import InvalidJobError
+from leasehold.errors import (
+    InvalidCursorError,
+    InvalidFilterError,
+    InvalidPageError,
+)
 from leasehold.testing.conformance.base import (
     FAILURE,
     ConformanceBase,
@@ -117,11 +121,11 @@ class ArchivingClauses(ConformanceBase):
             JobFilter(limit_key="key"),
             JobFilter(has_parent=True),
         ):
-            with pytest.raises(InvalidJobError, match="the archive keeps no"):
+            with pytest.raises(InvalidFilterError, match="the archive keeps no"):
                 store.search_archive(where)
-        with pytest.raises(InvalidJobError, match="cursor"):
+        with pytest.raises(InvalidCursorError, match="cursor"):
             store.search_archive(JobFilter(), cursor="nonsense")
-        with pytest.raises(InvalidJobError, match="limit"):
+        with pytest.raises(InvalidPageError, match="limit"):
             store.search_archive(JobFilter(), limit=0)
 
 
