@@ -1044,7 +1044,7 @@ class QueueCalls:
         return self._consuming.try_lease(request)
 
     def hand_back(self, leases: Sequence[Lease]) -> None:
-        """Release leases whose caller was cancelled before it had them, with no attempt spent."""
+        """Release leases whose caller left before it had them, with no attempt spent."""
         self._consuming.hand_back(leases)
 
     def create_queue(
