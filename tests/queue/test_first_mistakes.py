@@ -11,7 +11,6 @@ from leasehold import (
     InvalidFilterError,
     InvalidJobError,
     InvalidQueueError,
-    JobNotFoundError,
     TaskQueue,
 )
 from leasehold.core.model.lease import LeaseRequest
@@ -138,7 +137,7 @@ def test_options_of_the_wrong_kind_are_told(still: TaskQueue) -> None:
     with pytest.raises(InvalidJobError, match=r"metadata has 20,001 characters; at most 16,384"):
         still.submit("t", metadata={"k": "x" * 20_000})
     for bad in (None, 5):
-        with pytest.raises(JobNotFoundError, match=f"its handle or its id, not {bad}"):
+        with pytest.raises(InvalidJobError, match=f"each of depends_on must be .* not {bad}"):
             anything.submit("t", depends_on=[bad])
     still.submit("t")
     lease = still.lease(wait=0)

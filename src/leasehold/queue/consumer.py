@@ -291,7 +291,7 @@ class Consuming:
             lease_seconds=self._lease_seconds,
             lease_seconds_override=_length("lease_seconds", lease_seconds),
             tasks=None if tasks is None else tuple(name_of(task) for task in tasks),
-            parent_id=None if parent is None else id_of(parent),
+            parent_id=None if parent is None else id_of(parent, "parent"),
         )
 
     def _take(self, request: LeaseRequest, wait: Seconds, answer: Callable[[list[Lease]], T]) -> T:

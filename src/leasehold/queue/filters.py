@@ -13,7 +13,7 @@ from leasehold.core.model.phrases import listed
 from leasehold.core.model.search import HeavyField, JobFilter
 from leasehold.core.model.status import Status
 from leasehold.core.model.text import plain, plain_text, shown
-from leasehold.errors import InvalidFilterError
+from leasehold.errors import InvalidFilterError, InvalidJobError
 from leasehold.queue.options import JobRef, id_of, plain_metadata
 from leasehold.queue.task import TaskLike, name_of
 
@@ -51,6 +51,14 @@ def filter_of(where: JobFilter | None, fields: FilterFields) -> JobFilter:
         if fields:
             raise InvalidFilterError("give either a JobFilter or keyword arguments, not both")
         return checked.instance("where", where, JobFilter)
+    try:
+        return JobFilter(**_known(fields))
+    except (TypeError, InvalidJobError) as error:
+        raise InvalidFilterError(str(error)) from None
+
+
+def _known(fields: FilterFields) -> dict[str, Any]:
+    """The fields in the words of `JobFilter`."""
     known: dict[str, Any] = {}
     for name, value in fields.items():
         translate = _TRANSLATIONS.get(name)
@@ -58,7 +66,7 @@ def filter_of(where: JobFilter | None, fields: FilterFields) -> JobFilter:
             field, convert = translate
             known[field] = tuple(convert(item) for item in _many(value))
         elif name == "parent_id":
-            known[name] = id_of(value)  # type: ignore[arg-type]
+            known[name] = id_of(value, "parent_id")  # type: ignore[arg-type]
         elif name == "metadata":
             known[name] = plain_metadata(value)  # type: ignore[arg-type]
         elif name in FilterFields.__annotations__:
@@ -68,7 +76,7 @@ def filter_of(where: JobFilter | None, fields: FilterFields) -> JobFilter:
                 f"there is no filter {name!r}; the filters are "
                 f"{listed(FilterFields.__annotations__)}{_ELSEWHERE.get(name, '')}"
             )
-    return JobFilter(**known)
+    return known
 
 
 def found(store: Store, where: JobFilter, without: Collection[HeavyField] = ()) -> Iterator[Job]:
@@ -103,7 +111,7 @@ _ELSEWHERE: Final = {
     "limit": "; a search is an iterator: itertools.islice(queue.search(...), n) takes the first n",
 }
 _TRANSLATIONS: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
-    "ids": ("ids", id_of),
+    "ids": ("ids", lambda value: id_of(value, "each of ids")),
     "queue": ("queues", _queue),
     "status": ("statuses", _status),
     "task": ("tasks", name_of),

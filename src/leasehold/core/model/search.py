@@ -74,8 +74,11 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Part of the payload (as JSON text) or of the latest error, in any case."""
 
     def __post_init__(self) -> None:
-        for name, check in _CHECKS.items():
-            check(name, getattr(self, name))
+        try:
+            for name, check in _CHECKS.items():
+                check(name, getattr(self, name))
+        except (TypeError, ValueError) as error:
+            raise InvalidFilterError(str(error)) from None
         for priority in (self.priority_min, self.priority_max):
             if priority is not None and not -(2**63) <= priority < 2**63:
                 raise InvalidFilterError(f"priorities are from 0 to 100, not {priority}")
