@@ -180,7 +180,7 @@ def test_a_result_needs_the_lease(service: Service, store: Store) -> None:
         job = queue.submit("double", "x")
         [lease] = queue.store.exchange(request=LeaseRequest(worker="w")).leases
         assert put(queue, "result", job.id, lease.version).reference
-        with pytest.raises(LeaseLostError, match="its secret is another one"):
+        with pytest.raises(LeaseLostError, match="its secret is different"):
             put(thief, "result", job.id, lease.version)
 
 

@@ -230,7 +230,7 @@ def test_a_source_that_is_reopened_grants_no_version_of_the_target(
     source.submit([Draft(id="job", task="t")])
     move(source, target, env)
     (theirs,) = target.exchange(request=LeaseRequest(worker="w", limit=1)).leases
-    with pytest.raises(InvalidTransitionError, match="has taken its place"):
+    with pytest.raises(InvalidTransitionError, match="which replaced it"):
         moving.reopen(source, actor="me")
     with pytest.raises(StoreMovedError):
         source.submit([Draft(id="no", task="t")])
@@ -365,7 +365,7 @@ def test_a_move_that_is_given_up_while_it_runs_does_not_go_on(
     def give_up(phase: str, table: str, rows: int) -> None:  # its own names
         moving.reopen(full, actor="me")
 
-    with pytest.raises(StoreMovedError, match="given it up with --reopen"):
+    with pytest.raises(StoreMovedError, match="abandoned it with --reopen"):
         move(full, target, env, progress=give_up)
     full.submit([Draft(id="goes on", task="t")])
     with pytest.raises(StoreMovedError, match="is being filled"):
@@ -448,7 +448,7 @@ def test_a_move_that_was_begun_goes_to_the_same_target_or_is_given_up(
 
 
 def test_other_stores_cannot_be_moved(make: Make, env: Env) -> None:
-    with pytest.raises(UnsupportedError, match="no service"):
+    with pytest.raises(UnsupportedError, match="not a service"):
         move(make("sqlite"), MemoryStore(env), env)
     with pytest.raises(UnsupportedError):
         move(connect("memory://"), make("sqlite2"), env)

@@ -358,7 +358,7 @@ def _check(draft: OperationDraft) -> None:
             f"not {draft.id!r}"
         )
     if (draft.plan is None) == (draft.undoes is None):
-        raise InvalidOrderError("an operation either carries a plan out or undoes another")
+        raise InvalidOrderError("an operation needs either a plan or an operation to undo")
     try:
         msgspec.json.encode(draft)
     except UnicodeEncodeError as error:

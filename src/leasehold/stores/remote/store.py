@@ -186,7 +186,7 @@ class RemoteStore:
         return own_prefix(queue) if self._is_scoped else ""
 
     def signing_key(self) -> bytes:
-        raise UnsupportedError(f"the signing key is for servers, and {self!r} is none")
+        raise UnsupportedError(f"only a server has the signing key, and {self!r} is a client")
 
     def submit_as(
         self,
@@ -194,7 +194,7 @@ class RemoteStore:
         digest: str,  # noqa: ARG002
         drafts: Sequence[Draft],  # noqa: ARG002
     ) -> list[Submitted | LeaseholdError]:
-        raise UnsupportedError(f"tokens are looked for by servers, and {self!r} is none")
+        raise UnsupportedError(f"only a server looks up tokens, and {self!r} is a client")
 
     def close(self) -> None:
         # In this order: the end of the connections is no news to whoever listens no more.
