@@ -32,17 +32,15 @@ from leasehold.errors import (
     UnsupportedError,
 )
 from leasehold.service.store_access import ROLES_OF
-from service.conftest import Service, serving
+from service.conftest import Service, serving, serving_file
 
 Remote = Callable[..., Store]
 
 
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Service]:
-    store = connect(str(tmp_path / "jobs.db"), durability="normal")
-    with serving(store) as service:
+    with serving_file(tmp_path) as service:
         yield service
-    store.close()
 
 
 @pytest.fixture

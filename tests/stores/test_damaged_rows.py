@@ -203,7 +203,7 @@ def test_a_schedule_that_cannot_be_read_does_not_stop_the_others(damaged: Damage
     damaged.clock.advance(120)
     assert len(damaged.run()) == 1
     listed = {schedule.name: schedule for schedule in store.schedules()}
-    assert "no UTF-8" in (listed["bad"].error or "")
+    assert "not UTF-8" in (listed["bad"].error or "")
     assert listed["good"].error is None
     assert any("schedule 'bad'" in line for line in store.check())
     store.remove_schedule("bad", actor="me")

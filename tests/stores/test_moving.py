@@ -435,7 +435,7 @@ def test_a_move_that_was_begun_goes_to_the_same_target_or_is_given_up(
     fuse = [10]
     with pytest.raises(Cut):
         move(CutStore(full, fuse), CutStore(first, fuse), env)
-    with pytest.raises(StoreMovedError, match="go on with that"):
+    with pytest.raises(StoreMovedError, match="finish that move"):
         move(full, second, env)
     with pytest.raises(StoreMovedError, match="is being filled from"):
         move(second, first, env)
