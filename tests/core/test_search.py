@@ -81,3 +81,11 @@ def test_a_text_that_is_too_long_to_be_looked_for_is_refused() -> None:
         JobFilter(text="x" * 3_000_000)
     with pytest.raises(InvalidFilterError, match="at most 4,096 characters, not 4,097"):
         JobFilter(error_text="x" * 4097)
+
+
+def test_priorities_are_bounded_by_what_a_database_holds() -> None:
+    lowest, highest = -(2**63), 2**63 - 1
+    assert JobFilter(priority_min=lowest, priority_max=highest).matches(JOB)
+    for beyond in (lowest - 1, highest + 1):
+        with pytest.raises(InvalidFilterError, match="priorities are from 0 to 100"):
+            JobFilter(priority_min=beyond)

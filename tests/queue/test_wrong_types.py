@@ -266,6 +266,8 @@ ARGUMENTS: dict[str, Callable[[TaskQueue], Any]] = {
     "name must be text": lambda q: q.pause_queue(WRONG["a number"]),
     "name must be text, not None": lambda q: q.schedules.pause(WRONG["None"]),
     "queue must be text": lambda q: q.peek(WRONG["a number"]),
+    "version must be text": lambda q: q.mark_deploy(WRONG["a number"]),
+    "text must be text": lambda q: q.mark_deploy("v1", WRONG["a number"]),
     "reason must be text": lambda q: q.cancel("done", reason=WRONG["a number"]),
     "cursor must be text": lambda q: q.search_page(cursor=WRONG["a number"]),
     "job must be a job, its handle or its id": lambda q: q.get(WRONG["a number"]),

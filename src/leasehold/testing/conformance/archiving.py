@@ -123,8 +123,9 @@ class ArchivingClauses(ConformanceBase):
         ):
             with pytest.raises(InvalidFilterError, match="the archive keeps no"):
                 store.search_archive(where)
-        with pytest.raises(InvalidCursorError, match="cursor"):
-            store.search_archive(JobFilter(), cursor="nonsense")
+        for cursor in ("nonsense", "1.2", "1.2.-3", "\u0663.1.2", f"1.2.{'9' * 19}"):
+            with pytest.raises(InvalidCursorError, match="cursor"):
+                store.search_archive(JobFilter(), cursor=cursor)
         with pytest.raises(InvalidPageError, match="limit"):
             store.search_archive(JobFilter(), limit=0)
 

@@ -179,6 +179,20 @@ class OperatingClauses(ConformanceBase):
         assert carry_out(store).changed == 1
         assert [get(store, name).priority for name in ("failed", "fails")] == [90, 50]
 
+    def test_ope_6_running_jobs_are_those_that_ran_then(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        submit(store, draft("ran"), draft("runs"))
+        assert lease_one(store).job_id == "ran"
+        clock.advance(1)
+        begin(store, CancelAll("enough"), JobFilter(statuses=(Status.RUNNING,)))
+        clock.advance(1)
+        assert lease_one(store).job_id == "runs"
+        done = carry_out(store)
+        assert (done.planned, done.changed) == (1, 1)
+        asked = [get(store, name).cancel_requested for name in ("ran", "runs")]
+        assert asked == ["enough", None]
+
     def test_ope_6_nor_what_was_replayed(self, store: Store, clock: ManualClock) -> None:
         submit(store, draft("waits"), draft("ended"))
         store.cancel(["ended"], reason="", actor="bob")
