@@ -9,7 +9,7 @@ from typing import Any, overload
 from leasehold.blobs.blobs import Blobs
 from leasehold.codec import CallCodec
 from leasehold.core.model.blob import BLOB_CODEC
-from leasehold.core.model.durations import Seconds, given_seconds
+from leasehold.core.model.durations import Seconds, duration_text, given_seconds
 from leasehold.core.model.job import Job
 from leasehold.core.model.phrases import counted
 from leasehold.core.model.reason import Reason
@@ -172,8 +172,8 @@ def check_completed(job: Job) -> None:
         raise _failure(job)
     if job.result_expired:
         raise ResultExpiredError(
-            f"job {job.id} ({job.task}) is completed, but its result was kept for "
-            f"{job.result_ttl_seconds:g} seconds only (result_ttl_seconds) and is gone"
+            f"job {job.id} ({job.task}) is completed, but its result was only kept "
+            f"for {duration_text(job.result_ttl_seconds or 0)} (result_ttl_seconds) and is gone"
         )
 
 

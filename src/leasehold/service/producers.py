@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final, Literal
 
 from msgspec import Meta
 
+from leasehold.core.model.durations import duration_text
 from leasehold.core.model.job import Draft, Job, priority_of
 from leasehold.core.model.records import Submitted
 from leasehold.core.model.status import Status
@@ -362,7 +363,7 @@ class Producers(ApiPart):
 def _result_of(job: Job, waited_seconds: float) -> Any:
     if not job.is_terminal:
         raise ResultTimeoutError(
-            f"job {job.id} has not ended within {waited_seconds:g} seconds "
+            f"job {job.id} has not ended within {duration_text(waited_seconds)} "
             f"(it is {job.status.value})"
         )
     check_completed(job)

@@ -9,6 +9,7 @@ import msgspec
 
 from leasehold.codec import CallCodec
 from leasehold.core.model.blob import BLOB_CODEC
+from leasehold.core.model.durations import duration_text
 from leasehold.core.model.refusals import no_job
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import Status
@@ -56,9 +57,9 @@ def fetch_results(
             if each.result_expired:
                 # A task could not tell it from a result that is None.
                 raise ResultExpiredError(
-                    f"job {job_id} depends on job {each.id} ({each.task}), whose result was kept "
-                    f"for {each.result_ttl_seconds:g} seconds only (result_ttl_seconds) and is "
-                    f"gone: replay job {each.id} first, and then this one"
+                    f"job {job_id} depends on job {each.id} ({each.task}), whose result was "
+                    f"only kept for {duration_text(each.result_ttl_seconds or 0)} "
+                    f"(result_ttl_seconds) and is gone: replay job {each.id} first, then this one"
                 )
             data, codec = each.result_data, each.result_codec
             if data is not None and codec == BLOB_CODEC:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
+from leasehold.core.model.durations import duration_text
 from leasehold.core.model.lease import Lease, Settled
 from leasehold.core.model.outcome import Fail, JobError, Outcome
 from leasehold.worker.executors.team import KILLING
@@ -186,6 +187,6 @@ def timeout_failure(lease: Lease) -> Fail:
     return Fail(
         JobError(
             "JobTimeoutError",
-            f"ran longer than its timeout of {lease.timeout_seconds:g} s",
+            f"ran longer than its timeout of {duration_text(lease.timeout_seconds or 0)}",
         )
     )
