@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -183,3 +184,22 @@ def test_where_the_system_tells_no_boot_the_wall_clock_counts() -> None:
     assert (time.now, time.shift, time.basis) == (START + YEARS, 0, ClockBasis())
     time = tell_time(START, ClockBasis(), ClockReading(START - YEARS, 1, 1, ""))
     assert time.now == START
+
+
+@pytest.mark.parametrize(
+    ("further", "follows"), [(TOLERANCE_MICROS, True), (TOLERANCE_MICROS + 1, False)]
+)
+def test_a_clock_that_is_ahead_by_about_as_much_is_believed_in_time(
+    further: int, follows: bool
+) -> None:
+    machine = Machine()
+    machine.write()
+    machine.step(10 * TOLERANCE_MICROS)
+    machine.write()
+    assert machine.clock < machine.wall
+    machine.pass_time(DOUBT_MICROS // 2)
+    machine.step(further)
+    machine.write()
+    machine.pass_time(DOUBT_MICROS // 2)
+    machine.write()
+    assert (machine.clock == machine.wall) is follows
