@@ -85,7 +85,7 @@ class Scene:
         """Raise unless everybody can go on."""
         assert not SHIELD.is_closed()
         if self.connection.closed:
-            self.connection: Any = self.store.connect()
+            self.connection = self.store.connect()
         assert not self.connection.in_transaction
         until(self._every_connection_is_back)
         until(lambda: self.asked(OPEN) == 0)
