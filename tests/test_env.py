@@ -42,46 +42,41 @@ def test_a_manual_clock_stands_until_it_is_turned() -> None:
     assert clock.monotonic() == 1.5
 
 
+class Waiter:
+    """A thread that waits for ten seconds of a clock, or for news."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self.condition = threading.Condition()
+        self.answers: list[bool] = []
+        waiting = threading.Event()
+
+        def wait() -> None:
+            with self.condition:
+                waiting.set()
+                self.answers.append(clock.wait(self.condition, 10))
+
+        self.thread = threading.Thread(target=wait)
+        self.thread.start()
+        assert waiting.wait(30)
+
+
 def test_turning_the_clock_ends_a_wait() -> None:
     clock = ManualClock()
-    condition = threading.Condition()
-    waiting = threading.Event()
-    answers: list[bool] = []
-
-    def wait() -> None:
-        with condition:
-            waiting.set()
-            answers.append(clock.wait(condition, 10))
-
-    thread = threading.Thread(target=wait)
-    thread.start()
-    assert waiting.wait(30)
+    waiter = Waiter(clock)
     # The condition is free only once the thread really waits on it.
-    with condition:
+    with waiter.condition:
         pass
     clock.advance(10)
-    thread.join(30)
-    assert answers == [False]
+    waiter.thread.join(30)
+    assert waiter.answers == [False]
 
 
 def test_news_end_a_wait_before_its_time() -> None:
-    clock = ManualClock()
-    condition = threading.Condition()
-    waiting = threading.Event()
-    answers: list[bool] = []
-
-    def wait() -> None:
-        with condition:
-            waiting.set()
-            answers.append(clock.wait(condition, 10))
-
-    thread = threading.Thread(target=wait)
-    thread.start()
-    assert waiting.wait(30)
-    with condition:
-        condition.notify_all()
-    thread.join(30)
-    assert answers == [True]
+    waiter = Waiter(ManualClock())
+    with waiter.condition:
+        waiter.condition.notify_all()
+    waiter.thread.join(30)
+    assert waiter.answers == [True]
 
 
 def test_a_wait_of_nothing_is_over_at_once() -> None:

@@ -143,7 +143,7 @@ def _limits(url: str, options: dict[str, str]) -> dict[str, float]:
         seconds = 0.0
     if not 0 < seconds <= LOCK_TIMEOUT_SECONDS_MAX:
         raise UnsupportedError(
-            f"{url!r}: lock_timeout_seconds is a number above 0 and at most "
+            f"{url!r}: lock_timeout_seconds must be a number above 0 and at most "
             f"{LOCK_TIMEOUT_SECONDS_MAX:g}, not {text!r}"
         )
     return {"lock_timeout_seconds": seconds}
@@ -153,7 +153,7 @@ def _sqlite(path: str, env: Env, durability: Durability, limits: dict[str, float
     if not path or path == ":memory:":
         raise UnsupportedError("a SQLite store needs a file; for a store in memory use memory://")
     if durability not in ("full", "normal"):
-        raise UnsupportedError(f"durability is 'full' or 'normal', not {durability!r}")
+        raise UnsupportedError(f"durability must be 'full' or 'normal', not {durability!r}")
     import_whole("leasehold.stores.sqlite")
     from leasehold.stores.sqlite import SQLiteStore
 

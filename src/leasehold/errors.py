@@ -26,8 +26,14 @@
     ├── QueueNotFoundError
     ├── QueueNotEmptyError             jobs are left in the queue that was to be deleted
     ├── InvalidWindowError             metrics of a time for which none are kept
-    ├── InvalidRequestError            a service was sent what is no request
-    │   └── RequestTooLargeError
+    ├── InvalidFilterError             jobs cannot be selected like this
+    ├── InvalidPageError               the limit of a page is out of range
+    │   └── InvalidCursorError         no earlier page gave this cursor
+    ├── InvalidOrderError              no such order to many jobs, or not a valid one
+    ├── InvalidRequestError            a request to a service is malformed
+    │   ├── RequestTooLargeError
+    │   └── InvalidFieldError          a field is missing, or has an invalid value
+    │       └── UnknownFieldError      a field that the request does not have
     ├── UnauthenticatedError           a service was called without a token that is good
     ├── ForbiddenError                 the token does not allow this
     ├── BackupExistsError              a backup never replaces anything
@@ -206,12 +212,36 @@ class InvalidWindowError(LeaseholdError, ValueError, code="invalid_window"):
     """Raised when metrics are asked for a time for which none are kept."""
 
 
+class InvalidFilterError(LeaseholdError, ValueError, code="invalid_filter"):
+    """Raised for a filter of jobs that is invalid; says which part of it and why."""
+
+
+class InvalidPageError(LeaseholdError, ValueError, code="invalid_page"):
+    """Raised for a page of a list whose limit is out of range."""
+
+
+class InvalidCursorError(InvalidPageError, code="invalid_cursor"):
+    """Raised for a cursor that no earlier page of the list gave."""
+
+
+class InvalidOrderError(LeaseholdError, ValueError, code="invalid_order"):
+    """Raised for an order to many jobs that does not exist or is invalid; nothing was changed."""
+
+
 class InvalidRequestError(LeaseholdError, ValueError, code="invalid_request"):
     """Raised when what was sent to a service is malformed: no JSON, too deep, said twice."""
 
 
 class RequestTooLargeError(InvalidRequestError, code="request_too_large"):
     """Raised when a request to a service is larger than it takes."""
+
+
+class InvalidFieldError(InvalidRequestError, code="invalid_field"):
+    """Raised when a field of a request is missing or has an invalid value; names it."""
+
+
+class UnknownFieldError(InvalidFieldError, code="unknown_field"):
+    """Raised when a request has a field that does not exist; lists those that do."""
 
 
 class UnauthenticatedError(LeaseholdError, code="unauthenticated"):

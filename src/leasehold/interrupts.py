@@ -21,6 +21,9 @@ Three rules keep it honest:
   nothing begun. Whoever entered the shield waits anew after the signals were delivered: a handler
   that did not raise has not ended anything. A wait that may be left where it is, whatever has
   begun, calls `deliver()` instead, and goes on if nothing was raised.
+- Who must not lose the answer of such a call enters `SHIELD.keeping_answers` around it: then the
+  wait for the answer goes on for a moment after the signal, and the answer is there when the
+  handler is called. Only a server that is silent for longer is left without one.
 - Handlers that were set by C code, and signals without one, are left alone.
 """
 
@@ -55,6 +58,8 @@ SIGNALS: Final = tuple(
 
 LOOK_SECONDS: Final = 0.05
 """How often a wait in the main thread looks whether it has been interrupted."""
+LOOKS_FOR_ANSWER: Final = 8
+"""How often a wait for an answer that is not to be lost looks up after a signal, before it ends."""
 
 # The functions of the `signal` module convert to enums and back, at ten times the price.
 _getsignal = _signal.getsignal
@@ -96,6 +101,9 @@ class Shield:
         """The signals that had handlers in Python then."""
         self._stands_for: dict[int, Any] = {}
         """By signal, the handler that ours replaces, or was the last to replace."""
+        self.keeping_answers = KeepingAnswers(self)
+        self.is_keeping = False
+        self.looks = 0
 
     def __enter__(self) -> None:
         if _get_ident() != self._main:
@@ -144,6 +152,10 @@ class Shield:
         """Whether the caller is inside."""
         return self._depth > 0 and _get_ident() == self._main
 
+    def is_outermost(self) -> bool:
+        """Whether the caller is inside one shielded block, and in no other around it."""
+        return self._depth == 1 and _get_ident() == self._main
+
     def is_interrupted(self) -> bool:
         """Whether a signal waits for the shield to open. Always False in other threads."""
         return bool(self._noted) and _get_ident() == self._main and self._depth > 0
@@ -159,9 +171,10 @@ class Shield:
         """Call the handlers of the signals noted so far, for a wait that may be left here.
 
         One that raises leaves the wait, and the rest is delivered when the shield opens. Inside
-        another shielded block nothing is delivered: that may not be left.
+        another shielded block nothing is delivered: that may not be left, or not yet
+        (`keeping_answers`).
         """
-        if _get_ident() != self._main or self._depth != 1:
+        if _get_ident() != self._main or not (self._depth == 1 or self._has_waited()):
             return
         while self._noted:
             signum = self._noted.popleft()
@@ -169,6 +182,13 @@ class Shield:
                 _call(self._stands_for[signum], signum, sys._getframe(1))  # noqa: SLF001  # as Python would
             finally:
                 self._hold_back_again()
+
+    def _has_waited(self) -> bool:
+        """Whether an answer that is not to be lost has been waited for long enough."""
+        if not (self.is_keeping and self._noted and self._depth == 2):
+            return False
+        self.looks += 1
+        return self.looks > LOOKS_FOR_ANSWER
 
     def _hold_back_again(self) -> None:
         """A handler may have set others: signals are held back in their place, too."""
@@ -229,8 +249,32 @@ class Shield:
             # Another thread was inside, and is not here: what it held back was its process's.
             self._main = main
             self._depth = 0
+            self.is_keeping = False
             self._noted.clear()
             self._put_back()
+
+
+class KeepingAnswers:
+    """The shield for a call whose answer must not be lost, such as leases that were granted."""
+
+    def __init__(self, shield: Shield) -> None:
+        self._shield = shield
+
+    def __enter__(self) -> None:
+        shield = self._shield
+        shield.__enter__()
+        if shield.is_outermost():
+            shield.is_keeping, shield.looks = True, 0
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._shield.is_outermost():
+            self._shield.is_keeping = False
+        self._shield.__exit__(kind, error, trace)
 
 
 def _call(handler: object, signum: int, frame: FrameType | None) -> None:

@@ -46,7 +46,7 @@ def test_from_one_file_to_another_and_reopened(shell: Shell) -> None:
     assert "was moved to" in shell.run("doctor").out
     refused = shell.run("migrate-store", "--reopen", "--yes", "leasehold.db")
     assert refused.code == Exit.CONFLICT
-    assert "has taken its place" in refused.err
+    assert "which replaced it" in refused.err
     assert "was moved to" in shell.ok("status").err
     shell.ok("migrate-store", "--reopen", "--force", "--yes", "leasehold.db")
     assert "was moved" not in shell.ok("status").err

@@ -184,3 +184,14 @@ def test_where_the_trouble_began() -> None:
     assert graph.brought_down_by(["b"]) == ["b", "c", "d"]
     assert graph.brought_down_by(["x"]) == []
     assert graph.is_finished
+
+
+@pytest.mark.parametrize(("jobs", "shown", "left_out"), [(19, 20, 0), (20, 20, 1), (25, 20, 6)])
+def test_a_long_cycle_is_named_in_part(jobs: int, shown: int, left_out: int) -> None:
+    """With the first job at its end again: whoever reads it sees that it is a circle."""
+    ring = {f"j{n}": [f"j{(n + 1) % jobs}"] for n in range(jobs)}
+    named = str(plan(drafts_of(ring)).refusal).rpartition(": ")[2].split(" -> ")
+    rest = [name for name in named if name.endswith(" more)")]
+    assert len(named) - len(rest) == shown
+    assert rest == ([f"({left_out} more)"] if left_out else [])
+    assert bool(rest) or named[0] == named[-1]

@@ -194,3 +194,17 @@ def test_too_fine_an_interval_is_refused() -> None:
     with pytest.raises(InvalidQueueError, match="raise rebalance_interval"):
         QueueConfig(deadline_horizon=86_400, rebalance_interval=1)
     assert QueueConfig(deadline_horizon=86_400, rebalance_interval=90).scoring.deadline_weight == 30
+
+
+def test_a_job_that_is_not_available_yet_has_not_aged() -> None:
+    """A clock that was set back shows a time before a job became available."""
+    assert effective(50, 0, START + HOUR, None, START) == 50
+    stands = place(50, 0, START + HOUR, START, None, START)
+    assert score(stands.tier, stands.turn, START) == 50
+
+
+def test_times_are_rounded_to_the_next_microsecond() -> None:
+    assert Scoring(aging_factor=0.0019999).aging_micros == 2000
+    rules = Scoring(aging_factor=None, rebalance_interval=10.0000009)
+    # The first band ends at the first multiple of the interval from the deadline on.
+    assert place(50, 0, 0, 0, 10 * SECOND, 0, rules)[2] == 10_000_001

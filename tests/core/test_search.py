@@ -9,7 +9,7 @@ from leasehold.core.model.job import Job
 from leasehold.core.model.outcome import JobError
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import Status
-from leasehold.errors import InvalidJobError
+from leasehold.errors import InvalidFilterError
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
 LATER = START + timedelta(seconds=1)
@@ -77,7 +77,15 @@ def test_a_job_without_error_or_metadata_fits_no_such_wish() -> None:
 
 def test_a_text_that_is_too_long_to_be_looked_for_is_refused() -> None:
     assert JobFilter(text="x" * 4096, error_text="x" * 4096).text
-    with pytest.raises(InvalidJobError, match="at most 4,096 characters, not 3,000,000"):
+    with pytest.raises(InvalidFilterError, match="at most 4,096 characters, not 3,000,000"):
         JobFilter(text="x" * 3_000_000)
-    with pytest.raises(InvalidJobError, match="at most 4,096 characters, not 4,097"):
+    with pytest.raises(InvalidFilterError, match="at most 4,096 characters, not 4,097"):
         JobFilter(error_text="x" * 4097)
+
+
+def test_priorities_are_bounded_by_what_a_database_holds() -> None:
+    lowest, highest = -(2**63), 2**63 - 1
+    assert JobFilter(priority_min=lowest, priority_max=highest).matches(JOB)
+    for beyond in (lowest - 1, highest + 1):
+        with pytest.raises(InvalidFilterError, match="priorities are from 0 to 100"):
+            JobFilter(priority_min=beyond)

@@ -301,3 +301,9 @@ def test_a_bad_field_is_named_and_missing_ones_are_explained() -> None:
     assert str(bad.value) == "'61 * * * *' is not a cron expression: bad minute"
     with pytest.raises(InvalidScheduleError, match="five fields are needed"):
         Cron("61 * *")
+
+
+def test_an_interval_is_rounded_to_the_nearest_microsecond() -> None:
+    """A millionth too short, ten thousand times, is a hundredth of a second."""
+    first = Every(1.0000009).next_after(utc("1970-01-01"))
+    assert first == utc("1970-01-01") + timedelta(microseconds=1_000_001)

@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 
+from leasehold import TaskQueue
 from leasehold.core.model.job import Draft
 from leasehold.core.model.lease import Lease, LeaseRequest, Renewal, Settlement
 from leasehold.core.model.outcome import Complete
@@ -256,6 +257,21 @@ def test_a_write_that_waits_for_its_turn_is_left_at_once(scene: Scene, schemas: 
         until(lambda: scene.asked(OPEN) == 0)
     assert len(scene.submitted) == before
     assert scene.store.stats().submitted == before
+    scene.examine()
+
+
+def test_a_lease_that_waits_for_its_turn_is_left_after_a_moment(
+    scene: Scene, schemas: Schemas
+) -> None:
+    """An answer that may have leases in it is waited for, but not for ever."""
+    job_id = scene.submit()
+    queue = TaskQueue(scene.store, num_workers=0, enable_recovery=False)
+    with turn_kept_from(scene, schemas):
+        interrupt_when_it_waits(scene)
+        with pytest.raises(KeyboardInterrupt):
+            queue.lease(wait=0)
+        until(lambda: scene.asked(OPEN) == 0)
+    assert queue.get_status(job_id) is Status.PENDING
     scene.examine()
 
 

@@ -69,7 +69,7 @@ def test_it_can_be_switched_in_the_code_and_in_the_environment(
     monkeypatch.setenv(VARIABLE, "0")
     assert not begun(True)
     monkeypatch.setenv(VARIABLE, "no")
-    with pytest.raises(ValueError, match="LEASEHOLD_AUTOSTART is 1 or 0, not 'no'"):
+    with pytest.raises(ValueError, match="LEASEHOLD_AUTOSTART must be 1 or 0, not 'no'"):
         TaskQueue("memory://")
 
 

@@ -7,7 +7,12 @@ from typing import Any, get_overloads
 
 import pytest
 
-from leasehold import InvalidJobError, InvalidQueueError, JobNotFoundError, TaskQueue
+from leasehold import (
+    InvalidFilterError,
+    InvalidJobError,
+    InvalidQueueError,
+    TaskQueue,
+)
 from leasehold.core.model.lease import LeaseRequest
 from leasehold.errors import ResultTimeoutError, TaskNotImportableError
 from leasehold.queue.tasks import DECORATOR_OPTIONS, Tasks
@@ -40,7 +45,7 @@ def test_what_newcomers_write_is_answered_with_what_is_meant(still: TaskQueue) -
     with pytest.raises(ValueError, match=listed):
         still.run_worker(queues="mail, default", until_empty=True)
     TaskQueue("memory://", queues=["mail,default"]).shutdown()
-    with pytest.raises(InvalidJobError, match=r"'limit'.*itertools\.islice\(queue\.search"):
+    with pytest.raises(InvalidFilterError, match=r"'limit'.*itertools\.islice\(queue\.search"):
         anything.search(limit=1)
     with pytest.raises(TaskNotImportableError, match=r"write @queue\.task\(name='mytask'\)"):
         anything.task("mytask")
@@ -132,7 +137,7 @@ def test_options_of_the_wrong_kind_are_told(still: TaskQueue) -> None:
     with pytest.raises(InvalidJobError, match=r"metadata has 20,001 characters; at most 16,384"):
         still.submit("t", metadata={"k": "x" * 20_000})
     for bad in (None, 5):
-        with pytest.raises(JobNotFoundError, match=f"its handle or its id, not {bad}"):
+        with pytest.raises(InvalidJobError, match=f"each of depends_on must be .* not {bad}"):
             anything.submit("t", depends_on=[bad])
     still.submit("t")
     lease = still.lease(wait=0)

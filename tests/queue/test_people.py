@@ -8,6 +8,7 @@ import pytest
 
 from leasehold import (
     Event,
+    InvalidFilterError,
     InvalidJobError,
     InvalidTransitionError,
     Job,
@@ -42,11 +43,11 @@ def test_search_by_keywords_and_by_filter(still: TaskQueue) -> None:
 
 
 def test_a_wrong_filter_is_refused(still: TaskQueue) -> None:
-    with pytest.raises(InvalidJobError, match="no status"):
+    with pytest.raises(InvalidFilterError, match="no status"):
         still.search(status="finished")
-    with pytest.raises(InvalidJobError, match="no filter 'state'"):
+    with pytest.raises(InvalidFilterError, match="no filter 'state'"):
         still.search(state="dead")  # type: ignore[call-arg]
-    with pytest.raises(InvalidJobError, match="not both"):
+    with pytest.raises(InvalidFilterError, match="not both"):
         still.search(JobFilter(), status="dead")
 
 
@@ -83,9 +84,9 @@ def test_cancel_one_and_many(still: TaskQueue) -> None:
 
 def test_cancel_many_without_a_filter_has_to_be_meant(still: TaskQueue) -> None:
     still.submit_many([still.task(work).job(number) for number in range(3)])
-    with pytest.raises(InvalidJobError, match="everything=True"):
+    with pytest.raises(InvalidFilterError, match="everything=True"):
         still.cancel_many()
-    with pytest.raises(InvalidJobError, match="everything=True"):
+    with pytest.raises(InvalidFilterError, match="everything=True"):
         still.cancel_many(JobFilter(), reason="an empty filter is none")
     assert still.get_queue_stats()["cancelled"] == 0
     assert still.cancel_many(everything=True) == 3

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from leasehold import InvalidJobError, NewJob, TaskQueue
+from leasehold import InvalidFilterError, InvalidJobError, NewJob, TaskQueue
 
 STORES = ["memory://", "jobs.db"]
 
@@ -85,7 +85,7 @@ def test_one_of_them_does_not_fail_the_submits_beside_it(queue: TaskQueue) -> No
 
 @pytest.mark.parametrize("name", [None, 5])
 def test_a_queue_that_is_no_text_is_refused_by_filters(queue: TaskQueue, name: Any) -> None:
-    with pytest.raises(InvalidJobError, match="a queue is named by text"):
+    with pytest.raises(InvalidFilterError, match="a queue is named by text"):
         list(queue.search(queue=name))
 
 

@@ -87,7 +87,7 @@ def test_a_program_may_create_its_queues_whatever_operators_have_changed(still: 
     again = still.create_queue("mail", if_exists="update", max_depth=1)
     assert again.changed_at == changed_at, "nothing was changed, and nobody is named for it"
     assert still.create_queue("new", if_exists="update", max_depth=5).config.max_depth == 5
-    with pytest.raises(InvalidQueueError, match="if_exists is 'error', 'keep' or 'update'"):
+    with pytest.raises(InvalidQueueError, match="if_exists must be 'error', 'keep' or 'update'"):
         still.create_queue("new", if_exists="replace")  # type: ignore[arg-type]
 
 

@@ -190,7 +190,7 @@ def test_thousands_of_jobs_have_a_few_lines_and_a_sum(caplog: pytest.LogCaptureF
         assert len(caplog.records) == LINES_PER_SECOND_MAX, "the second is not over"
         clock.advance(1)
         lines.sum_up()
-        assert caplog.messages[-1] == "too many jobs for a line each: 950 started more"
+        assert caplog.messages[-1] == "too many jobs to log one by one: another 950 started"
         hooks.on_start(lease)
         assert caplog.messages[-1] == "job job-1 (work): attempt 1 starts"
     assert len(told) == 1001, "the application's own hook hears of every job"

@@ -262,6 +262,54 @@ def test_it_is_refused_by_name_and_nothing_is_done(
     assert [each for each in faults if each] == []
 
 
+ARGUMENTS: dict[str, Callable[[TaskQueue], Any]] = {
+    "name must be text": lambda q: q.pause_queue(WRONG["a number"]),
+    "name must be text, not None": lambda q: q.schedules.pause(WRONG["None"]),
+    "queue must be text": lambda q: q.peek(WRONG["a number"]),
+    "version must be text": lambda q: q.mark_deploy(WRONG["a number"]),
+    "text must be text": lambda q: q.mark_deploy("v1", WRONG["a number"]),
+    "reason must be text": lambda q: q.cancel("done", reason=WRONG["a number"]),
+    "cursor must be text": lambda q: q.search_page(cursor=WRONG["a number"]),
+    "job must be a job, its handle or its id": lambda q: q.get(WRONG["a number"]),
+    "job must be .* not None": lambda q: q.history(WRONG["None"]),
+    "each of jobs must be a job": lambda q: q.cancel_each(["done", WRONG["a number"]]),
+    "each of jobs must be .* not None": lambda q: q.dead_letters.discard(WRONG["None"]),
+    "parent must be a job": lambda q: q.lease("none", wait=0, parent=WRONG["a number"]),
+}
+"""By what a TypeError says: arguments of calls."""
+PARTS: dict[str, tuple[str, Callable[[TaskQueue], Any]]] = {
+    "search(queue)": ("invalid_filter", lambda q: list(q.search(queue=WRONG["a number"]))),
+    "search(ids)": ("invalid_filter", lambda q: list(q.search(ids=[WRONG["a number"]]))),
+    "search(task)": ("invalid_filter", lambda q: list(q.search(task=WRONG["a number"]))),
+    "search(status)": ("invalid_filter", lambda q: list(q.search(status=WRONG["a number"]))),
+    "search(text)": ("invalid_filter", lambda q: list(q.search(text=WRONG["a number"]))),
+    "search(metadata)": ("invalid_filter", lambda q: list(q.search(metadata=WRONG["a number"]))),
+    "count(priority_min)": ("invalid_filter", lambda q: q.count(priority_min=WRONG["text"])),
+    "count(created_from)": ("invalid_filter", lambda q: q.count(created_from=WRONG["text"])),
+    "submit(queue)": ("invalid_job", lambda q: q.submit("t", queue=WRONG["a number"])),
+    "submit(parent_id)": ("invalid_job", lambda q: q.submit("t", parent_id=WRONG["a number"])),
+    "submit(depends_on)": ("invalid_job", lambda q: q.submit("t", depends_on=WRONG["a number"])),
+    "create_queue": ("invalid_queue", lambda q: q.create_queue("x", max_depth=WRONG["text"])),
+    "settings.set": ("invalid_setting", lambda q: q.settings.set("max_retries", WRONG["text"])),
+}
+"""By the code of the error: parts of what is described to a call."""
+
+
+@pytest.mark.parametrize("words", ARGUMENTS)
+def test_an_argument_of_a_wrong_type_is_a_type_error(words: str) -> None:
+    with made("memory://") as queue, pytest.raises(TypeError, match=words):
+        ARGUMENTS[words](queue)
+
+
+@pytest.mark.parametrize("call", PARTS)
+def test_a_part_of_a_wrong_type_is_the_error_of_the_whole(call: str) -> None:
+    code, attempted = PARTS[call]
+    with made("memory://") as queue, pytest.raises(LeaseholdError) as refused:
+        attempted(queue)
+    assert refused.value.code == code
+    assert isinstance(refused.value, ValueError)
+
+
 @pytest.fixture(scope="module", params=["memory", "sqlite"])
 def queue(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory

@@ -7,7 +7,7 @@ import itertools
 import ssl
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -145,6 +145,16 @@ def serving(
         for client in service.clients:
             client.close()
         service.stop()
+
+
+@contextmanager
+def serving_file(folder: Path) -> Iterator[Service]:
+    """Serve a new store in a file until the block ends."""
+    with (
+        closing(connect(str(folder / "jobs.db"), durability="normal")) as store,
+        serving(store) as service,
+    ):
+        yield service
 
 
 @pytest.fixture(params=["memory", "sqlite"])

@@ -9,13 +9,12 @@ from typing import Any
 import httpx
 import pytest
 
-from leasehold.connect import connect
 from leasehold.core.model.job import Draft
 from leasehold.core.model.lease import LeaseRequest
 from leasehold.core.model.records import WorkerInfo
 from leasehold.service.api import OPERATIONS
 from leasehold.service.operation import ApiOperation
-from service.conftest import Service, serving
+from service.conftest import Service, serving_file
 
 LOOKS = {"search"}
 """They are sent by POST, and change nothing."""
@@ -58,11 +57,9 @@ WALK: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Service]:
-    store = connect(str(tmp_path / "jobs.db"), durability="normal")
-    with serving(store) as service:
+    with serving_file(tmp_path) as service:
         service.api.backup_folder = tmp_path
         yield service
-    store.close()
 
 
 def test_every_order_over_the_service_is_audited(service: Service) -> None:
@@ -82,11 +79,13 @@ def test_every_order_over_the_service_is_audited(service: Service) -> None:
     service.store.exchange(request=LeaseRequest(worker="press", queues=("held",)))
     client = service.client("admin", name="ops")
     for name, given in WALK:
-        before = len(service.store.audit_log())
+        before = len(service.store.audit_page().records)
         answer = ask(client, orders[name], given)
         while answer.get("more"):
             answer = ask(client, orders[name], {**given, "run": answer["run"]})
-        added = service.store.audit_log()[: len(service.store.audit_log()) - before]
+        added = service.store.audit_page().records[
+            : len(service.store.audit_page().records) - before
+        ]
         assert [record.actor for record in added] == ["token:ops"], name
 
 

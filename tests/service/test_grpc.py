@@ -100,6 +100,17 @@ def as_json(value: Any) -> Any:
     return value.isoformat().replace("+00:00", "Z") if hasattr(value, "isoformat") else value
 
 
+def test_the_audit_log_comes_in_pages_and_of_a_time(service: Service, client: Client) -> None:
+    for name in ("audited-1", "audited-2", "audited-3"):
+        client("create_queue", queue=name)
+    three, two, one = service.store.audit_page(limit=3).records
+    span = {"since": one.at.isoformat(), "before": three.at.isoformat()}
+    first = client("audit", limit=1, **span)
+    rest = client("audit", cursor=first["next_cursor"], **span)
+    told = [each["at"] for each in first["records"] + rest["records"]]
+    assert told == [two.at, one.at]
+
+
 def test_the_walk_of_a_job(service: Service, client: Client) -> None:
     given = {"task": "mail", "payload": {"to": "anna", "big": 2**60}, "queue": "walk"}
     retry = {"type": "linear", "step_seconds": 2.5}

@@ -124,7 +124,7 @@ def test_what_speaks_no_grpc_is_not_reached(service: Service) -> None:
 
 
 def test_an_address_has_no_path() -> None:
-    with pytest.raises(UnsupportedError, match="gRPC knows no paths"):
+    with pytest.raises(UnsupportedError, match="gRPC URLs have no path"):
         address.parse("grpc://host:1/prefix")
 
 

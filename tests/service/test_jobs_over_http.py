@@ -129,7 +129,8 @@ def test_a_job_that_makes_no_sense_is_named_and_hinders_no_other(service: Servic
     taken = client.post(f"{JOBS}/batch", json={"jobs": jobs, "partial": True}).json()
     assert [each["index"] for each in taken["successful"]] == [1]
     assert [each["index"] for each in taken["failed"]] == [0, 2, 3, 4]
-    assert {each["error"]["code"] for each in taken["failed"]} == {"invalid_job"}
+    codes = [each["error"]["code"] for each in taken["failed"]]
+    assert codes == ["invalid_job", "invalid_job", "invalid_job", "unknown_field"]
     assert "$.priority" in taken["failed"][0]["error"]["message"]
     assert [each["task"] for each in client.get(JOBS).json()["jobs"]] == ["b"]
     for wrong in ({"partial": True}, {"jobs": jobs, "partial": True, "colour": "red"}):
@@ -331,6 +332,22 @@ def test_admins_make_and_revoke_tokens(service: Service) -> None:
     assert client.post(JOBS, json={"task": "a"}).status_code == 401
     latest = admin.get("/api/v1/audit", params={"limit": 1}).json()["records"][0]
     assert (latest["action"], latest["actor"]) == ("revoke_token", "token:t0")
+
+
+def test_the_audit_log_is_narrowed_to_a_time(service: Service) -> None:
+    admin = service.client("admin")
+    for name in ("one", "two", "three"):
+        admin.post("/api/v1/tokens", json={"name": name, "roles": ["producer"]})
+
+    def names(**params: Any) -> list[str]:
+        records = admin.get("/api/v1/audit", params=params).json()["records"]
+        return [each["detail"]["token"] for each in records]
+
+    three, two, one = (each.at.isoformat() for each in service.store.audit_page(limit=3).records)
+    assert names(since=two)[:2] == ["three", "two"]
+    assert len(names(since=two)) == 2
+    assert names(since=one, before=three) == ["two", "one"]
+    assert names(since=one, before=three, limit=1) == ["two"]
 
 
 def test_a_renewal_keeps_what_was_granted_to_whom_it_was_granted(service: Service) -> None:

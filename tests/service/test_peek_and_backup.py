@@ -14,7 +14,7 @@ from leasehold.core.model.queue_config import QueueConfig
 from leasehold.errors import UnsupportedError
 from leasehold.service import stuck
 from leasehold.service.out_of_sight import OUT_OF_SIGHT
-from service.conftest import Service, serving
+from service.conftest import Service, serving_file
 
 
 def test_what_comes_next_is_told_and_not_leased(memory_service: Service) -> None:
@@ -42,10 +42,8 @@ def test_what_comes_next_is_told_and_not_leased(memory_service: Service) -> None
 
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Service]:
-    store = connect(str(tmp_path / "jobs.db"), durability="normal")
-    with serving(store) as service:
+    with serving_file(tmp_path) as service:
         yield service
-    store.close()
 
 
 def test_who_submits_a_job_may_ask_why_it_waits(service: Service) -> None:

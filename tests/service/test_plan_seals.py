@@ -59,6 +59,6 @@ def test_a_plan_that_was_not_made_here_does_not_begin(
         "operation_id": "another",
     }
     other: Plan = msgspec.structs.replace(plan, **{told: forged[told]})
-    with pytest.raises(InvalidRequestError, match="was not made here"):
+    with pytest.raises(InvalidRequestError, match="does not come from this service"):
         queue.operations.begin(other)
     assert service.store.operations() == began

@@ -32,17 +32,15 @@ from leasehold.errors import (
     UnsupportedError,
 )
 from leasehold.service.store_access import ROLES_OF
-from service.conftest import Service, serving
+from service.conftest import Service, serving, serving_file
 
 Remote = Callable[..., Store]
 
 
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Service]:
-    store = connect(str(tmp_path / "jobs.db"), durability="normal")
-    with serving(store) as service:
+    with serving_file(tmp_path) as service:
         yield service
-    store.close()
 
 
 @pytest.fixture
@@ -193,8 +191,8 @@ def test_a_version_without_its_secret_settles_nothing(service: Service, remote: 
 def test_who_acts_is_the_token_unless_it_is_an_admin(service: Service, remote: Remote) -> None:
     remote("operator", name="olga").create_queue("a", QueueConfig(), actor="somebody else")
     remote("admin", name="adam").create_queue("b", QueueConfig(), actor="cli:eve")
-    actors = [each.actor for each in service.store.audit_log() if "queue" in each.action]
-    assert actors == ["cli:eve", "token:olga"], service.store.audit_log()
+    actors = [each.actor for each in service.store.audit_page().records if "queue" in each.action]
+    assert actors == ["cli:eve", "token:olga"], service.store.audit_page().records
 
 
 def test_a_producer_may_ask_why_its_jobs_wait(service: Service) -> None:
@@ -253,9 +251,9 @@ def test_a_worker_sweeps_and_does_so_in_nobodys_name(service: Service, remote: R
     worker.recover()
     with pytest.raises(ForbiddenError):
         worker.recover(actor="w")
-    assert "sweep" not in {each.action for each in service.store.audit_log()}
+    assert "sweep" not in {each.action for each in service.store.audit_page().records}
     remote("operator", name="ops").recover(actor="somebody else")
-    assert service.store.audit_log()[0].actor == "token:ops"
+    assert service.store.audit_page().records[0].actor == "token:ops"
 
 
 def test_what_needs_the_store_itself_says_so(service: Service, tmp_path: Path) -> None:

@@ -136,7 +136,7 @@ def test_what_is_lost_damaged_or_too_large_is_told(
             queue.payload_of(job.job())
         assert str(tmp_path) not in str(lost.value)
         monkeypatch.setattr(carried, "CARRIED_BYTES_MAX", 1000)
-        with pytest.raises(PayloadTooLargeError, match="more than go through a service"):
+        with pytest.raises(PayloadTooLargeError, match="exceed the limit of a service"):
             queue.submit("double", BIG)
 
 
@@ -144,7 +144,7 @@ def test_a_url_that_was_signed_is_in_no_error() -> None:
     with pytest.raises(BlobUnavailableError) as error:
         carried._request("GET", "http://127.0.0.1:9/bucket/key?Signature=canary", None)
     assert "canary" not in str(error.value)
-    with pytest.raises(BlobUnavailableError, match="no web address"):
+    with pytest.raises(BlobUnavailableError, match="no signed web address"):
         carried._request("GET", "file:///etc/passwd", None)
 
 
@@ -180,7 +180,7 @@ def test_a_result_needs_the_lease(service: Service, store: Store) -> None:
         job = queue.submit("double", "x")
         [lease] = queue.store.exchange(request=LeaseRequest(worker="w")).leases
         assert put(queue, "result", job.id, lease.version).reference
-        with pytest.raises(LeaseLostError, match="its secret is another one"):
+        with pytest.raises(LeaseLostError, match="its secret is different"):
             put(thief, "result", job.id, lease.version)
 
 

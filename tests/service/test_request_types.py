@@ -2,35 +2,17 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from starlette.datastructures import QueryParams
 
-from leasehold.errors import InvalidJobError
+from leasehold.errors import InvalidFieldError
 from leasehold.service.api import OPERATIONS
 from leasehold.service.http_request import request_of
+from support.watched import modules_called
 
 BY_NAME = {operation.name: operation for operation in OPERATIONS}
-
-
-def modules_called(function: Callable[[], object]) -> set[str]:
-    """The modules of all Python functions that run meanwhile."""
-    called: set[str] = set()
-
-    def note(frame: Any, event: str, _: object) -> None:
-        if event == "call":
-            called.add(frame.f_globals.get("__name__", ""))
-
-    before = sys.getprofile()
-    sys.setprofile(note)
-    try:
-        function()
-    finally:
-        sys.setprofile(before)
-    return called
 
 
 @pytest.mark.parametrize(
@@ -50,7 +32,7 @@ def test_its_type_is_looked_at_once(name: str, query: str, body: bytes) -> None:
     def read() -> Any:
         try:
             return request_of(operation, path, QueryParams(query), body, {})
-        except InvalidJobError as refused:
+        except InvalidFieldError as refused:
             return str(refused)
 
     read()

@@ -328,7 +328,7 @@ def test_events_tell_what_changes_and_go_on_where_one_left(service: Service) -> 
         (answer.status_code, answer.json()["code"])
         for answer in [client.get("/api/v1/events", headers={"Last-Event-ID": "nonsense"})]
     ]
-    assert (status, code) == (422, "invalid_job")
+    assert (status, code) == (422, "invalid_cursor")
 
 
 def test_a_stream_of_events_ends_with_its_token(memory_service: Service) -> None:

@@ -376,8 +376,8 @@ class Hit:
         self._may_refuse("get_schedule", lambda: store.get_schedule("tick"))
         for look in (
             store.now, store.describe, store.queues, store.list_queues, store.schedules,
-            store.settings, store.tokens, store.workers, store.cleanups, store.audit_log,
-            store.audit_page, store.operations,
+            store.settings, store.tokens, store.workers, store.cleanups, store.audit_page,
+            store.operations,
         ):  # fmt: skip
             must(look.__name__, look)
 

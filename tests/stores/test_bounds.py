@@ -493,7 +493,6 @@ MEASURES: Final = (
     store_verb("audit_page"),
     store_verb("stats"),
     store_verb("queues"),
-    store_verb("audit_log"),
     store_verb("cleanups"),
     store_verb("archived", "finished-0"),
     store_verb("search_archive", JobFilter()),

@@ -89,7 +89,7 @@ DAMAGES: Final = {
     "a lease without end": ("lease_seconds = 9e999", "lease_seconds is inf"),
     "a timeout that is no number": ("timeout_seconds = 'soon'", "timeout_seconds"),
     "a deadline after all time": ("deadline = 9223372036854775807", "deadline"),
-    "a codec that is no text": (f"codec = {BAD_TEXT}", "codec is no UTF-8"),
+    "a codec that is no text": (f"codec = {BAD_TEXT}", "codec is not UTF-8"),
     "a parent that is no text": (f"parent_id = {BAD_TEXT}", "parent_id"),
     "a payload that is text": ("payload = 'text'", "payload"),
     "a priority that is text": ("priority = 'high'", "priority"),
@@ -203,7 +203,7 @@ def test_a_schedule_that_cannot_be_read_does_not_stop_the_others(damaged: Damage
     damaged.clock.advance(120)
     assert len(damaged.run()) == 1
     listed = {schedule.name: schedule for schedule in store.schedules()}
-    assert "no UTF-8" in (listed["bad"].error or "")
+    assert "not UTF-8" in (listed["bad"].error or "")
     assert listed["good"].error is None
     assert any("schedule 'bad'" in line for line in store.check())
     store.remove_schedule("bad", actor="me")
@@ -270,7 +270,7 @@ def test_what_people_look_at_is_shown_however_damaged(damaged: Damaged) -> None:
     assert len(store.attempts("job")) == 1
     assert [event.event for event in store.history("job")] == ["created", "leased", "completed"]
     assert len(store.log("job").lines) == 1
-    assert len(store.audit_log()) == 1
+    assert len(store.audit_page().records) == 1
 
 
 # -- any damage, anywhere ----------------------------------------------------------------------

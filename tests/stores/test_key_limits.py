@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
@@ -33,13 +32,13 @@ from leasehold.core.rules import leasing as walking
 from leasehold.core.rules import rebalancing
 from leasehold.core.rules.group_rounds import GroupRounds
 from leasehold.env import Env, ManualClock
-from leasehold.stores.memory import MemoryStore
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.leasing import lease as leasing
 from leasehold.stores.sqlite.leasing import order
 from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.tables import parking as shelf
 from support.effort import THOROUGH, drawn
+from support.machines import OnMemory, OnSQLite
 
 outcomes: st.SearchStrategy[Outcome] = st.sampled_from(
     [Complete(), Complete(), Fail(JobError("OSError", "x")), Release(), Snooze(3)]
@@ -208,19 +207,12 @@ class KeysMachine(RuleBasedStateMachine):
         assert self.store.check() == []
 
 
-class MemoryKeys(KeysMachine):
-    def make_store(self, env: Env) -> Store:
-        return MemoryStore(env)
+class MemoryKeys(OnMemory, KeysMachine):
+    """In memory."""
 
 
-class SQLiteKeys(KeysMachine):
-    def make_store(self, env: Env) -> Store:
-        self.folder = tempfile.TemporaryDirectory()
-        return SQLiteStore(Path(self.folder.name) / "jobs.db", env=env, durability="normal")
-
-    def teardown(self) -> None:
-        super().teardown()
-        self.folder.cleanup()
+class SQLiteKeys(OnSQLite, KeysMachine):
+    """On a file."""
 
 
 def drive(machine: KeysMachine, seed: int) -> None:

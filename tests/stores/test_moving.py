@@ -117,7 +117,7 @@ def told(store: Any) -> dict[str, Any]:
         "pins": store.pins("deploy"),
         "archive": store.search_archive(JobFilter()),
         "cleanups": store.cleanups(),
-        "audit": [each for each in store.audit_log() if each.action != "migrate_store"],
+        "audit": [each for each in store.audit_page().records if each.action != "migrate_store"],
         "metrics": store.metrics(),
         "series": store.series(),
         "daily": store.daily(),
@@ -145,7 +145,7 @@ def test_everything_arrives_and_comes_back(
     }, "the store must have a row in every table, or this test proves less than it says"
     move(there, back, env)
     assert told(back) == before
-    assert {each.count for each in back.audit_log() if each.action == "migrate_store"} == {
+    assert {each.count for each in back.audit_page().records if each.action == "migrate_store"} == {
         len(before["jobs"])
     }
     assert {each.signing_key() for each in (full, there, back)} == {full.signing_key()}
@@ -170,7 +170,7 @@ def test_the_target_works_on(full: SQLiteStore, make: Make, env: Env) -> None:
     assert target.recover().recovered == 2
     target.set_setting("max_retries", 3, actor="me")
     target.create_queue("more", target.queue_info("other").config, actor="me")
-    assert target.audit_log()[0].action == "create_queue"
+    assert target.audit_page().records[0].action == "create_queue"
 
 
 def test_versions_and_numbers_go_on_after_those_of_the_source(make: Make, env: Env) -> None:
@@ -230,12 +230,12 @@ def test_a_source_that_is_reopened_grants_no_version_of_the_target(
     source.submit([Draft(id="job", task="t")])
     move(source, target, env)
     (theirs,) = target.exchange(request=LeaseRequest(worker="w", limit=1)).leases
-    with pytest.raises(InvalidTransitionError, match="has taken its place"):
+    with pytest.raises(InvalidTransitionError, match="which replaced it"):
         moving.reopen(source, actor="me")
     with pytest.raises(StoreMovedError):
         source.submit([Draft(id="no", task="t")])
     moving.reopen(source, actor="me", force=True)
-    audited = source.audit_log()[0]
+    audited = source.audit_page().records[0]
     assert (audited.actor, audited.action, audited.count) == ("me", "reopen_store", 1)
     (ours,) = source.exchange(request=LeaseRequest(worker="w", limit=1)).leases
     assert ours.job_id == theirs.job_id
@@ -365,7 +365,7 @@ def test_a_move_that_is_given_up_while_it_runs_does_not_go_on(
     def give_up(phase: str, table: str, rows: int) -> None:  # its own names
         moving.reopen(full, actor="me")
 
-    with pytest.raises(StoreMovedError, match="given it up with --reopen"):
+    with pytest.raises(StoreMovedError, match="abandoned it with --reopen"):
         move(full, target, env, progress=give_up)
     full.submit([Draft(id="goes on", task="t")])
     with pytest.raises(StoreMovedError, match="is being filled"):
@@ -435,7 +435,7 @@ def test_a_move_that_was_begun_goes_to_the_same_target_or_is_given_up(
     fuse = [10]
     with pytest.raises(Cut):
         move(CutStore(full, fuse), CutStore(first, fuse), env)
-    with pytest.raises(StoreMovedError, match="go on with that"):
+    with pytest.raises(StoreMovedError, match="finish that move"):
         move(full, second, env)
     with pytest.raises(StoreMovedError, match="is being filled from"):
         move(second, first, env)
@@ -448,7 +448,7 @@ def test_a_move_that_was_begun_goes_to_the_same_target_or_is_given_up(
 
 
 def test_other_stores_cannot_be_moved(make: Make, env: Env) -> None:
-    with pytest.raises(UnsupportedError, match="no service"):
+    with pytest.raises(UnsupportedError, match="not a service"):
         move(make("sqlite"), MemoryStore(env), env)
     with pytest.raises(UnsupportedError):
         move(connect("memory://"), make("sqlite2"), env)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
-from types import FrameType
 from typing import Any
 
 import pytest
@@ -15,6 +13,7 @@ from leasehold.core.model.lease import LeaseRequest, Settlement
 from leasehold.core.model.outcome import Complete
 from leasehold.env import Env, ManualClock
 from support.servers import Schemas, needs_psycopg
+from support.watched import bytecodes_of
 
 needs_psycopg()
 
@@ -305,25 +304,6 @@ def test_a_lone_job_costs_so_many_statements_and_waits(
         done = [Settlement(each.job_id, each.version, Complete(b"null")) for each in held]
         assert len(store.exchange(done, many).leases) == many.limit
         assert meter.pushes == 3
-
-
-def bytecodes_of(call: Callable[[], object]) -> int:
-    """How many of them this thread carries out."""
-    count = 0
-
-    def trace(frame: FrameType, event: str, _: object) -> Any:
-        nonlocal count
-        frame.f_trace_opcodes, frame.f_trace_lines = True, False
-        count += event == "opcode"
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        call()
-    finally:
-        sys.settrace(before)
-    return count
 
 
 def test_a_lone_job_costs_so_many_bytecodes(url: str) -> None:

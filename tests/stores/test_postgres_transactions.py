@@ -189,7 +189,7 @@ def test_transactions_in_a_circle_are_told_so(url: str, store: PostgresStore, ow
         own.execute("UPDATE app_row SET n = 2")
         store.submit_within(other, [keyed])
         waiting = pool.submit(other.execute, "UPDATE app_row SET n = 3")
-        with pytest.raises(StoreBusyError, match="wait for each other"):
+        with pytest.raises(StoreBusyError, match="deadlock with another transaction"):
             store.submit_within(own, [keyed])
         own.rollback()
         waiting.result(PATIENCE_SECONDS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -30,10 +29,10 @@ from leasehold.core.model.status import Status
 from leasehold.core.rules.group_rounds import GroupRounds
 from leasehold.env import Env, ManualClock
 from leasehold.errors import LeaseholdError, QueueClosedError, QueueFullError
-from leasehold.stores.memory import MemoryStore
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.writing.step import Step
 from support.effort import drawn
+from support.machines import OnMemory, OnSQLite
 
 outcomes: st.SearchStrategy[Outcome] = st.sampled_from(
     [Complete(), Fail(JobError("OSError", "x")), Release(), Snooze(3)]
@@ -161,19 +160,12 @@ class LimitsMachine(RuleBasedStateMachine):
         assert self.store.check() == []
 
 
-class MemoryLimits(LimitsMachine):
-    def make_store(self, env: Env) -> Store:
-        return MemoryStore(env)
+class MemoryLimits(OnMemory, LimitsMachine):
+    """In memory."""
 
 
-class SQLiteLimits(LimitsMachine):
-    def make_store(self, env: Env) -> Store:
-        self.folder = tempfile.TemporaryDirectory()
-        return SQLiteStore(Path(self.folder.name) / "jobs.db", env=env, durability="normal")
-
-    def teardown(self) -> None:
-        super().teardown()
-        self.folder.cleanup()
+class SQLiteLimits(OnSQLite, LimitsMachine):
+    """On a file."""
 
 
 def test_the_same_on_postgresql(lent_stores: Callable[[Env], Store]) -> None:

@@ -340,7 +340,7 @@ class Side:
             **{f"links of {job.id}": told(graph.nodes[job.id]) for job in jobs},
             "stats": [told(store.stats(queue)) for queue in (None, *QUEUES)],
             "queues": told(store.list_queues()),
-            "audit": told(store.audit_log()),
+            "audit": told(store.audit_page().records),
             "stuck": told(store.stuck(0)),
             "schedules": told(store.schedules()),
         }

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections import Counter
 from collections.abc import Callable
 from math import ceil, floor
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -30,9 +28,8 @@ from leasehold.core.model.retry import Constant
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import Status
 from leasehold.env import Env, ManualClock, to_micros
-from leasehold.stores.memory import MemoryStore
-from leasehold.stores.sqlite import SQLiteStore
 from support.effort import drawn
+from support.machines import OnMemory, OnSQLite
 
 SECOND = 1_000_000
 RATES = (None, 0.1, 0.5, 3, 100)
@@ -253,19 +250,12 @@ class PacedMachine(RuleBasedStateMachine):
         assert self.store.check() == []
 
 
-class MemoryPaced(PacedMachine):
-    def make_store(self, env: Env) -> Store:
-        return MemoryStore(env)
+class MemoryPaced(OnMemory, PacedMachine):
+    """In memory."""
 
 
-class SQLitePaced(PacedMachine):
-    def make_store(self, env: Env) -> Store:
-        self.folder = tempfile.TemporaryDirectory()
-        return SQLiteStore(Path(self.folder.name) / "jobs.db", env=env, durability="normal")
-
-    def teardown(self) -> None:
-        super().teardown()
-        self.folder.cleanup()
+class SQLitePaced(OnSQLite, PacedMachine):
+    """On a file."""
 
 
 def drive(machine: PacedMachine, seed: int) -> None:

@@ -132,7 +132,7 @@ def _orders(clock: ManualClock) -> Script:
 def every_look() -> Script:
     """What only looks."""
     for verb in (
-        "audit_log", "check", "cleanups", "daily", "describe", "failures", "lifetimes",
+        "check", "cleanups", "daily", "describe", "failures", "lifetimes",
         "list_queues", "metrics", "metrics_by_queue", "now", "operations", "queues", "schedules",
         "series", "settings", "signing_key", "stats", "tokens", "worker_totals", "workers",
     ):  # fmt: skip

@@ -27,6 +27,7 @@ class Interrupter:
         self.count = 0
         self.raised = 0
         self.instructions: list[Instruction] = []
+        """All that were counted, or those before which the signal was raised."""
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -50,15 +51,15 @@ class Interrupter:
         if event == "opcode":
             number = self.count
             self.count += 1
-            if self._at:
-                if number in self._at:
-                    # Its handler runs here and now. What it raises is raised before the
-                    # instruction, and ends the tracing.
-                    self.raised += 1
-                    signal.raise_signal(self._signum)
-            else:
+            is_chosen = number in self._at
+            if is_chosen or not self._at:
                 name = Path(frame.f_code.co_filename).name
                 self.instructions.append((name, frame.f_code.co_qualname, frame.f_lasti))
+            if is_chosen:
+                # Its handler runs here and now. What it raises is raised before the instruction,
+                # and ends the tracing.
+                self.raised += 1
+                signal.raise_signal(self._signum)
         return self._on_instruction
 
 

@@ -363,7 +363,7 @@ def test_a_child_process_is_replaced_after_a_job_that_changed_it_for_good(
     assert pids[0] == pids[1] != pids[2] == pids[3]
     [said] = [each for each in caplog.messages if "cannot be undone" in each]
     assert said.startswith("job job-1 ")
-    assert f"leaves its process with {words}" in said
+    assert f"left its process with {words}" in said
 
 
 def test_a_limit_that_nobody_can_raise_again_is_a_change_for_good() -> None:

@@ -47,7 +47,7 @@ def test_requeue_reports_what_it_did_and_did_not(silent: MoodyStore) -> None:
 
 def test_each_job_that_is_taken_leaves_an_audit_record(silent: MoodyStore) -> None:
     Supervisor(silent, actor="ann").requeue()
-    records = silent.audit_log()
+    records = silent.audit_page().records
     assert {(each.actor, each.action, each.count) for each in records} == {("ann", "requeue", 1)}
     assert sorted(each.detail["jobs"][0] for each in records) == ["one", "two"]
 

@@ -1005,7 +1005,7 @@ class AsyncQueueCalls(Awaited):
     async def history_page(
         self, job: JobRef, *, limit: int = 100, cursor: str | None = None
     ) -> HistoryPage:
-        """A part of it, and the cursor with which to ask for the next.
+        """A part of its history, and the cursor with which to ask for the next.
 
         See `TaskQueue.history_page`.
         """
@@ -1022,7 +1022,7 @@ class AsyncQueueCalls(Awaited):
     async def log_page(
         self, job: JobRef, *, limit: int = 100, cursor: str | None = None
     ) -> LogPage:
-        """A part of them, and the cursor with which to ask for the next."""
+        """A part of its log lines, and the cursor with which to ask for the next."""
         return await self._call(lambda: self.queue.log_page(job, limit=limit, cursor=cursor))
 
     async def get_queue_stats(self, queue: str | None = None) -> dict[str, int]:
@@ -1040,9 +1040,18 @@ class AsyncQueueCalls(Awaited):
         """The registered workers, of this process and of others, each with its current jobs."""
         return await self._call(self.queue.workers)
 
-    async def audit_log(self, limit: int = 100) -> list[AuditRecord]:
-        """The latest administrative actions, newest first, archived ones included."""
-        return await self._call(lambda: self.queue.audit_log(limit))
+    async def audit_log(
+        self,
+        limit: int = 100,
+        *,
+        since: datetime | None = None,
+        before: datetime | None = None,
+    ) -> list[AuditRecord]:
+        """The latest administrative actions, newest first, archived ones included.
+
+        See `TaskQueue.audit_log`.
+        """
+        return await self._call(lambda: self.queue.audit_log(limit, since=since, before=before))
 
     async def audit_page(
         self,
@@ -1052,7 +1061,7 @@ class AsyncQueueCalls(Awaited):
         limit: int = 100,
         cursor: str | None = None,
     ) -> AuditPage:
-        """A part of them, and the cursor with which to ask for the next.
+        """A part of the audit log, newest first, and the cursor with which to ask for the next.
 
         See `TaskQueue.audit_page`.
         """

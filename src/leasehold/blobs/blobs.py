@@ -144,9 +144,8 @@ class Blobs:
         opened = self._open()
         if opened is None:
             raise PayloadTooLargeError(
-                f"{len(data):,} bytes are more than the {PAYLOAD_BYTES_MAX:,} that are kept "
-                "inline, and this store has no place of its own for blobs: name one with "
-                "TaskQueue(blobs=...)"
+                f"{len(data):,} bytes exceed the {PAYLOAD_BYTES_MAX:,} that are kept inline, and "
+                "this store has no blob store: name one with TaskQueue(blobs=...)"
             )
         blob_store, store_id = opened
         if kind != "result" and isinstance(blob_store, ReservingBlobStore):
@@ -168,7 +167,7 @@ class Blobs:
         """Refuse data larger than any blob."""
         if size > self.bytes_max:
             raise PayloadTooLargeError(
-                f"{size:,} bytes are more than a blob may have, which is {self.bytes_max:,}: "
+                f"{size:,} bytes exceed the limit of a blob, {self.bytes_max:,}: "
                 "store the data elsewhere and pass its address"
             )
 

@@ -37,9 +37,9 @@ class CarriedBlobs(Blobs):
             _request("PUT", put.url, data)
         elif len(data) > CARRIED_BYTES_MAX:
             raise PayloadTooLargeError(
-                f"{len(data):,} bytes are more than go through a service, which is "
-                f"{CARRIED_BYTES_MAX:,}: let it keep large payloads on S3 (queuectl serve "
-                "--blobs s3://bucket/prefix), or store the data elsewhere and pass its address"
+                f"{len(data):,} bytes exceed the limit of a service, {CARRIED_BYTES_MAX:,}: let "
+                "it keep large payloads on S3 (queuectl serve --blobs s3://bucket/prefix), or "
+                "store the data elsewhere and pass its address"
             )
         else:
             put = self._carrier.put_blob(
@@ -63,7 +63,9 @@ def _request(method: str, url: str, data: bytes | None, bytes_max: int = 0) -> b
     parts = urlsplit(url)
     place = f"{parts.scheme}://{parts.netloc}"
     if parts.scheme not in ("http", "https"):
-        raise BlobUnavailableError(f"the service has signed no web address for a blob, but {place}")
+        raise BlobUnavailableError(
+            f"the service sent no signed web address for a blob, but {place}"
+        )
     # Without a type urllib says that it is a form, which was not signed.
     headers = {"Content-Type": "application/octet-stream"} if data is not None else {}
     request = Request(url, data, headers, method=method)  # noqa: S310  # checked above

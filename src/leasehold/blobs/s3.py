@@ -122,7 +122,7 @@ class S3Blobs:
         reason = str(error).partition("\n")[0][:300]
         return BlobUnavailableError(
             f"blob {key} cannot be {done} in {self.place}: {reason}. Check the bucket, the "
-            "credentials and the way to it."
+            "credentials and the network."
         )
 
 

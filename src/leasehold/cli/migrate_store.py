@@ -36,8 +36,8 @@ COLUMNS: Final = (
     default="refuse",
     help="With live workers or running jobs in SOURCE: refuse, or move these jobs as they are.",
 )
-@click.option("--reopen", is_flag=True, help="Give up the move: SOURCE accepts writes again.")
-@click.option("--force", is_flag=True, help="Reopen SOURCE even though TARGET has taken its place.")
+@click.option("--reopen", is_flag=True, help="Abandon the move: SOURCE accepts writes again.")
+@click.option("--force", is_flag=True, help="Reopen SOURCE even though TARGET replaced it.")
 @click.option("--yes", "-y", is_flag=True, help="Reopen without asking.")
 def migrate_store(
     session: Session,

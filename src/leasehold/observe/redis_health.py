@@ -29,8 +29,8 @@ def redis(facts: RedisFacts) -> Finding | None:
             check="redis",
             level=Level.WARNING,
             found=f"{known['path']} does not answer: {known['problem']}",
-            meaning="the database works alone: only slower; enqueue rates are counted there, which "
-            "may have let in one more burst",
+            meaning="PostgreSQL continues alone, which is only slower; enqueue rates are counted "
+            "there, so one extra burst may have been accepted",
             advice="start Redis, or check its address and password; Leasehold uses it again within "
             "a second",
         )
@@ -40,7 +40,7 @@ def redis(facts: RedisFacts) -> Finding | None:
             check="redis",
             level=Level.CRITICAL,
             found=f"{known['path']} is full, and has evicted {counted(evicted, 'key')}",
-            meaning="enqueue rates lose their counts, and let in too many jobs",
+            meaning="enqueue rates lose their counts and accept too many jobs",
             advice="give Redis more memory, or Leasehold a Redis of its own: it needs a few "
             "hundred bytes for each client",
         )

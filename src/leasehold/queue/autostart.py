@@ -112,7 +112,7 @@ def _of_environment() -> bool | None:
     said = os.environ.get(VARIABLE, "")
     if said in ("", "0", "1"):
         return None if not said else said == "1"
-    raise ValueError(f"{VARIABLE} is 1 or 0, not {said!r}")
+    raise ValueError(f"{VARIABLE} must be 1 or 0, not {said!r}")
 
 
 _forbidden = False

@@ -734,7 +734,7 @@ class QueueCalls:
     def history_page(
         self, job: JobRef, *, limit: int = 100, cursor: str | None = None
     ) -> HistoryPage:
-        """A part of it, and the cursor with which to ask for the next.
+        """A part of its history, and the cursor with which to ask for the next.
 
         >>> from leasehold import TaskQueue
         >>> queue = TaskQueue("memory://", num_workers=0)
@@ -757,7 +757,7 @@ class QueueCalls:
         return self._looking.job_log(job)
 
     def log_page(self, job: JobRef, *, limit: int = 100, cursor: str | None = None) -> LogPage:
-        """A part of them, and the cursor with which to ask for the next."""
+        """A part of its log lines, and the cursor with which to ask for the next."""
         return self._looking.log_page(
             job, limit=checked.whole("limit", limit), cursor=checked.text_or_none("cursor", cursor)
         )
@@ -777,9 +777,22 @@ class QueueCalls:
         """The registered workers, of this process and of others, each with its current jobs."""
         return self._looking.workers()
 
-    def audit_log(self, limit: int = 100) -> list[AuditRecord]:
-        """The latest administrative actions, newest first, archived ones included."""
-        return self._looking.audit_log(checked.whole("limit", limit))
+    def audit_log(
+        self,
+        limit: int = 100,
+        *,
+        since: datetime | None = None,
+        before: datetime | None = None,
+    ) -> list[AuditRecord]:
+        """The latest administrative actions, newest first, archived ones included.
+
+        `since` (inclusive) and `before` (exclusive) narrow them to a time.
+        """
+        return self._looking.audit_log(
+            checked.whole("limit", limit),
+            since=checked.moment_or_none("since", since),
+            before=checked.moment_or_none("before", before),
+        )
 
     def audit_page(
         self,
@@ -789,9 +802,16 @@ class QueueCalls:
         limit: int = 100,
         cursor: str | None = None,
     ) -> AuditPage:
-        """A part of them, and the cursor with which to ask for the next.
+        """A part of the audit log, newest first, and the cursor with which to ask for the next.
 
-        `since` (inclusive) and `before` (exclusive) narrow them to a time.
+        >>> from leasehold import TaskQueue
+        >>> queue = TaskQueue("memory://", num_workers=0)
+        >>> _ = queue.create_queue("mail"), queue.pause_queue("mail")
+        >>> page = queue.audit_page(limit=1)
+        >>> [record.action for record in page.records]
+        ['pause_queue']
+        >>> [each.action for each in queue.audit_page(cursor=page.next_cursor).records]
+        ['create_queue']
         """
         return self._looking.audit_page(
             since=checked.moment_or_none("since", since),
@@ -842,7 +862,7 @@ class QueueCalls:
     ) -> int:
         """Cancel every waiting or running job that matches; returns how many.
 
-        Without a filter it raises InvalidJobError, unless you pass `everything=True`.
+        Without a filter it raises InvalidFilterError, unless you pass `everything=True`.
         """
         return self._orders.cancel_many(
             checked.instance_or_none("where", where, JobFilter),
@@ -1024,7 +1044,7 @@ class QueueCalls:
         return self._consuming.try_lease(request)
 
     def hand_back(self, leases: Sequence[Lease]) -> None:
-        """Release leases whose caller was cancelled before it had them, with no attempt spent."""
+        """Release leases whose caller left before it had them, with no attempt spent."""
         self._consuming.hand_back(leases)
 
     def create_queue(

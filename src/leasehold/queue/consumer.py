@@ -15,14 +15,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from leasehold.blobs.blobs import Blobs
 from leasehold.codec import encode_document, passes_results
 from leasehold.core.contract.store import Store
+from leasehold.core.contract.worker_leases import GivesBackInterrupted
 from leasehold.core.model import checked
 from leasehold.core.model.breaker import Breaker
 from leasehold.core.model.durations import Seconds, given_seconds, seconds_or_none
@@ -34,14 +35,14 @@ from leasehold.core.model.lease import (
     Renewal,
     Renewed,
     Settled,
-    Settlement,
+    handed_back,
 )
 from leasehold.core.model.limits import PAYLOAD_BYTES_MAX, SECONDS_MAX
-from leasehold.core.model.outcome import JobError, Release
+from leasehold.core.model.outcome import JobError
 from leasehold.core.model.settings import SettingValue
 from leasehold.env import Env
 from leasehold.errors import LeaseholdError, LeaseLostError, UnknownTaskError
-from leasehold.interrupts import import_whole
+from leasehold.interrupts import SHIELD, Interrupted, import_whole
 from leasehold.queue.arguments import names
 from leasehold.queue.codecs import Codecs
 from leasehold.queue.large import inline
@@ -59,6 +60,8 @@ if TYPE_CHECKING:
     from leasehold.queue.keepalive import KeepAlive, Keepers, OnLost
     from leasehold.worker.leases import LeaseManager
     from leasehold.worker.tuning import Tuning
+
+T = TypeVar("T")
 
 WAIT_SECONDS: Final = 20.0
 
@@ -97,6 +100,10 @@ class Consuming:
         self._enable_recovery = enable_recovery
         self._given_settings = given_settings
         self._last_sweep: float | None = None
+        self._keeping: AbstractContextManager[None] = (
+            nullcontext() if isinstance(store, GivesBackInterrupted) else SHIELD.keeping_answers
+        )
+        """Around a request whose answer must not be lost to a Ctrl-C."""
         self._presence = Presence(env)
         self._keepers: Keepers | None = None
         self._lock = threading.Lock()
@@ -135,10 +142,8 @@ class Consuming:
         this process), until this queue is shut down, or it has neither leased nor renewed for two
         minutes and holds no job.
         """
-        leases = self.lease_many(
-            1, queue, worker, tasks, wait, lease_seconds=lease_seconds, parent=parent
-        )
-        return leases[0] if leases else None
+        request = self.lease_request(1, queue, worker, tasks, lease_seconds, parent)
+        return self._take(request, wait, _first)
 
     def lease_many(
         self,
@@ -153,15 +158,7 @@ class Consuming:
     ) -> list[Lease]:
         """Take up to `limit` of the best available jobs, waiting for the first of them."""
         request = self.lease_request(limit, queue, worker, tasks, lease_seconds, parent)
-        clock = self._env.clock
-        end = clock.monotonic() + given_seconds("wait", wait)
-        while True:
-            seen = self.ready.count
-            exchange = self.try_lease(request)
-            left = end - clock.monotonic()
-            if exchange.leases or left <= 0:
-                return exchange.leases
-            self.ready.wait(seen, self.ready.pause_seconds(exchange, left))
+        return self._take(request, wait, _all)
 
     def arguments(self, lease: Lease) -> tuple[Sequence[Any], dict[str, Any]]:
         """The call a leased job asks for, rebuilt by its task's hints where the code is here."""
@@ -294,13 +291,39 @@ class Consuming:
             lease_seconds=self._lease_seconds,
             lease_seconds_override=_length("lease_seconds", lease_seconds),
             tasks=None if tasks is None else tuple(name_of(task) for task in tasks),
-            parent_id=None if parent is None else id_of(parent),
+            parent_id=None if parent is None else id_of(parent, "parent"),
         )
 
-    def try_lease(self, request: LeaseRequest) -> Exchange:
-        """Lease what is available now, without waiting."""
+    def _take(self, request: LeaseRequest, wait: Seconds, answer: Callable[[list[Lease]], T]) -> T:
+        """Lease, waiting for the first job. Who is interrupted before the answer leases nothing."""
+        clock = self._env.clock
+        end = clock.monotonic() + given_seconds("wait", wait)
+        while True:
+            seen = self.ready.count
+            self._sweep_if_due()
+            granted: list[Lease] = []
+            try:
+                with SHIELD:
+                    asked = self._presence.told_with(request)
+                with self._keeping:
+                    exchange = self.store.exchange((), asked)
+                    granted = exchange.leases
+                self._tuning.note(exchange.settings_generation)
+                left = end - clock.monotonic()
+                if granted or left <= 0:
+                    return answer(granted)
+            except Interrupted:
+                if SHIELD.is_closed():
+                    raise
+                continue  # Nothing had begun, and the handlers that were called did not raise.
+            except BaseException:
+                self.hand_back(granted)
+                raise
+            self.ready.wait(seen, self.ready.pause_seconds(exchange, left))
+
+    def _sweep_if_due(self) -> None:
+        """There may be no worker anywhere that would sweep: consumers do it when they lease."""
         self._check_open()
-        # There may be no worker anywhere that would sweep: consumers do it when they lease.
         now = self._env.clock.monotonic()
         interval = self._tuning.seconds("sweep_interval")
         if self._enable_recovery and (
@@ -308,17 +331,21 @@ class Consuming:
         ):
             self._last_sweep = now
             self.store.recover()
+
+    def try_lease(self, request: LeaseRequest) -> Exchange:
+        """Lease what is available now, without waiting."""
+        self._sweep_if_due()
         exchange = self.store.exchange((), self._presence.told_with(request))
         self._tuning.note(exchange.settings_generation)
         return exchange
 
     def hand_back(self, leases: Sequence[Lease]) -> None:
-        """Release leases whose caller was cancelled before it had them, with no attempt spent."""
-        released = Release(reason="its consumer was cancelled before it had the lease")
-        with suppress(LeaseholdError):  # They end in their own time, then.
-            self.store.exchange(
-                [Settlement(lease.job_id, lease.version, released) for lease in leases]
-            )
+        """Release leases whose caller left before it had them, with no attempt spent."""
+        if not leases:
+            return
+        # They end in their own time if the store is away.
+        with suppress(LeaseholdError), self._keeping:
+            self.store.exchange(handed_back(leases))
 
     def _settling(self, lease: Lease) -> AbstractContextManager[None]:
         """While a lease is settled, it is not renewed here."""
@@ -344,6 +371,14 @@ def _length(name: str, given: Seconds | None) -> float | None:
     if seconds is not None and not 0 < seconds <= SECONDS_MAX:
         raise ValueError(f"{name} must be above 0 and at most ten years in seconds, not {given!r}")
     return seconds
+
+
+def _first(leases: list[Lease]) -> Lease | None:
+    return leases[0] if leases else None
+
+
+def _all(leases: list[Lease]) -> list[Lease]:
+    return leases
 
 
 def _check_lease(lease: object) -> None:

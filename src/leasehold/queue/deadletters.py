@@ -16,7 +16,7 @@ from leasehold.core.model.status import Status
 from leasehold.core.rules.filter_orders import DiscardAll, ReplayAll
 from leasehold.errors import InvalidTransitionError, LeaseholdError
 from leasehold.queue.filters import FilterFields, filter_of, found
-from leasehold.queue.options import JobRef, id_of
+from leasehold.queue.options import JobRef, ids_of
 from leasehold.queue.orders import change_many, order_all
 
 
@@ -75,7 +75,7 @@ class DeadLetters:
             lambda job_ids: self._store.replay(
                 job_ids, reset_attempts=reset_attempts, actor=self._actor
             ),
-            [id_of(job) for job in where],
+            ids_of(where, "where"),
             strict=True,
         )
 
@@ -85,14 +85,15 @@ class DeadLetters:
         A job that is not dead is refused with InvalidTransitionError: that is what
         `queue.discard` is for.
         """
-        for job in jobs:
-            snapshot = self._store.get(id_of(job))
+        job_ids = ids_of(jobs)
+        for job_id in job_ids:
+            snapshot = self._store.get(job_id)
             if snapshot is not None and snapshot.status is not Status.DEAD:
                 raise InvalidTransitionError(
                     f"job {snapshot.id} is {snapshot.status}, not a dead letter: queue.discard "
                     "deletes any job that has ended"
                 )
-        return change_many(self._discard, [id_of(job) for job in jobs], strict=True)
+        return change_many(self._discard, job_ids, strict=True)
 
     def purge(self, where: JobFilter | None = None, /, **fields: Unpack[FilterFields]) -> int:
         """Delete every dead letter that fits, all of them without a filter; answers how many."""

@@ -13,7 +13,7 @@ from leasehold.core.model.phrases import listed
 from leasehold.core.model.search import HeavyField, JobFilter
 from leasehold.core.model.status import Status
 from leasehold.core.model.text import plain, plain_text, shown
-from leasehold.errors import InvalidJobError
+from leasehold.errors import InvalidFilterError, InvalidJobError
 from leasehold.queue.options import JobRef, id_of, plain_metadata
 from leasehold.queue.task import TaskLike, name_of
 
@@ -49,8 +49,16 @@ def filter_of(where: JobFilter | None, fields: FilterFields) -> JobFilter:
     """
     if where is not None:
         if fields:
-            raise InvalidJobError("give either a JobFilter or keyword arguments, not both")
+            raise InvalidFilterError("give either a JobFilter or keyword arguments, not both")
         return checked.instance("where", where, JobFilter)
+    try:
+        return JobFilter(**_known(fields))
+    except (TypeError, InvalidJobError) as error:
+        raise InvalidFilterError(str(error)) from None
+
+
+def _known(fields: FilterFields) -> dict[str, Any]:
+    """The fields in the words of `JobFilter`."""
     known: dict[str, Any] = {}
     for name, value in fields.items():
         translate = _TRANSLATIONS.get(name)
@@ -58,17 +66,17 @@ def filter_of(where: JobFilter | None, fields: FilterFields) -> JobFilter:
             field, convert = translate
             known[field] = tuple(convert(item) for item in _many(value))
         elif name == "parent_id":
-            known[name] = id_of(value)  # type: ignore[arg-type]
+            known[name] = id_of(value, "parent_id")  # type: ignore[arg-type]
         elif name == "metadata":
             known[name] = plain_metadata(value)  # type: ignore[arg-type]
         elif name in FilterFields.__annotations__:
             known[name] = plain(value)
         else:
-            raise InvalidJobError(
+            raise InvalidFilterError(
                 f"there is no filter {name!r}; the filters are "
                 f"{listed(FilterFields.__annotations__)}{_ELSEWHERE.get(name, '')}"
             )
-    return JobFilter(**known)
+    return known
 
 
 def found(store: Store, where: JobFilter, without: Collection[HeavyField] = ()) -> Iterator[Job]:
@@ -88,7 +96,7 @@ def _many(value: Any) -> Iterable[Any]:
 
 def _queue(value: object) -> str:
     if not isinstance(value, str):
-        raise InvalidJobError(f"a queue is named by text, not by {shown(value)}")
+        raise InvalidFilterError(f"a queue is named by text, not by {shown(value)}")
     return plain_text(value)
 
 
@@ -96,14 +104,14 @@ def _status(value: Status | str) -> Status:
     try:
         return Status(value)
     except ValueError as error:
-        raise InvalidJobError(str(error)) from None
+        raise InvalidFilterError(str(error)) from None
 
 
 _ELSEWHERE: Final = {
     "limit": "; a search is an iterator: itertools.islice(queue.search(...), n) takes the first n",
 }
 _TRANSLATIONS: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
-    "ids": ("ids", id_of),
+    "ids": ("ids", lambda value: id_of(value, "each of ids")),
     "queue": ("queues", _queue),
     "status": ("statuses", _status),
     "task": ("tasks", name_of),

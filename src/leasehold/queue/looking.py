@@ -19,6 +19,7 @@ from leasehold.core.model.job import COMMAND_TASK, Job
 from leasehold.core.model.joblog import JobLog
 from leasehold.core.model.pages import AuditPage, HistoryPage, LogPage
 from leasehold.core.model.records import AuditRecord, WorkerInfo
+from leasehold.core.model.refusals import PAGE_MAX
 from leasehold.core.model.search import Count, HeavyField, JobFilter, Page
 from leasehold.core.model.status import Status
 from leasehold.queue.arguments import own_output_folder
@@ -139,7 +140,7 @@ class Looking:
     def history_page(
         self, job: JobRef, *, limit: int = 100, cursor: str | None = None
     ) -> HistoryPage:
-        """A part of it, and the cursor with which to ask for the next.
+        """A part of its history, and the cursor with which to ask for the next.
 
         >>> from leasehold import TaskQueue
         >>> queue = TaskQueue("memory://", num_workers=0)
@@ -160,7 +161,7 @@ class Looking:
         return looking(self.store).log(self.get(job).id)
 
     def log_page(self, job: JobRef, *, limit: int = 100, cursor: str | None = None) -> LogPage:
-        """A part of them, and the cursor with which to ask for the next."""
+        """A part of its log lines, and the cursor with which to ask for the next."""
         return looking(self.store).log_page(self.get(job).id, limit=limit, cursor=cursor)
 
     def get_queue_stats(self, queue: str | None = None) -> dict[str, int]:
@@ -179,9 +180,30 @@ class Looking:
         """The registered workers, of this process and of others, each with its current jobs."""
         return self.store.workers()
 
-    def audit_log(self, limit: int = 100) -> list[AuditRecord]:
-        """The latest administrative actions, newest first, archived ones included."""
-        return looking(self.store).audit_log(checked.at_least(0, "limit", limit))
+    def audit_log(
+        self,
+        limit: int = 100,
+        *,
+        since: datetime | None = None,
+        before: datetime | None = None,
+    ) -> list[AuditRecord]:
+        """The latest administrative actions, newest first, archived ones included.
+
+        `since` (inclusive) and `before` (exclusive) narrow them to a time.
+        """
+        left = checked.at_least(0, "limit", limit)
+        records: list[AuditRecord] = []
+        cursor: str | None = None
+        while left:
+            page = self.audit_page(
+                since=since, before=before, limit=min(left, PAGE_MAX), cursor=cursor
+            )
+            records += page.records
+            left -= len(page.records)
+            cursor = page.next_cursor
+            if cursor is None:
+                break
+        return records
 
     def audit_page(
         self,
@@ -191,9 +213,16 @@ class Looking:
         limit: int = 100,
         cursor: str | None = None,
     ) -> AuditPage:
-        """A part of them, and the cursor with which to ask for the next.
+        """A part of the audit log, newest first, and the cursor with which to ask for the next.
 
-        `since` (inclusive) and `before` (exclusive) narrow them to a time.
+        >>> from leasehold import TaskQueue
+        >>> queue = TaskQueue("memory://", num_workers=0)
+        >>> _ = queue.create_queue("mail"), queue.pause_queue("mail")
+        >>> page = queue.audit_page(limit=1)
+        >>> [record.action for record in page.records]
+        ['pause_queue']
+        >>> [each.action for each in queue.audit_page(cursor=page.next_cursor).records]
+        ['create_queue']
         """
         return looking(self.store).audit_page(
             since=since, before=before, limit=limit, cursor=cursor

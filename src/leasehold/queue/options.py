@@ -106,17 +106,22 @@ class NewJob:
         return f"NewJob({', '.join([repr(task), *parts])})"
 
 
-def id_of(job: JobRef) -> str:
-    """The job id of an id, handle or snapshot; raises JobNotFoundError if it can be none.
+def id_of(job: JobRef, name: str = "job") -> str:
+    """The job id of an id, handle or snapshot; raises TypeError for anything else.
 
     Every call that takes a job comes by here, so a store is never asked what it cannot be asked.
     """
     job_id = job if isinstance(job, str) else getattr(job, "id", job)
     if not isinstance(job_id, str):
-        raise JobNotFoundError(f"expected a job, its handle or its id, not {job!r}")
+        raise TypeError(f"{name} must be a job, its handle or its id, not {job!r}")
     if not is_text(job_id):
         raise JobNotFoundError(f"there is no job {job_id!r}: ids are UTF-8 text")
     return plain_text(job_id)
+
+
+def ids_of(jobs: Iterable[JobRef], name: str = "jobs") -> list[str]:
+    """The ids of several jobs."""
+    return [id_of(job, f"each of {name}") for job in jobs]
 
 
 def split_options(kwargs: dict[str, Any]) -> tuple[dict[str, Any], JobOptions]:
@@ -243,8 +248,18 @@ def plain_metadata(value: Mapping[str, MetadataValue]) -> dict[str, MetadataValu
 
 def _ids(value: JobRef | Iterable[JobRef]) -> tuple[str, ...]:
     if isinstance(value, str) or not isinstance(value, Iterable):
-        return (id_of(value),)
-    return tuple(id_of(job) for job in value)
+        return (_id("depends_on")(value),)
+    return tuple(_id("each of depends_on")(job) for job in value)
+
+
+def _id(name: str) -> Callable[[JobRef], str]:
+    def convert(value: JobRef) -> str:
+        try:
+            return id_of(value, name)
+        except TypeError as error:
+            raise InvalidJobError(str(error)) from None
+
+    return convert
 
 
 _TRANSLATIONS: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
@@ -258,7 +273,7 @@ _TRANSLATIONS: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
     "metadata": ("metadata", plain_metadata),
     **{name: (name, _text(name)) for name in ("queue", "idempotency_key", "limit_key", "client")},
     "on_dependency_failure": ("on_dependency_failure", _policy),
-    "parent_id": ("parent_id", id_of),
+    "parent_id": ("parent_id", _id("parent_id")),
     "depends_on": ("depends_on", _ids),
 }
 _DURATIONS: Final = frozenset(

@@ -11,7 +11,7 @@ from leasehold.core.model.job import Job, PriorityLike, priority_of
 from leasehold.core.model.refusals import no_job
 from leasehold.core.model.search import JobFilter
 from leasehold.core.rules.filter_orders import CancelAll, Order, Ordered
-from leasehold.errors import InvalidJobError, JobNotFoundError, LeaseholdError
+from leasehold.errors import InvalidFilterError, JobNotFoundError, LeaseholdError
 from leasehold.queue.filters import FilterFields, filter_of
 from leasehold.queue.options import JobRef, id_of
 
@@ -58,11 +58,11 @@ class Orders:
     ) -> int:
         """Cancel every waiting or running job that matches; returns how many.
 
-        Without a filter it raises InvalidJobError, unless you pass `everything=True`.
+        Without a filter it raises InvalidFilterError, unless you pass `everything=True`.
         """
         wanted = filter_of(where, fields)
         if wanted == JobFilter() and not everything:
-            raise InvalidJobError(
+            raise InvalidFilterError(
                 "cancel_many was called without a filter, which means every job of the store: "
                 "give a filter for the jobs to cancel, or pass everything=True"
             )
@@ -115,13 +115,15 @@ class Orders:
         """`reprioritize` several jobs; one answer each, in order."""
         wanted = priority_of(priority)
 
-        def one(job: JobRef) -> Answer:
+        def one(job_id: str | JobNotFoundError) -> Answer:
+            if isinstance(job_id, JobNotFoundError):
+                return job_id
             try:
-                return self.store.reprioritize(id_of(job), wanted, actor=self._actor)
+                return self.store.reprioritize(job_id, wanted, actor=self._actor)
             except LeaseholdError as error:
                 return error
 
-        return [one(job) for job in jobs]
+        return [one(job_id) for job_id in _meant(jobs)]
 
     def _cancel(self, job_ids: Sequence[str], reason: str) -> Sequence[Answer]:
         return self.store.cancel(job_ids, reason=reason, actor=self._actor)
@@ -130,7 +132,7 @@ class Orders:
 def _in_parts(
     jobs: Iterable[JobRef], change: Callable[[Sequence[str]], Sequence[Answer]]
 ) -> list[Answer]:
-    meant = [_id_or_error(job) for job in jobs]
+    meant = _meant(jobs)
     job_ids = [each for each in meant if isinstance(each, str)]
     answers = (
         answer
@@ -140,9 +142,14 @@ def _in_parts(
     return [next(answers) if isinstance(each, str) else each for each in meant]
 
 
+def _meant(jobs: Iterable[JobRef]) -> list[str | JobNotFoundError]:
+    """The ids of jobs, or why there can be no such job; raises TypeError for what names none."""
+    return [_id_or_error(job) for job in jobs]
+
+
 def _id_or_error(job: JobRef) -> str | JobNotFoundError:
     try:
-        return id_of(job)
+        return id_of(job, "each of jobs")
     except JobNotFoundError as error:
         return error
 

@@ -103,7 +103,9 @@ class Queues:
         max_priority and retention.
         """
         if if_exists not in ("error", "keep", "update"):
-            raise InvalidQueueError(f"if_exists is 'error', 'keep' or 'update', not {if_exists!r}")
+            raise InvalidQueueError(
+                f"if_exists must be 'error', 'keep' or 'update', not {if_exists!r}"
+            )
         config = QueueConfig.of(plain_rules(options))
         try:
             return self.store.create_queue(name, config, actor=self._actor)

@@ -26,7 +26,7 @@ from leasehold.queue.codecs import Codecs
 from leasehold.queue.large import inline
 from leasehold.queue.lifecycle import Lifecycle
 from leasehold.queue.looking import Looking
-from leasehold.queue.options import JobRef, id_of
+from leasehold.queue.options import JobRef, id_of, ids_of
 from leasehold.queue.waiters import Ended, Waiters
 from leasehold.worker.dependencies import decode_results, fetch_results
 
@@ -66,8 +66,8 @@ class Results:
         when not all have ended after `timeout` seconds, and JobNotFoundError for an unknown id.
         """
         if isinstance(jobs, str) or not isinstance(jobs, Iterable):
-            return self.wait_for([id_of(jobs)], timeout)[0]
-        return self.wait_for([id_of(job) for job in jobs], timeout)
+            return self.wait_for([id_of(jobs, "jobs")], timeout)[0]
+        return self.wait_for(ids_of(jobs), timeout)
 
     def get_result(self, job: JobRef, timeout: Seconds | None = None) -> Any:
         """The return value of the job's task. Waits for it.
@@ -114,7 +114,7 @@ class Results:
 
     async def await_ends(self, jobs: Iterable[JobRef], timeout: Seconds | None = None) -> list[Job]:
         """`wait` for several jobs, to be awaited: no thread waits."""
-        return await self.await_for([id_of(job) for job in jobs], timeout)
+        return await self.await_for(ids_of(jobs), timeout)
 
     # -- inside ------------------------------------------------------------------------------
 

@@ -281,4 +281,4 @@ def _classes(name: str, errors: Errors) -> tuple[type[BaseException], ...]:
 
 
 def _unknown_code(*_args: Any, **_kwargs: Any) -> Any:
-    raise TaskNotImportableError("this task was named by its name only: its code is not here")
+    raise TaskNotImportableError("only the name of this task is known here, not its code")

@@ -16,7 +16,7 @@ from leasehold.env import Env
 from leasehold.errors import InvalidJobError, LeaseholdError
 from leasehold.queue.handle import JobHandle
 from leasehold.queue.lifecycle import Lifecycle
-from leasehold.queue.options import JobRef, id_of
+from leasehold.queue.options import JobRef, ids_of
 from leasehold.queue.orders import change_many
 from leasehold.queue.room import Block
 from leasehold.queue.submitting import Submitting
@@ -127,7 +127,7 @@ class Workflows:
 
         Raises JobNotFoundError for an unknown id.
         """
-        job_ids = [id_of(job) for job in jobs]
+        job_ids = ids_of(jobs)
         graph = self.store.graph(job_ids)
         for job_id in job_ids:
             if job_id not in graph.nodes:
@@ -140,7 +140,7 @@ class Workflows:
         Returns how many there were. With `linked=False` only the jobs themselves.
         """
         graph = self.graph(*jobs)
-        chosen = graph.nodes.keys() if linked else {id_of(job) for job in jobs}
+        chosen = graph.nodes.keys() if linked else set(ids_of(jobs))
         # Dependents first: the end of a dependency must not set one free that is next in line.
         job_ids = [
             node.id
@@ -161,7 +161,7 @@ class Workflows:
         InvalidTransitionError if none of these jobs is dead or cancelled.
         """
         graph = self.graph(*jobs)
-        named = [id_of(job) for job in jobs]
+        named = ids_of(jobs)
         job_ids = graph.to_replay(named)
         if not job_ids:
             raise nothing_to_replay({each: graph.nodes[each].status for each in named})

@@ -11,7 +11,7 @@ from leasehold.core.model.records import AuditRecord
 from leasehold.core.model.tokens import ROLES, Role, Token, TokenDraft, digest_of, new_token_secret
 from leasehold.service.base import ApiPart
 from leasehold.service.caller import Caller
-from leasehold.service.new_job import Name
+from leasehold.service.new_job import Moment, Name
 from leasehold.service.operation import Answer, Request, operation
 from leasehold.service.operators import Nothing
 from leasehold.service.producers import PageSize
@@ -57,6 +57,10 @@ class TokenAnswer(Answer):
 class ReadAudit(Request):
     """The page of the audit log to return."""
 
+    since: Moment | None = None
+    """Only entries of this time or later."""
+    before: Moment | None = None
+    """Only entries of before this time."""
     limit: PageSize = 100
     cursor: str | None = None
 
@@ -99,5 +103,10 @@ class Admins(ApiPart):
     @operation("GET", "/audit", "admin")
     def audit(self, caller: Caller, request: ReadAudit) -> Audit:
         """List the entries of the audit log, newest first."""
-        page = self.store.audit_page(limit=request.limit, cursor=request.cursor)
+        page = self.store.audit_page(
+            since=request.since,
+            before=request.before,
+            limit=request.limit,
+            cursor=request.cursor,
+        )
         return Audit(records=page.records, next_cursor=page.next_cursor)

@@ -60,8 +60,8 @@ class Backups(ApiPart):
         target = self.backup_folder / request.name
         if target.exists():
             raise BackupExistsError(
-                f"there already is a backup {request.name!r}, and none is ever replaced: choose "
-                "another name"
+                f"backup {request.name!r} already exists, and is never replaced: choose another "
+                "name"
             )
         local_part(self.store, "a backup").backup(str(target), actor=caller.actor)
         return Backup(name=request.name, size_bytes=target.stat().st_size)

@@ -19,7 +19,7 @@ R = TypeVar("R", bound=msgspec.Struct)
 
 
 def request_from(operation: ApiOperation, given: dict[str, Any], *, strict: bool = True) -> Any:
-    """The request to an operation; raises InvalidJobError for data that is none."""
+    """The request to an operation; raises the error of the part that is wrong."""
     try:
         return converted(given, operation.request, strict=strict)
     except msgspec.ValidationError as error:

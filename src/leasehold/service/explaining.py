@@ -9,7 +9,18 @@ import msgspec
 from msgspec import inspect as types
 
 from leasehold.core.model.phrases import listed
-from leasehold.errors import InvalidJobError
+from leasehold.core.model.search import JobFilter
+from leasehold.errors import (
+    InvalidCursorError,
+    InvalidFieldError,
+    InvalidFilterError,
+    InvalidJobError,
+    InvalidOrderError,
+    InvalidPageError,
+    LeaseholdError,
+    UnknownFieldError,
+)
+from leasehold.service.new_job import NewJob
 from leasehold.service.operation import type_of
 
 _PATH: Final = re.compile(r" - at `(?:key in )?\$([^`]*)`$")
@@ -18,20 +29,49 @@ UNKNOWN_FIELD: Final = "Object contains unknown field"
 _WRONG_PATTERN: Final = "Expected `str` matching regex"
 
 
-def refusal(error: msgspec.ValidationError, request: type[msgspec.Struct]) -> InvalidJobError:
+_PARTS: Final[dict[str, type[LeaseholdError]]] = {
+    "where": InvalidFilterError,
+    "order": InvalidOrderError,
+    "cursor": InvalidCursorError,
+    "jobs": InvalidJobError,
+}
+"""The errors of parts that requests have in common."""
+_OF_LISTS: Final[dict[str, type[LeaseholdError]]] = {
+    "limit": InvalidPageError,
+    **dict.fromkeys((*JobFilter.__struct_fields__, "queue", "status", "task"), InvalidFilterError),
+}
+"""The errors of fields with which a list of jobs is narrowed."""
+
+
+def refusal(error: msgspec.ValidationError, request: type[msgspec.Struct]) -> LeaseholdError:
     """The error for a request that is not of its type, with what its type allows there."""
     told = str(error)
     found = _PATH.search(told)
-    kinds = _at(type_of(request), _STEP.findall(found[1]) if found else [])
+    steps = _STEP.findall(found[1]) if found else []
+    kinds = _at(type_of(request), steps)
+    if told.startswith(UNKNOWN_FIELD):
+        known = [field.encode_name for kind in kinds for field in getattr(kind, "fields", ())]
+        return UnknownFieldError(f"{told}; known are {listed(known)}" if known else told)
+    return _error_at(steps, request)(_in_full(told, found, kinds))
+
+
+def _error_at(steps: list[tuple[str, str]], request: type[msgspec.Struct]) -> type[LeaseholdError]:
+    """The error that says which part of the request is wrong."""
+    name = steps[0][0] if steps else ""
+    kind = _PARTS.get(name)
+    if kind is None and "cursor" in request.__struct_fields__:
+        kind = _OF_LISTS.get(name)
+    return kind or (InvalidJobError if issubclass(request, NewJob) else InvalidFieldError)
+
+
+def _in_full(told: str, found: re.Match[str] | None, kinds: list[types.Type]) -> str:
+    """What is wrong, and what is allowed there."""
     if found and told.startswith(_WRONG_PATTERN):
         for words in (_in_words(kind) for kind in kinds):
             if words is not None:
-                return InvalidJobError(f"{found[1].lstrip('.')} must be {words}")
-    if told.startswith(UNKNOWN_FIELD):
-        known = [field.encode_name for kind in kinds for field in getattr(kind, "fields", ())]
-        return InvalidJobError(f"{told}; known are {listed(known)}" if known else told)
+                return f"{found[1].lstrip('.')} must be {words}"
     allowed = [value for kind in kinds for value in _values(kind)]
-    return InvalidJobError(f"{told}: allowed are {listed(allowed)}" if allowed else told)
+    return f"{told}: allowed are {listed(allowed)}" if allowed else told
 
 
 def _at(kind: types.Type, steps: list[tuple[str, str]]) -> list[types.Type]:

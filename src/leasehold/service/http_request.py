@@ -75,7 +75,7 @@ def request_of(
     body: bytes,
     more: Mapping[str, str],
 ) -> Any:
-    """The request to the operation; raises InvalidRequestError or InvalidJobError.
+    """The request to the operation; raises InvalidRequestError, or the error of a part.
 
     `more` are fields that came by a header.
     """

@@ -34,5 +34,5 @@ class LeaseSecrets:
         wanted = self.of(job_id, version)
         if not hmac.compare_digest(wanted.encode(), secret.encode(errors="replace")):
             raise LeaseLostError(
-                f"lease {version} of job {job_id} is not yours: its secret is another one"
+                f"lease {version} of job {job_id} is not yours: its secret is different"
             )

@@ -35,7 +35,7 @@ class PlanSeals:
         """Raise InvalidRequestError unless exactly this was announced here."""
         if not hmac.compare_digest(seal.encode(errors="replace"), self.of(announced).encode()):
             raise InvalidRequestError(
-                "this plan was not made here: make it again, and confirm the new one"
+                "this plan does not come from this service: make a new one, and confirm that"
             )
 
     def sealed(self, plan: Plan) -> Plan:

@@ -11,6 +11,7 @@ from leasehold.error_codes import CodedError
 
 STATUSES: Final[tuple[tuple[type[CodedError], int], ...]] = (
     (errors.RequestTooLargeError, 413),
+    (errors.InvalidFieldError, 422),
     (errors.InvalidRequestError, 400),
     (errors.UnauthenticatedError, 401),
     (errors.ForbiddenError, 403),

@@ -13,7 +13,12 @@ from leasehold.core.model.records import Submitted
 from leasehold.core.model.status import Status
 from leasehold.core.model.tokens import LOOKING
 from leasehold.documents.jobs import attempt_document, job_document
-from leasehold.errors import InvalidJobError, LeaseholdError, ResultTimeoutError
+from leasehold.errors import (
+    InvalidFieldError,
+    InvalidJobError,
+    LeaseholdError,
+    ResultTimeoutError,
+)
 from leasehold.observe.tracing import submitting
 from leasehold.queue.awaiting import wait_for_end
 from leasehold.queue.large import has_large, submit_large
@@ -207,7 +212,7 @@ class Producers(ApiPart):
                     raise job
                 made_id = caller.request_id(request.request_id, 1 + index)
                 drafts.append(job.draft(caller, self.env, made_id))
-            except InvalidJobError as fault:
+            except (InvalidJobError, InvalidFieldError) as fault:
                 if not request.partial:
                     raise
                 faults[index] = fault

@@ -58,7 +58,7 @@ _ROLES: Final[dict[tuple[Role, ...], str]] = {
         set_setting unset_setting unpin
     """,
     ("admin",): """
-        tokens find_token create_token revoke_token audit_log audit_page end_session is_session_over
+        tokens find_token create_token revoke_token audit_page end_session is_session_over
     """,
 }
 ROLES_OF: Final = {verb: roles for roles, verbs in _ROLES.items() for verb in verbs.split()}

@@ -44,8 +44,8 @@ logger = safe_logger("leasehold.worker")
 BROKE_OFF: Final = Fail(
     JobError(
         "AttemptBrokeOff",
-        "the attempt ended in a way that could not even be described: its task, or the value or "
-        "the error that came out of it, raises when it is looked at",
+        "the outcome of the attempt could not be recorded: its result, or its error, raises an "
+        "exception when it is inspected",
     )
 )
 """The outcome of an attempt when everything else has failed."""

@@ -291,7 +291,9 @@ class Heartbeat(OwnThread):
                     lease.job_id, event, worker=self._worker, version=lease.version, message=message
                 )
         except StoreError as error:
-            logger.info("the history of %s lacks %s: %s", counted(len(held), "job"), event, error)
+            logger.info(
+                "could not add %s to the history of %s: %s", event, counted(len(held), "job"), error
+            )
 
     # -- its thread --------------------------------------------------------------------------
 
@@ -313,8 +315,8 @@ class Heartbeat(OwnThread):
                     self._on_beat()
             except Exception as error:
                 # The leases depend on this thread: it outlives a fault in a store or a callback.
-                logger.exception("a heartbeat of worker %s broke", self._worker)
-                self._beat_failed(StoreError(f"the heartbeat broke: {error!r}"))
+                logger.exception("a heartbeat of worker %s failed unexpectedly", self._worker)
+                self._beat_failed(StoreError(f"the heartbeat failed unexpectedly: {error!r}"))
 
     def _sleep_until_due(self, last_beat: float) -> None:
         while not self._stopping and not self._hurry:

@@ -58,7 +58,7 @@ class JobLines:
                 return
             unsaid, self._unsaid = self._unsaid, dict.fromkeys(self._unsaid, 0)
         told = " and ".join(f"{count:,} {what}" for what, count in unsaid.items() if count)
-        logger.info("too many jobs for a line each: %s more", told)
+        logger.info("too many jobs to log one by one: another %s", told)
 
     def _started(self, lease: Lease) -> None:
         if self._may_say("started"):

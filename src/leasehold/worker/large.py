@@ -39,8 +39,8 @@ def fetch(large: LargeData | None, document: bytes) -> tuple[bytes, str]:
     """The data that a reference stands for, and its codec, wherever there may be no blobs."""
     if large is None:
         raise BlobUnavailableError(
-            "a payload or a result is kept in a blob store, and this TaskQueue was made with "
-            "blobs=False: make it without"
+            "a payload or a result is kept in a blob store, and this TaskQueue has blobs=False: "
+            "leave that out"
         )
     return large.fetch(document)
 

@@ -148,7 +148,9 @@ class Loop:
                 leave_copy(error)
             # The worker depends on this thread, whatever a hook or a logging handler has raised.
             # Nothing is lost by a tick that broke half-way: undone steps wait for the next.
-            logger.exception("worker %s: a tick broke", self._leases.worker)
+            logger.exception(
+                "worker %s: unexpected error in its main loop; it continues", self._leases.worker
+            )
             return STORE_RETRY_SECONDS_MAX
 
     def tick(self) -> float:

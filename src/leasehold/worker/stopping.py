@@ -157,4 +157,4 @@ def end_all(worker: str, parts: Iterable[Callable[[], object]]) -> None:
         except LeaseholdError as error:
             logger.warning("worker %s could not leave the registry: %s", worker, error)
         except BaseException:
-            logger.exception("worker %s: a part of it could not be ended", worker)
+            logger.exception("worker %s: a part of it did not stop cleanly", worker)

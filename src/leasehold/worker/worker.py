@@ -376,7 +376,9 @@ class Worker:
             self._pruner.start()
             reason = self._loop.run(team, replace_stuck=replace_stuck)
         except BaseException:
-            logger.exception("worker %s broke off; its jobs are taken back", self.id)
+            logger.exception(
+                "worker %s stopped after an unexpected error; its jobs are handed back", self.id
+            )
         finally:
             # In every case the threads that wait for its end hear of it.
             self._shut_down(team, life, unsubscribe)

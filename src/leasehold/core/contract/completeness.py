@@ -36,7 +36,7 @@ def whole_store(store: Store | None) -> Store:
     missing = missing_methods(store)
     if missing:
         raise UnsupportedError(
-            f"{type(store).__name__} is not a whole store: it has no {listed(missing, 'or')}. "
-            "leasehold.core.contract.store says what each must keep"
+            f"{type(store).__name__} does not implement the store contract: it lacks "
+            f"{listed(missing)}. leasehold.core.contract.store describes each of them"
         )
     return store

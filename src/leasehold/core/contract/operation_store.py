@@ -18,7 +18,7 @@ class OperationStore(Protocol):
         - OPE-1  The numbers are exact, however many jobs fit, and by status; jobs that fit and
                  cannot take the order because of their status are counted apart, as skipped. Each
                  plan has an operation id of its own, under which it is to begin.
-        - OPE-2  An invalid order raises InvalidJobError, as ORD-5.
+        - OPE-2  An invalid order raises InvalidOrderError, as ORD-5.
         """
 
     def begin_operation(self, draft: OperationDraft, *, actor: str) -> Operation:

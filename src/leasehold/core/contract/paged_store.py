@@ -14,7 +14,8 @@ class PagedStore(Protocol):
     - PGE-1  Page after page, each with the cursor of the one before, gives the same entries as one
              call without pages, in the same order. The last page has no cursor.
     - PGE-2  Entries written meanwhile do not disturb it: none is told twice, none left out.
-    - PGE-3  A limit outside 1 to PAGE_MAX and an invalid cursor raise InvalidJobError.
+    - PGE-3  A limit outside 1 to PAGE_MAX raises InvalidPageError, an invalid cursor
+             InvalidCursorError.
     """
 
     def history_page(

@@ -9,7 +9,7 @@ from leasehold.core.model.graph import Graph
 from leasehold.core.model.history import Attempt, HistoryEvent
 from leasehold.core.model.job import Job
 from leasehold.core.model.joblog import JobLog
-from leasehold.core.model.records import AuditRecord, Stats
+from leasehold.core.model.records import Stats
 from leasehold.core.model.search import COUNTED_MAX, Count, HeavyField, JobFilter, Page
 
 
@@ -38,7 +38,7 @@ class ReadingStore(Protocol):
         - POS-2  In the order in which a lease would take them. Jobs that wait for a slot of their
                  key are left out; a pause or a limit of the queue leaves out none. It takes time
                  with `limit`, not with the queue. There are none in an unknown queue, and a limit
-                 below 1 raises InvalidJobError.
+                 below 1 raises InvalidPageError.
         """
 
     def graph(self, job_ids: Sequence[str]) -> Graph:
@@ -64,7 +64,7 @@ class ReadingStore(Protocol):
         - SEA-2  Fields that it is to go `without` are neither fetched nor carried: payloads and
                  results are empty and of the codec LEFT_OUT, metadata is None. Filters count all
                  the same.
-        - SEA-4  A cursor that no page gave is refused with InvalidJobError.
+        - SEA-4  A cursor that no page gave is refused with InvalidCursorError.
         - SEA-5  With `read_max`, it reads about so many jobs where nothing but a look at each tells
                  whether it fits: then a page may have fewer jobs than `limit`, or none, and a
                  cursor with which to read on. All pages together have the same jobs as without it.
@@ -77,7 +77,7 @@ class ReadingStore(Protocol):
 
         - SEA-3  Exact up to `counted_max`, and at any number where a filter asks for nothing but
                  queues and statuses; beyond, the answer says that there are at least so many. A
-                 bound outside 1 to COUNTED_MAX raises InvalidJobError.
+                 bound outside 1 to COUNTED_MAX raises InvalidFilterError.
         - SEA-6  With `read_max`, it counts in the newest jobs, as far as a search would read, and
                  says that there are at least so many where it did not read all.
         """
@@ -113,6 +113,3 @@ class ReadingStore(Protocol):
 
     def queues(self) -> list[str]:
         """The names of all queues that were created or ever held a job."""
-
-    def audit_log(self, limit: int = 100) -> list[AuditRecord]:
-        """The latest administrative actions, newest first, archived ones included."""

@@ -59,7 +59,7 @@ class RetentionStore(Protocol):
         - RET-11  Days of the archive older than the policy keeps are dropped.
         - RET-15  Audit records older than the policy's `audit_seconds` go to the archive, and are
                  dropped when they have been there for `audit_archive_seconds`. Until then
-                 `audit_page` and `audit_log` tell them, as archived.
+                 `audit_page` tells them, as archived.
         - RET-14  Jobs of a queue with a retention of its own are kept as long as that says; the
                  policy fills in where it is silent. An emergency is for all queues.
         """
@@ -86,7 +86,7 @@ class RetentionStore(Protocol):
         """Archived jobs that fit, page by page; `span` narrows them by end and run time.
 
         - RET-13  The jobs archived last come first. A field that the archive does not keep
-                 (payload, priority, idempotency key, limit key) raises InvalidJobError.
+                 (payload, priority, idempotency key, limit key) raises InvalidFilterError.
         - RET-16  Jobs that ended between two days (UTC) or ran between so many seconds, all bounds
                  included; a job that never ran has no run time, and fits no bound of it.
         - RET-17  With `slowest_first` the jobs whose latest attempt ran longest come first, and

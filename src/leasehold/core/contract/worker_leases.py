@@ -21,3 +21,14 @@ class ShortWorkerLeases(Protocol):
     """
 
     worker_lease_seconds: float
+
+
+@runtime_checkable
+class GivesBackInterrupted(Protocol):
+    """A store whose `exchange` itself gives back the leases of a request that was interrupted.
+
+    Its answer may take long, so no signal waits for it. Of other stores, whoever asks keeps the
+    answer from being lost (`leasehold.interrupts`).
+    """
+
+    gives_back_interrupted: bool

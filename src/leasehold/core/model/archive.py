@@ -16,7 +16,7 @@ from leasehold.core.model.refusals import not_a_cursor
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import Status
 from leasehold.core.model.text import mentions
-from leasehold.errors import InvalidJobError
+from leasehold.errors import InvalidFilterError
 
 RESULT_SUMMARY_CHARS: Final = 200
 ERROR_CHARS: Final = 500
@@ -90,10 +90,14 @@ class ArchiveSpan(msgspec.Struct, frozen=True, kw_only=True):
         for name in ("run_seconds_min", "run_seconds_max"):
             value = getattr(self, name)
             if value is not None and plain_number(value) is None:
-                raise InvalidJobError(f"{name} must be seconds from 0 to ten years, not {value!r}")
+                raise InvalidFilterError(
+                    f"{name} must be seconds from 0 to ten years, not {value!r}"
+                )
             # The comparison also refuses NaN, which is neither above nor below anything.
             if value is not None and not 0 <= value <= SECONDS_MAX:
-                raise InvalidJobError(f"{name} must be seconds from 0 to ten years, not {value!r}")
+                raise InvalidFilterError(
+                    f"{name} must be seconds from 0 to ten years, not {value!r}"
+                )
 
     def has(self, job: ArchivedJob) -> bool:
         """Whether a job fits. SQL stores say the same in SQL; a test compares the two."""
@@ -147,7 +151,7 @@ def check_filter(where: JobFilter) -> None:
     """Refuse to search for fields that the archive does not keep."""
     for name in _NOT_KEPT:
         if getattr(where, name) is not None:
-            raise InvalidJobError(
+            raise InvalidFilterError(
                 f"the archive keeps no {name.removesuffix('_min').removesuffix('_max')}: search it "
                 "by ids, queue, status, task, created_from, created_before, metadata, parent_id "
                 "or error_text"

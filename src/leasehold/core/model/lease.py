@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Final, NamedTuple
 
@@ -9,7 +10,7 @@ import msgspec
 
 from leasehold.core.model.job import MetadataValue
 from leasehold.core.model.limits import NAME_LENGTH_MAX, SECONDS_MAX
-from leasehold.core.model.outcome import JobError, Outcome
+from leasehold.core.model.outcome import JobError, Outcome, Release
 from leasehold.core.model.refusals import expired_lease
 from leasehold.core.model.retry import RetryPolicy
 from leasehold.core.model.status import Event, Status
@@ -120,6 +121,12 @@ class Settlement(msgspec.Struct, frozen=True, gc=False, array_like=True):
     job_id: str
     version: int
     outcome: Outcome
+
+
+def handed_back(leases: Iterable[Lease]) -> list[Settlement]:
+    """The release of leases whose holder left before it had them; no attempt is spent."""
+    released = Release(reason="its consumer left before it had the lease")
+    return [Settlement(each.job_id, each.version, released) for each in leases]
 
 
 class Settled(msgspec.Struct, frozen=True, gc=False):

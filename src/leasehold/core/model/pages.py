@@ -38,7 +38,7 @@ class AuditPage(msgspec.Struct, frozen=True):
 
 
 def check_cursor(limit: int, cursor: str | None) -> int | None:
-    """The number in a cursor, None for the first page; raises InvalidJobError for a bad cursor."""
+    """The number in a cursor, None for the first page; raises InvalidCursorError if it is bad."""
     check_page(limit)
     if cursor is None:
         return None

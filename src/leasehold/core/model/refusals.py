@@ -14,7 +14,8 @@ from leasehold.core.model.phrases import counted, did_you_mean
 from leasehold.core.model.status import Event, Status
 from leasehold.errors import (
     DuplicateJobError,
-    InvalidJobError,
+    InvalidCursorError,
+    InvalidPageError,
     InvalidTransitionError,
     JobNotFoundError,
     LeaseConflictError,
@@ -154,10 +155,10 @@ def queue_not_empty(queue: str, waiting: int, running: int) -> QueueNotEmptyErro
 def check_page(limit: int) -> None:
     """Refuse a page of a search that is no page, or too large."""
     if not 1 <= limit <= PAGE_MAX:
-        raise InvalidJobError(f"limit must be from 1 to {PAGE_MAX:,}, not {limit}")
+        raise InvalidPageError(f"limit must be from 1 to {PAGE_MAX:,}, not {limit}")
 
 
-def not_a_cursor(cursor: str) -> InvalidJobError:
+def not_a_cursor(cursor: str) -> InvalidCursorError:
     # The beginning is enough: the words after it are not to be cut off on their way.
     shown = cursor if len(cursor) <= CURSOR_SHOWN_MAX else f"{cursor[:CURSOR_SHOWN_MAX]}..."
-    return InvalidJobError(f"{shown!r} is not a cursor that an earlier page gave")
+    return InvalidCursorError(f"{shown!r} is not a cursor that an earlier page gave")

@@ -85,18 +85,18 @@ class ScheduleDraft(msgspec.Struct, frozen=True, kw_only=True):
             ("overlap", self.overlap, get_args(Overlap)),
         ):
             if value not in choices:
-                raise InvalidScheduleError(f"{what} is one of {choices}, not {value!r}")
+                raise InvalidScheduleError(f"{what} must be one of {choices}, not {value!r}")
         if not isinstance(self.timing, Timing):
             raise InvalidScheduleError(f"a timing is Cron(...) or Every(...), not {self.timing!r}")
         catch_up_max = whole_number(self.catch_up_max)
         if catch_up_max is None or not 1 <= catch_up_max <= CATCH_UP_MAX:
             raise InvalidScheduleError(
-                f"catch_up_max is from 1 to {CATCH_UP_MAX}, not {self.catch_up_max!r}"
+                f"catch_up_max must be from 1 to {CATCH_UP_MAX}, not {self.catch_up_max!r}"
             )
         grace_seconds = plain_number(self.grace_seconds)
         if grace_seconds is None or not 0 <= grace_seconds <= SECONDS_MAX:
             raise InvalidScheduleError(
-                f"grace_seconds is from 0 to ten years in seconds, not {self.grace_seconds!r}"
+                f"grace_seconds must be from 0 to ten years in seconds, not {self.grace_seconds!r}"
             )
         for field in _ONE_JOB_ONLY:
             if getattr(self.job, field):

@@ -48,7 +48,7 @@ class Seal(msgspec.Struct, frozen=True, kw_only=True):
         return StoreMovedError(
             f"{shown} is being moved to {self.other}, and accepts no writes: run `queuectl "
             f"migrate-store {shown} {self.other}` again until it is done and change the URL of "
-            f"the store, or give the move up with `queuectl migrate-store --reopen "
+            f"the store, or abandon the move with `queuectl migrate-store --reopen "
             f"{shown}`, after which this store accepts writes again"
         )
 
@@ -78,10 +78,10 @@ def check_unchanged(borne: Seal | None, found: Seal | None, shown: str) -> None:
     if borne is None:
         raise StoreMovedError(
             f"{shown} is no longer sealed: another `queuectl migrate-store` has completed this "
-            "move, or given it up with --reopen. This one stops here"
+            "move, or abandoned it with --reopen. This one stops here"
         )
     raise StoreMovedError(
-        f"another `queuectl migrate-store` is at work on {shown}: this one stops here. Let that "
+        f"another `queuectl migrate-store` is working on {shown}: this one stops here. Let that "
         f"one finish, or stop it and run this one again"
     )
 

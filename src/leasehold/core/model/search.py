@@ -15,7 +15,7 @@ from leasehold.core.model.phrases import listed
 from leasehold.core.model.plain_data import LEFT_OUT
 from leasehold.core.model.status import Status
 from leasehold.core.model.text import mentions
-from leasehold.errors import InvalidJobError
+from leasehold.errors import InvalidFilterError
 
 SEARCH_TEXT_LENGTH_MAX: Final = 4096
 """Longer ones take seconds to look for, in every payload, and nobody means them."""
@@ -74,14 +74,17 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Part of the payload (as JSON text) or of the latest error, in any case."""
 
     def __post_init__(self) -> None:
-        for name, check in _CHECKS.items():
-            check(name, getattr(self, name))
+        try:
+            for name, check in _CHECKS.items():
+                check(name, getattr(self, name))
+        except (TypeError, ValueError) as error:
+            raise InvalidFilterError(str(error)) from None
         for priority in (self.priority_min, self.priority_max):
             if priority is not None and not -(2**63) <= priority < 2**63:
-                raise InvalidJobError(f"priorities are from 0 to 100, not {priority}")
+                raise InvalidFilterError(f"priorities are from 0 to 100, not {priority}")
         for part in (self.text, self.error_text):
             if isinstance(part, str) and len(part) > SEARCH_TEXT_LENGTH_MAX:
-                raise InvalidJobError(
+                raise InvalidFilterError(
                     f"a text to search for has at most {SEARCH_TEXT_LENGTH_MAX:,} characters, not "
                     f"{len(part):,}: give a part of it"
                 )
@@ -132,7 +135,7 @@ def check_left_out(without: Collection[str]) -> None:
     unknown = set(without) - set(get_args(HeavyField))
     if unknown:
         names = listed(get_args(HeavyField))
-        raise InvalidJobError(f"a search can leave out {names}, not {min(unknown)!r}")
+        raise InvalidFilterError(f"a search can leave out {names}, not {min(unknown)!r}")
 
 
 def lightened(job: Job, without: Collection[HeavyField]) -> Job:
@@ -180,13 +183,13 @@ def must_be_read(where: JobFilter) -> bool:
 def check_read(read_max: int | None) -> None:
     """Refuse to read no jobs at all."""
     if read_max is not None and read_max < 1:
-        raise InvalidJobError(f"a search reads one job or more, not {read_max}")
+        raise InvalidFilterError(f"a search reads one job or more, not {read_max}")
 
 
 def check_count(counted_max: int) -> None:
     """Refuse to count up to no number, or without a bound."""
     if not 1 <= counted_max <= COUNTED_MAX:
-        raise InvalidJobError(
+        raise InvalidFilterError(
             f"jobs are counted up to a number from 1 to {COUNTED_MAX:,}, not {counted_max}"
         )
 

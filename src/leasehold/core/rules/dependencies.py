@@ -271,7 +271,7 @@ class SubmitPlan:
         ids = [self._drafts[index].id for index in (*cycle, cycle[0])]
         left_out = len(ids) - CYCLE_SHOWN_MAX
         shown = ids if left_out <= 0 else [*ids[:CYCLE_SHOWN_MAX], f"({left_out} more)"]
-        return CycleError(f"these jobs wait for each other in a circle: {' -> '.join(shown)}")
+        return CycleError(f"these jobs depend on each other in a cycle: {' -> '.join(shown)}")
 
 
 def _cycle(waits: Mapping[int, set[int]]) -> list[int]:

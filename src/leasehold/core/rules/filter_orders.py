@@ -20,7 +20,7 @@ from leasehold.core.model.status import TERMINAL, WAITING, Status
 from leasehold.core.model.text import make_plain
 from leasehold.core.rules import people
 from leasehold.core.rules.people import OrderDesk
-from leasehold.errors import InvalidJobError, LeaseholdError
+from leasehold.errors import InvalidJobError, InvalidOrderError, LeaseholdError
 
 ORDERED_AT_ONCE: Final = 500
 """Jobs that one write changes, so that others get their turn in between."""
@@ -118,8 +118,8 @@ class FilterOrders(Protocol):
                  refuse are counted, and do not hinder the others.
         - ORD-4  Replays and discards begin with the oldest, since dependencies are as a rule older
                  than their dependents; the others with the latest.
-        - ORD-5  A limit outside 1 to PAGE_MAX, an invalid cursor and an invalid priority raise
-                 InvalidJobError; nothing is changed.
+        - ORD-5  A limit outside 1 to PAGE_MAX, an invalid cursor and an invalid order raise
+                 InvalidPageError, InvalidCursorError and InvalidOrderError; nothing is changed.
         """
 
 
@@ -133,9 +133,12 @@ def narrowed(order: Order, where: JobFilter, limit: int) -> JobFilter:
     check_page(limit)
     able = ABLE.get(type(order))
     if able is None:
-        raise InvalidJobError(f"{order!r} is not an order about jobs")
+        raise InvalidOrderError(f"{order!r} is not an order about jobs")
     if isinstance(order, ReprioritizeAll):
-        priority_of(order.priority)
+        try:
+            priority_of(order.priority)
+        except InvalidJobError as error:
+            raise InvalidOrderError(str(error)) from None
     wanted = where.statuses or tuple(able)
     return msgspec.structs.replace(
         where, statuses=tuple(status for status in wanted if status in able)

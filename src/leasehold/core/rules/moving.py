@@ -160,7 +160,7 @@ def movable(store: object) -> MovableStore:
     if isinstance(store, MovableStore):
         return store
     raise UnsupportedError(
-        f"{store} cannot be moved: give SQLite files and postgresql:// URLs, and no service"
+        f"{store} cannot be moved: give a SQLite file or a postgresql:// URL, not a service"
     )
 
 
@@ -219,14 +219,13 @@ def reopen(store: object, *, actor: str, force: bool = False) -> Seal | None:
     seal = rows.seal()
     if seal is not None and seal.is_target:
         raise InvalidTransitionError(
-            f"{rows.shown} holds a part of {seal.other} only: finish the move, or delete this one"
+            f"{rows.shown} holds only part of {seal.other}: finish the move, or delete this one"
         )
     if seal is not None and seal.is_complete and not force:
         raise InvalidTransitionError(
-            f"{rows.shown} was moved to {seal.other}, which has taken its place: whatever was "
-            "done there since is not known here, and jobs would run in both. To go back, move "
-            "it from there into a new store; or, if it is no longer used, delete it and pass "
-            "--force"
+            f"{rows.shown} was moved to {seal.other}, which replaced it: changes made there "
+            "since are unknown here, and jobs would run in both. To go back, move that store "
+            "into a new one; or, if it is no longer in use, delete it and pass --force"
         )
     if seal is not None:
         rows.reopen(seal, actor)
@@ -254,7 +253,7 @@ def _shape(table: Table) -> tuple[str, frozenset[str], tuple[str, ...]]:
 def _check_empty(source: RowStore, target: RowStore, tables: Sequence[Table]) -> None:
     if source.store_id() == target.store_id():
         raise InvalidTransitionError(
-            f"{source.shown} and {target.shown} are the same store, or one took the other's place"
+            f"{source.shown} and {target.shown} are the same store, or one replaced the other"
         )
     seal = target.seal()
     if seal is not None:
@@ -301,8 +300,8 @@ def _check_goes_on(source: RowStore, target: RowStore, seal: Seal) -> None:
         raise seal.refusal(source.shown)
     if seal.other != target.shown:
         raise StoreMovedError(
-            f"{source.shown} is being moved to {seal.other}, not to {target.shown}: go on with "
-            f"that, or give it up with `queuectl migrate-store --reopen {source.shown}`"
+            f"{source.shown} is being moved to {seal.other}, not to {target.shown}: finish "
+            f"that move, or abandon it with `queuectl migrate-store --reopen {source.shown}`"
         )
 
 
@@ -374,7 +373,7 @@ def _verified(
             raise StoreError(
                 f"table {table.name!r} has {theirs.rows} rows with checksum {theirs.checksum} in "
                 f"{source.shown}, and {ours.rows} with {ours.checksum} in {target.shown}: the move "
-                "was not completed. Delete the target, give the move up with `queuectl "
+                "was not completed. Delete the target, abandon the move with `queuectl "
                 "migrate-store --reopen`, and start over"
             )
         progress("verify", table.name, ours.rows)

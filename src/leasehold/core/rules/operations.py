@@ -37,7 +37,12 @@ from leasehold.core.rules.people import OrderDesk
 from leasehold.core.rules.queue_orders import said
 from leasehold.core.rules.undoing import Before, OperationPart, undo
 from leasehold.env import from_micros
-from leasehold.errors import InvalidJobError, InvalidTransitionError, OperationNotFoundError
+from leasehold.errors import (
+    InvalidFilterError,
+    InvalidOrderError,
+    InvalidTransitionError,
+    OperationNotFoundError,
+)
 
 H = TypeVar("H")
 
@@ -348,16 +353,16 @@ def _is_unmoved(job: Job, planned_at: datetime) -> bool:
 
 def _check(draft: OperationDraft) -> None:
     if not (0 < len(draft.id) <= NAME_LENGTH_MAX and draft.id.isprintable()):
-        raise InvalidJobError(
+        raise InvalidOrderError(
             f"an operation's id is printable text of 1 to {NAME_LENGTH_MAX} characters, "
             f"not {draft.id!r}"
         )
     if (draft.plan is None) == (draft.undoes is None):
-        raise InvalidJobError("an operation either carries a plan out or undoes another")
+        raise InvalidOrderError("an operation needs either a plan or an operation to undo")
     try:
         msgspec.json.encode(draft)
     except UnicodeEncodeError as error:
-        raise InvalidJobError(f"a filter is UTF-8 text ({error})") from None
+        raise InvalidFilterError(f"a filter is UTF-8 text ({error})") from None
 
 
 def _to_undo(shelf: OperationShelf, operation_id: str) -> Operation:

@@ -99,8 +99,8 @@ def _wait_again(
         raise _changed_since(job)
     if before.status not in (Status.PENDING, Status.BLOCKED):
         raise InvalidTransitionError(
-            f"job {job.id} was {before.status} when it was cancelled: it stays so, since it would "
-            "run before it is due; replay it by hand to run it at once"
+            f"job {job.id} was {before.status} when it was cancelled: it stays cancelled, since it "
+            "would run before it is due; replay it to run it now"
         )
     check(Event.REPLAYED, job.status, Status.PENDING, job.id)
     waits_for = desk.waits_again_for(handle, job)
@@ -128,5 +128,5 @@ _VERBS: dict[type, Callable[..., None]] = {
 
 def _changed_since(job: Job) -> InvalidTransitionError:
     return InvalidTransitionError(
-        f"job {job.id} is {job.status}: it was leased or changed since, and is left as it is"
+        f"job {job.id} is {job.status}: it was leased or changed since, and was left unchanged"
     )

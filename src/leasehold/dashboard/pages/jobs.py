@@ -19,7 +19,7 @@ from leasehold.dashboard.job_columns import (
 from leasehold.dashboard.payloads import without_secrets
 from leasehold.dashboard.searching import QUALIFIERS, SearchError, parse, quoted
 from leasehold.dashboard.visit import Desk, FilledPage, Visit
-from leasehold.errors import InvalidJobError
+from leasehold.errors import InvalidFilterError, InvalidPageError
 
 PAGE_SIZE: Final = 50
 READ_MAX: Final = 50_000
@@ -71,7 +71,7 @@ def jobs(desk: Desk, visit: Visit) -> FilledPage:
             "total": _total(desk, search.where, found, is_first=not visit.text("cursor")),
             "stopped": found.next_cursor is not None and len(found.jobs) < PAGE_SIZE,
         }
-    except (SearchError, InvalidJobError) as error:
+    except (SearchError, InvalidFilterError, InvalidPageError) as error:
         values["problem"] = str(error)
         return FilledPage("jobs.html", values, status=400)
     return FilledPage("jobs.html", values)

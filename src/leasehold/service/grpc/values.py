@@ -29,7 +29,7 @@ def value_of(name: str, message: Any) -> dict[str, Any]:
     if shape.tag is not None:
         which = message.WhichOneof(shape.tag)
         if which is None:
-            raise InvalidRequestError(f"a {name} says nothing: set one of its fields")
+            raise InvalidRequestError(f"a {name} is empty: set one of its fields")
         [arm] = [each for each in shape.fields if each.name == which]
         return {shape.tag: arm.key, **_single_value(arm, getattr(message, which))}
     made: dict[str, Any] = {}

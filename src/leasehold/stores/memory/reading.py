@@ -22,7 +22,6 @@ from leasehold.core.model.pages import (
     history_page,
     log_page,
 )
-from leasehold.core.model.records import AuditRecord
 from leasehold.core.model.refusals import check_page
 from leasehold.core.model.retention import without_old_result
 from leasehold.core.model.search import (
@@ -123,11 +122,6 @@ class LookingVerbs(LockedState):
 
     def changes(self, cursor: str | None = None, *, limit: int = 1000) -> Changes:
         return self._look(feed.changes, cursor, limit)
-
-    def audit_log(self, limit: int = 100) -> list[AuditRecord]:
-        return self._look(
-            lambda state: [record for _, record in islice(state.audits(), max(0, limit))]
-        )
 
     def now(self) -> datetime:
         return self._look(lambda state: from_micros(state.now))

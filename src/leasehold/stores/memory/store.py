@@ -77,8 +77,8 @@ class MemoryStore(
 
     def repair_clock(self, *, actor: str) -> ClockRepair:
         raise UnsupportedError(
-            f"a memory store lives no longer than its process, so {actor} can start it anew once "
-            f"the clock is right"
+            f"a memory store ends with its process: once the clock is right, {actor} can restart "
+            "the process"
         )
 
     def check(self) -> list[str]:

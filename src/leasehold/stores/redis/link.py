@@ -64,7 +64,7 @@ class Link:
         with self._mutex:
             is_back, self._is_up, self.problem = self._is_up is False, True, None
         if is_back:
-            logger.info("Redis at %s answers again, and is used again", self._address.shown)
+            logger.info("Redis at %s answers again; it is in use again", self._address.shown)
         return True
 
     def lose(self, error: Exception) -> None:
@@ -74,7 +74,8 @@ class Link:
             self.problem = f"{type(error).__name__}: {error}"
         if is_news:
             logger.warning(
-                "Redis at %s does not answer (%s): PostgreSQL serves alone, only speed is lost",
+                "Redis at %s does not answer (%s): PostgreSQL continues alone, which is only "
+                "slower",
                 self._address.shown,
                 self.problem,
             )

@@ -105,7 +105,7 @@ class News:
                     # If Redis is away, the link says so; else it is only ours to say.
                     if self._link.look() and not is_told:
                         is_told = True
-                        logger.warning("news are not heard through Redis for now: %s", error)
+                        logger.warning("no notifications through Redis for now: %s", error)
             self._is_listening.set()
             if not self._closed.wait(LOOK_SECONDS):
                 self._hear(None)

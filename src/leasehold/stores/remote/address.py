@@ -79,7 +79,7 @@ def parse(url: str) -> Address:
         options.pop("key", None),
     )
     if address.is_grpc and address.prefix:
-        raise UnsupportedError(f"'{address}': gRPC knows no paths: write {scheme}://host:port")
+        raise UnsupportedError(f"'{address}': gRPC URLs have no path: write {scheme}://host:port")
     if options:
         raise UnsupportedError(f"'{address}': unknown parameter {min(options)!r}")
     for name, file in (("ca", address.ca), ("cert", address.cert), ("key", address.key)):

@@ -207,7 +207,7 @@ class GrpcLine:
                 self._open = (server, *opened)
                 if self._closed:
                     opened[1].close()
-                    raise FailedError("the line was hung up", was_sent=False)
+                    raise FailedError("the connection was closed", was_sent=False)
         return self._channels.ask_on(*self._open, body)
 
     def hang_up(self) -> None:
@@ -243,7 +243,7 @@ def _told(error: Any, address: Address) -> Exception:
     if code in (grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN):
         return StoreError(f"{address} failed ({details}); its log says why")
     return UnsupportedError(
-        f"{address} is not a Leasehold service, or is another version of it: it answered with "
+        f"{address} is not a Leasehold service, or runs another version: it answered with "
         f"{code.name} ({details})"
     )
 

@@ -166,7 +166,7 @@ class HTTPLine:
             self._connection = connection
             if self._closed:
                 connection.close()
-                raise FailedError("the line was hung up", was_sent=False)
+                raise FailedError("the connection was closed", was_sent=False)
         return answer_of(self._connections.post_on(connection, verb, body), self._address)
 
     def hang_up(self) -> None:

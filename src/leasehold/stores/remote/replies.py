@@ -36,7 +36,7 @@ def answer_of(reply: Reply, address: Address) -> bytes:
     if reply.status >= 500:
         raise StoreError(f"{address} failed with HTTP {reply.status}; its log says why")
     raise UnsupportedError(
-        f"{address} is not a Leasehold service, or is another version of it: it answered with HTTP "
+        f"{address} is not a Leasehold service, or runs another version: it answered with HTTP "
         f"{reply.status} ({reply.media_type or 'no type'})"
     )
 

@@ -11,6 +11,7 @@ import inspect
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import wraps
 from typing import Any, Final
 
@@ -27,7 +28,7 @@ from leasehold.core.contract.wire import (
 from leasehold.core.contract.worker_leases import REMOTE_LEASE_SECONDS
 from leasehold.core.model.job import Draft
 from leasehold.core.model.joblog import LogLine, bounded
-from leasehold.core.model.lease import Exchange, LeaseRequest, Settlement
+from leasehold.core.model.lease import Exchange, LeaseRequest, Settlement, handed_back
 from leasehold.core.model.own_names import own_prefix
 from leasehold.core.model.records import Listener, Submitted, WorkerInfo, WorkListener
 from leasehold.core.model.tokens import Token
@@ -48,6 +49,8 @@ from leasehold.stores.remote.listening import Listening
 from leasehold.stores.remote.transport import Transport
 
 SECRETS_MAX: Final = 100_000
+GIVE_BACK_SECONDS: Final = 1.0
+"""How long whoever is interrupted waits until the leases of its request are given back."""
 """Leases whose secrets are known; of more than these, those taken first have long ended."""
 _ONCE: Final = frozenset(
     {"append_log", "tell", "recover_one", "cancel", "replay", "discard", "reprioritize", "order"}
@@ -61,6 +64,7 @@ class RemoteStore:
     """A store behind a service; keeps `core.contract.store.Store`, and is a `BlobCarrier`."""
 
     worker_lease_seconds = REMOTE_LEASE_SECONDS
+    gives_back_interrupted = True
 
     def __init__(self, url: str, *, env: Env = SYSTEM) -> None:
         self._env = env
@@ -98,7 +102,15 @@ class RemoteStore:
     def exchange(
         self, settlements: Sequence[Settlement] = (), request: LeaseRequest | None = None
     ) -> Exchange:
-        return self.exchange_once(self._env.new_id(), settlements, request)
+        request_id = self._env.new_id()
+        try:
+            return self.exchange_once(request_id, settlements, request)
+        except Exception:
+            raise
+        except BaseException:  # Ctrl-C: nobody hears the answer any more.
+            if request is not None and request.limit:
+                self._give_back(request_id, settlements, request)
+            raise
 
     def exchange_once(
         self,
@@ -110,6 +122,25 @@ class RemoteStore:
         arguments = {"request_id": request_id, "settlements": settlements, "request": request}
         answer: Exchange = self._call("exchange_once", arguments)
         return answer
+
+    def _give_back(
+        self, request_id: str, settlements: Sequence[Settlement], request: LeaseRequest
+    ) -> None:
+        """Release the leases that an interrupted request may have got, or may get yet.
+
+        The same request, sent again, is answered with the same leases. Whoever was interrupted
+        waits for that no longer than a moment: leases that stay end in their own time.
+        """
+
+        def ask_and_release() -> None:
+            with suppress(LeaseholdError):
+                granted = self.exchange_once(request_id, settlements, request).leases
+                if granted:
+                    self.exchange_once(self._env.new_id(), handed_back(granted))
+
+        thread = threading.Thread(target=ask_and_release, name="leasehold-give-back", daemon=True)
+        thread.start()
+        thread.join(GIVE_BACK_SECONDS)
 
     def append_log(
         self, job_id: str, version: int, lines: Sequence[LogLine], *, dropped: int = 0
@@ -155,7 +186,7 @@ class RemoteStore:
         return own_prefix(queue) if self._is_scoped else ""
 
     def signing_key(self) -> bytes:
-        raise UnsupportedError(f"the signing key is for servers, and {self!r} is none")
+        raise UnsupportedError(f"only a server has the signing key, and {self!r} is a client")
 
     def submit_as(
         self,
@@ -163,7 +194,7 @@ class RemoteStore:
         digest: str,  # noqa: ARG002
         drafts: Sequence[Draft],  # noqa: ARG002
     ) -> list[Submitted | LeaseholdError]:
-        raise UnsupportedError(f"tokens are looked for by servers, and {self!r} is none")
+        raise UnsupportedError(f"only a server looks up tokens, and {self!r} is a client")
 
     def close(self) -> None:
         # In this order: the end of the connections is no news to whoever listens no more.

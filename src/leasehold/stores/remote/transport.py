@@ -52,8 +52,8 @@ class Transport:
             except FailedError as failed:
                 if failed.was_sent and not may_repeat:
                     raise StoreUnavailableError(
-                        f"{self.address} did not answer ({failed}): {verb} may have been carried "
-                        f"out nevertheless; check before you try it again"
+                        f"{self.address} did not answer ({failed}): {verb} may have been "
+                        f"carried out all the same; check before you try again"
                     ) from None
                 self.turn_from(server)
                 left -= 1

@@ -13,7 +13,7 @@ from leasehold.core.model.job import Job
 from leasehold.core.model.joblog import JobLog
 from leasehold.core.model.lease import StuckJob
 from leasehold.core.model.pages import AuditPage, HistoryPage, LogPage, check_cursor
-from leasehold.core.model.records import AuditRecord, WorkerInfo
+from leasehold.core.model.records import WorkerInfo
 from leasehold.core.model.refusals import check_page
 from leasehold.core.model.retention import without_old_result
 from leasehold.core.model.search import COUNTED_MAX, Count, HeavyField, JobFilter, Page
@@ -158,9 +158,6 @@ class LookingVerbs:
         return self._database.look(
             lambda db: records.page_of_log(self._reader(db), job_id, limit, cursor)
         )
-
-    def audit_log(self, limit: int = 100) -> list[AuditRecord]:
-        return self._database.look(lambda db: records.audit_log(self._reader(db), limit))
 
     def audit_page(
         self,

@@ -156,11 +156,6 @@ def _lines(
     return [(n, LogLine(from_micros(at), text)) for n, at, text in rows]
 
 
-def audit_log(reader: Reader, limit: int) -> list[AuditRecord]:
-    """The latest administrative actions, newest first, archived ones included."""
-    return [record for _, record in _audited(reader, (NO_LIMIT, 0, NO_LIMIT), max(0, limit))]
-
-
 def page_of_audit(
     reader: Reader,
     since: datetime | None,

@@ -71,7 +71,7 @@ def schedule_from(values: Mapping[str, Any]) -> Schedule:
 def makes_no_sense(number: int, name: str, problem: BaseException) -> UnreadableSchedule:
     """What stands for a schedule that cannot be read."""
     error = InvalidScheduleError(
-        f"schedule {name!r} makes no sense on this machine: {problem_of(problem)}"
+        f"schedule {name!r} is not valid on this machine: {problem_of(problem)}"
     )
     error.__cause__ = problem
     return UnreadableSchedule(number, name, error)

@@ -216,5 +216,5 @@ class AdmittingClauses(ConformanceBase):
         assert store.run_schedule("ping", job_id="first", actor="me").id == "first"
         stats = store.stats("default")
         assert (stats.rejected, stats.submitted) == (1, 1)
-        run = [each for each in store.audit_log() if each.action == "run_schedule"]
+        run = [each for each in store.audit_page().records if each.action == "run_schedule"]
         assert [each.detail["job"] for each in run] == ["first"]

@@ -11,7 +11,9 @@ from leasehold.core.model.archive import ArchiveSpan
 from leasehold.core.model.outcome import Complete
 from leasehold.core.model.search import JobFilter
 from leasehold.env import ManualClock
-from leasehold.errors import InvalidJobError
+from leasehold.errors import (
+    InvalidFilterError,
+)
 from leasehold.testing.conformance.base import ConformanceBase, draft, lease_one, settle, submit
 from leasehold.testing.conformance.cases import on_one_store
 from leasehold.testing.conformance.retaining import EMERGENCY, clean
@@ -54,7 +56,7 @@ class ArchiveOrderClauses(ConformanceBase):
 
     def test_ret_16_bad_bounds_are_refused(self) -> None:
         for bad in (-1.0, float("nan"), float("inf")):
-            with pytest.raises(InvalidJobError, match="run_seconds_min"):
+            with pytest.raises(InvalidFilterError, match="run_seconds_min"):
                 ArchiveSpan(run_seconds_min=bad)
 
     @on_one_store(

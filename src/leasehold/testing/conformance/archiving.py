@@ -17,7 +17,11 @@ from leasehold.core.model.retention import (
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import Status
 from leasehold.env import ManualClock
-from leasehold.errors import InvalidJobError
+from leasehold.errors import (
+    InvalidCursorError,
+    InvalidFilterError,
+    InvalidPageError,
+)
 from leasehold.testing.conformance.base import (
     FAILURE,
     ConformanceBase,
@@ -117,11 +121,12 @@ class ArchivingClauses(ConformanceBase):
             JobFilter(limit_key="key"),
             JobFilter(has_parent=True),
         ):
-            with pytest.raises(InvalidJobError, match="the archive keeps no"):
+            with pytest.raises(InvalidFilterError, match="the archive keeps no"):
                 store.search_archive(where)
-        with pytest.raises(InvalidJobError, match="cursor"):
-            store.search_archive(JobFilter(), cursor="nonsense")
-        with pytest.raises(InvalidJobError, match="limit"):
+        for cursor in ("nonsense", "1.2", "1.2.-3", "\u0663.1.2", f"1.2.{'9' * 19}"):
+            with pytest.raises(InvalidCursorError, match="cursor"):
+                store.search_archive(JobFilter(), cursor=cursor)
+        with pytest.raises(InvalidPageError, match="limit"):
             store.search_archive(JobFilter(), limit=0)
 
 

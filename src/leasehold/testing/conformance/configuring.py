@@ -74,14 +74,14 @@ class ConfiguringClauses(ConformanceBase):
         with pytest.raises(InvalidSettingError, match=name):
             store.set_setting(name, value, actor="me")
         assert store.settings() == before
-        assert len(store.audit_log()) == 1
+        assert len(store.audit_page().records) == 1
 
     def test_stt_2_what_is_set_already_is_no_change(self, store: Store) -> None:
         put(store, max_retries=5)
         before = store.settings()
         put(store, max_retries=5)
         assert store.settings() == before
-        assert len(store.audit_log()) == 1
+        assert len(store.audit_page().records) == 1
 
     def test_stt_2_changes_at_once_do_not_undo_each_other(self, store: Store) -> None:
         names = ("max_retries", "backoff_base", "lease_seconds", "sweep_interval")
@@ -227,7 +227,9 @@ class ConfiguringClauses(ConformanceBase):
         store.set_setting("max_retries", 5, actor="ann")
         store.set_setting("max_retries", 6, actor="bob")
         store.unset_setting("max_retries", actor="eve")
-        log = [(each.actor, each.action, each.detail) for each in reversed(store.audit_log())]
+        log = [
+            (each.actor, each.action, each.detail) for each in reversed(store.audit_page().records)
+        ]
         assert log == [
             ("ann", "set_setting", {"setting": "max_retries", "before": None, "value": 5}),
             ("bob", "set_setting", {"setting": "max_retries", "before": 5, "value": 6}),

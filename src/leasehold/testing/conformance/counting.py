@@ -10,7 +10,9 @@ from leasehold.core.model.records import CURRENT_JOBS_MAX, CurrentJob, WorkerInf
 from leasehold.core.model.search import Count, JobFilter
 from leasehold.core.model.status import Status
 from leasehold.env import ManualClock
-from leasehold.errors import InvalidJobError
+from leasehold.errors import (
+    InvalidFilterError,
+)
 from leasehold.testing.conformance.base import (
     ConformanceBase,
     draft,
@@ -67,7 +69,7 @@ class CountingClauses(ConformanceBase):
         # A total from the counters is exact at any number.
         assert counted.count(JobFilter(queues=("mail",)), counted_max=1) == Count(4)
         for bad in (0, 10_001):
-            with pytest.raises(InvalidJobError, match="from 1 to 10,000"):
+            with pytest.raises(InvalidFilterError, match="from 1 to 10,000"):
                 counted.count(where, counted_max=bad)
 
     def test_wrk_4_a_worker_names_its_jobs(self, store: Store, clock: ManualClock) -> None:

@@ -175,7 +175,7 @@ class ExpiringClauses(ConformanceBase):
         assert (first.completed, first.archived, first.pruned, last.pruned) == (2, 2, 2, 0)
         assert (first.duration_seconds, first.writes > 0) == (0, True)
         assert store.cleanups(limit=1) == [last]
-        [audit] = [record for record in store.audit_log() if record.action == "prune"]
+        [audit] = [record for record in store.audit_page().records if record.action == "prune"]
         assert (audit.actor, audit.count, audit.detail["mode"]) == ("me", 0, "emergency")
 
     def test_ret_11_old_days_are_dropped(self, store: Store, clock: ManualClock) -> None:

@@ -13,7 +13,10 @@ from leasehold.core.model.outcome import Cancel, Complete, Fail, JobError, Relea
 from leasehold.core.model.span import WORKERS_KEPT
 from leasehold.core.rules.failures import FAILURES_MAX
 from leasehold.env import ManualClock
-from leasehold.errors import InvalidJobError, LeaseholdError
+from leasehold.errors import (
+    InvalidPageError,
+    LeaseholdError,
+)
 from leasehold.testing.conformance.base import (
     FAILURE,
     ConformanceBase,
@@ -162,9 +165,9 @@ class FailingClauses(ConformanceBase):
 
     def test_met_21_pages_have_bounds(self, store: Store) -> None:
         for limit in (0, -1, 10_001):
-            with pytest.raises(InvalidJobError, match="limit must be"):
+            with pytest.raises(InvalidPageError, match="limit must be"):
                 store.failures(limit=limit)
-            with pytest.raises(InvalidJobError, match="limit must be"):
+            with pytest.raises(InvalidPageError, match="limit must be"):
                 store.worker_totals(limit=limit)
 
     def test_met_22_what_each_worker_did(self, store: Store, clock: ManualClock) -> None:

@@ -19,7 +19,10 @@ from leasehold.core.model.schedule import ScheduleDraft
 from leasehold.core.model.status import Event, Status
 from leasehold.core.model.timing import Every
 from leasehold.env import ManualClock
-from leasehold.errors import InvalidJobError
+from leasehold.errors import (
+    InvalidCursorError,
+    InvalidPageError,
+)
 from leasehold.testing.conformance.base import (
     FAILURE,
     NO_CURSORS,
@@ -154,10 +157,10 @@ class FollowingClauses(ConformanceBase):
 
     def test_chg_2_what_is_no_cursor_is_refused(self, store: Store) -> None:
         for cursor in NO_CURSORS:
-            with pytest.raises(InvalidJobError, match="cursor"):
+            with pytest.raises(InvalidCursorError, match="cursor"):
                 store.changes(cursor)
         for limit in (0, PAGE_MAX + 1):
-            with pytest.raises(InvalidJobError, match="limit"):
+            with pytest.raises(InvalidPageError, match="limit"):
                 store.changes(limit=limit)
 
     @pytest.fixture

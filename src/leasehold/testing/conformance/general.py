@@ -53,7 +53,7 @@ CALLS: dict[str, Callable[[Store], object]] = {
     "log": lambda store: store.log("job"),
     "stats": lambda store: store.stats(),
     "queues": lambda store: store.queues(),
-    "audit_log": lambda store: store.audit_log(),
+    "audit_page": lambda store: store.audit_page(),
     "workers": lambda store: store.workers(),
     "check": lambda store: store.check(),
 }

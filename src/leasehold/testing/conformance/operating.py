@@ -24,7 +24,12 @@ from leasehold.core.rules.operations import (
     OperationState,
 )
 from leasehold.env import ManualClock
-from leasehold.errors import InvalidJobError, InvalidTransitionError, OperationNotFoundError
+from leasehold.errors import (
+    InvalidJobError,
+    InvalidOrderError,
+    InvalidTransitionError,
+    OperationNotFoundError,
+)
 from leasehold.testing.conformance.base import (
     FAILURE,
     ConformanceBase,
@@ -96,7 +101,7 @@ class OperatingClauses(ConformanceBase):
         assert carry_out(store).changed == 0
 
     def test_ope_2_what_is_no_order_is_refused(self, store: Store) -> None:
-        with pytest.raises(InvalidJobError):
+        with pytest.raises(InvalidOrderError):
             store.plan_operation(ReprioritizeAll(101), ALL)
         plan = store.plan_operation(CancelAll(), ALL)
         for bad in (
@@ -104,7 +109,7 @@ class OperatingClauses(ConformanceBase):
             OperationDraft(id="both", plan=plan, undoes="op"),
             OperationDraft(id="neither"),
         ):
-            with pytest.raises(InvalidJobError):
+            with pytest.raises(InvalidOrderError):
                 store.begin_operation(bad, actor="ann")
         assert store.operations() == []
 
@@ -114,7 +119,7 @@ class OperatingClauses(ConformanceBase):
         assert (first.state, first.actor, first.changed) == (OperationState.RUNNING, "ann", 0)
         assert get(store, "a").status is Status.PENDING
         assert begin(store, CancelAll("again")) == first
-        (record,) = store.audit_log()
+        (record,) = store.audit_page().records
         assert (record.actor, record.action, record.count) == ("ann", "begin_operation", 0)
         assert record.detail["operation"] == "op"
         assert record.detail["planned"] == 1
@@ -129,8 +134,8 @@ class OperatingClauses(ConformanceBase):
         done = carry_out(store, limit=3)
         assert (done.state, done.changed, done.moved_on) == (OperationState.DONE, 7, 0)
         assert store.advance_operation("op") == Advance(operation=done)
-        assert [record.count for record in store.audit_log()] == [1, 3, 3, 0]
-        assert all(record.detail["operation"] == "op" for record in store.audit_log())
+        assert [record.count for record in store.audit_page().records] == [1, 3, 3, 0]
+        assert all(record.detail["operation"] == "op" for record in store.audit_page().records)
 
     def test_ope_5_many_at_once_share_it(self, store: Store) -> None:
         submit(store, *(draft(f"j{n}") for n in range(20)))
@@ -173,6 +178,20 @@ class OperatingClauses(ConformanceBase):
         settle(store, second, FAILURE)
         assert carry_out(store).changed == 1
         assert [get(store, name).priority for name in ("failed", "fails")] == [90, 50]
+
+    def test_ope_6_running_jobs_are_those_that_ran_then(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        submit(store, draft("ran"), draft("runs"))
+        assert lease_one(store).job_id == "ran"
+        clock.advance(1)
+        begin(store, CancelAll("enough"), JobFilter(statuses=(Status.RUNNING,)))
+        clock.advance(1)
+        assert lease_one(store).job_id == "runs"
+        done = carry_out(store)
+        assert (done.planned, done.changed) == (1, 1)
+        asked = [get(store, name).cancel_requested for name in ("ran", "runs")]
+        assert asked == ["enough", None]
 
     def test_ope_6_nor_what_was_replayed(self, store: Store, clock: ManualClock) -> None:
         submit(store, draft("waits"), draft("ended"))
@@ -240,7 +259,7 @@ class OperatingClauses(ConformanceBase):
         assert store.advance_operation("op").operation == stopped
         assert store.stop_operation("op", actor="bob") == stopped
         assert len(store.search(ALL).jobs) == 3
-        assert store.audit_log()[0].action == "stop_operation"
+        assert store.audit_page().records[0].action == "stop_operation"
         begin(store, PurgeAll(), name="rest")
         assert carry_out(store, "rest").changed == 3
         with pytest.raises(InvalidTransitionError, match="already done"):

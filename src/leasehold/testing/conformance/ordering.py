@@ -17,7 +17,11 @@ from leasehold.core.rules.filter_orders import (
     ReplayAll,
     ReprioritizeAll,
 )
-from leasehold.errors import InvalidJobError
+from leasehold.errors import (
+    InvalidCursorError,
+    InvalidOrderError,
+    InvalidPageError,
+)
 from leasehold.testing.conformance.base import (
     NO_CURSORS,
     ConformanceBase,
@@ -70,7 +74,7 @@ class OrderingClauses(ConformanceBase):
         store.cancel(["named"], reason="why not", actor="ann")
         order(store, CancelAll("why not"), JobFilter(ids=("found",)))
         assert events(store, "found") == events(store, "named")
-        found, named = store.audit_log(limit=2)
+        found, named = store.audit_page(limit=2).records
         assert found.detail["jobs"] == ["found"]
         assert (found.actor, found.action, found.count) == (named.actor, named.action, named.count)
 
@@ -78,7 +82,7 @@ class OrderingClauses(ConformanceBase):
         submit(store, draft())
         assert order(store, ReplayAll()) == Ordered()
         assert order(store, CancelAll(), JobFilter(statuses=(Status.DEAD,))) == Ordered()
-        assert store.audit_log() == []
+        assert store.audit_page().records == []
 
     @pytest.mark.parametrize("wanted", [CancelAll(), DiscardAll()])
     def test_ord_2_bounded_writes_meet_every_job_once(self, store: Store, wanted: Order) -> None:
@@ -125,11 +129,11 @@ class OrderingClauses(ConformanceBase):
     def test_ord_5_what_makes_no_sense_is_refused(self, store: Store) -> None:
         submit(store, draft())
         for limit in (0, PAGE_MAX + 1):
-            with pytest.raises(InvalidJobError, match="limit"):
+            with pytest.raises(InvalidPageError, match="limit"):
                 store.order(CancelAll(), ALL, actor="ann", limit=limit)
         for cursor in NO_CURSORS:
-            with pytest.raises(InvalidJobError, match="cursor"):
+            with pytest.raises(InvalidCursorError, match="cursor"):
                 store.order(CancelAll(), ALL, actor="ann", cursor=cursor)
-        with pytest.raises(InvalidJobError, match="priority"):
+        with pytest.raises(InvalidOrderError, match="priority"):
             order(store, ReprioritizeAll(101))
         assert get(store).status is Status.PENDING

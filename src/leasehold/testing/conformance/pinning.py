@@ -63,7 +63,9 @@ class PinningClauses(ConformanceBase):
         store.pin("view", "dead", "status:dead", actor="ann")
         store.pin("view", "dead", "status:dead", actor="bob")
         store.unpin("view", "dead", actor="eve")
-        assert [(each.action, each.actor, each.detail["view"]) for each in store.audit_log()] == [
+        assert [
+            (each.action, each.actor, each.detail["view"]) for each in store.audit_page().records
+        ] == [
             ("unpin_view", "eve", "dead"),
             ("pin_view", "ann", "dead"),
         ]

@@ -143,7 +143,7 @@ class PurgingClauses(ConformanceBase):
         pause(store, "mail")
         assert store.delete_queue("mail", force=True, actor="me") == count
         assert store.stats("mail").counts[Status.DEAD] == count
-        deleted = [each for each in store.audit_log() if each.action == "delete_queue"]
+        deleted = [each for each in store.audit_page().records if each.action == "delete_queue"]
         assert [(each.actor, each.count) for each in deleted] == [("me", count)]
         assert settle(store, runs, Complete()).status is Status.COMPLETED
         submit(store, draft("new", queue="mail"))

@@ -166,7 +166,7 @@ class QueueingClauses(ConformanceBase):
         submit(store, draft("one", queue="mail"), draft("two", queue="mail", task="resize"))
         store.purge_queue("mail", JobFilter(tasks=("work",)), actor="eve")
         store.delete_queue("mail", force=True, actor="eve")
-        log = store.audit_log()[::-1]
+        log = store.audit_page().records[::-1]
         assert [(record.action, record.actor, record.count) for record in log] == [
             ("create_queue", "ann", 0),
             ("update_queue", "bob", 0),

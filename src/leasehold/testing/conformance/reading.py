@@ -13,7 +13,7 @@ from leasehold.core.model.queue_config import QueueConfig, QueueState
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import Event, Status
 from leasehold.env import ManualClock
-from leasehold.errors import InvalidJobError
+from leasehold.errors import InvalidPageError
 from leasehold.testing.conformance.base import (
     FAILURE,
     RETRY_SECONDS,
@@ -113,7 +113,7 @@ class ReadingClauses(ConformanceBase):
         store.set_queue_state("default", QueueState.PAUSED, actor="me")
         assert len(store.peek("default", limit=9)) == 2
         assert store.peek("nobody's") == []
-        with pytest.raises(InvalidJobError):
+        with pytest.raises(InvalidPageError):
             store.peek("default", limit=0)
 
     def test_fid_1_ids_that_begin_alike(self, store: Store) -> None:
@@ -245,9 +245,9 @@ class ReadingClauses(ConformanceBase):
         store.replay(["one"], reset_attempts=True, actor="cid")
         store.cancel(["one"], reason="no need", actor="bob")
         store.discard(["one", "two"], actor="dan")
-        audit = store.audit_log()
+        audit = store.audit_page().records
         assert [(record.actor, record.action, record.count) for record in audit] == [
             ("dan", "discard", 2), ("bob", "cancel", 1), ("cid", "replay", 1),
             ("bob", "cancel", 2), ("ann", "reprioritize", 1),
         ]  # fmt: skip
-        assert len(store.audit_log(limit=2)) == 2
+        assert len(store.audit_page(limit=2).records) == 2

@@ -195,7 +195,7 @@ class RecoveringClauses(ConformanceBase):
         store.recover(actor="me")
         store.recover()
         store.recover(actor="you")
-        told = [(each.actor, each.action, each.count) for each in store.audit_log()]
+        told = [(each.actor, each.action, each.count) for each in store.audit_page().records]
         assert told == [("you", "sweep", 0), ("me", "sweep", 1)]
 
     def test_rec_6_one_job_is_taken_from_its_holder(self, store: Store) -> None:
@@ -282,11 +282,11 @@ class RecoveringClauses(ConformanceBase):
         submit(store, draft("one"), draft("two"))
         (one, two) = lease_all(store)
         store.recover_one("one", one.version, reset_attempts=False, reason="stuck")
-        assert store.audit_log() == []
+        assert store.audit_page().records == []
         store.recover_one("two", two.version, reset_attempts=True, reason="stuck", actor="ann")
         with pytest.raises(LeaseLostError):
             store.recover_one("two", two.version, reset_attempts=True, reason="stuck", actor="ann")
-        [record] = store.audit_log()
+        [record] = store.audit_page().records
         assert (record.at, record.actor, record.action, record.count) == (
             store.now(), "ann", "requeue", 1,
         )  # fmt: skip

@@ -112,11 +112,11 @@ class SchedulingClauses(ConformanceBase):
         first = set_schedule(store)
         clock.advance(10 * MINUTE)
         assert set_schedule(store) == first
-        assert [record.action for record in store.audit_log()] == ["set_schedule"]
+        assert [record.action for record in store.audit_page().records] == ["set_schedule"]
         # Another job, but the same timing.
         changed = set_schedule(store, job=Draft(id="ping", task="other"), misfire="catch_up")
         assert (changed.next_at, changed.updated_at) == (first.next_at, store.now())
-        assert len(store.audit_log()) == 2
+        assert len(store.audit_page().records) == 2
         assert store.fire_schedules().jobs == 10
         assert get(store, str(known(store).last_job_id)).task == "other"
 
@@ -155,7 +155,7 @@ class SchedulingClauses(ConformanceBase):
         with pytest.raises(InvalidScheduleError):
             store.set_schedule(msgspec.structs.replace(plan(), **wrong), actor="me")
         assert store.schedules() == [before]
-        assert len(store.audit_log()) == 1
+        assert len(store.audit_page().records) == 1
 
     def test_sch_3_a_job_that_no_store_takes(self, store: Store) -> None:
         job = plan().job
@@ -194,7 +194,7 @@ class SchedulingClauses(ConformanceBase):
             store.pause_schedule("ping", paused=True, actor="me")
         with pytest.raises(ScheduleNotFoundError):
             store.run_schedule("ping", job_id="job", actor="me")
-        assert store.audit_log() == []
+        assert store.audit_page().records == []
 
     def test_sch_5_nothing_is_fired_while_it_is_paused(
         self, store: Store, clock: ManualClock
@@ -210,7 +210,7 @@ class SchedulingClauses(ConformanceBase):
         assert store.pause_schedule("ping", paused=False, actor="me") == goes_on
         clock.advance(MINUTE)
         assert store.fire_schedules().jobs == 1
-        actions = [record.action for record in store.audit_log()]
+        actions = [record.action for record in store.audit_page().records]
         assert actions == ["resume_schedule", "pause_schedule", "set_schedule"]
 
     def test_sch_6_out_of_turn(self, store: Store) -> None:
@@ -224,7 +224,7 @@ class SchedulingClauses(ConformanceBase):
         assert lease_one(store).job_id == "now"
         assert store.run_schedule("ping", job_id="now", actor="me").status is Status.RUNNING
         assert store.stats().submitted == 1
-        runs = [each for each in store.audit_log() if each.action == "run_schedule"]
+        runs = [each for each in store.audit_page().records if each.action == "run_schedule"]
         assert len(runs) == 1
 
     def test_sch_6_the_id_of_another_job_is_refused(self, store: Store) -> None:

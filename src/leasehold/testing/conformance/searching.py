@@ -14,7 +14,11 @@ from leasehold.core.model.plain_data import LEFT_OUT
 from leasehold.core.model.search import HeavyField, JobFilter, lightened
 from leasehold.core.model.status import Status
 from leasehold.env import ManualClock
-from leasehold.errors import InvalidJobError, PayloadError
+from leasehold.errors import (
+    InvalidCursorError,
+    InvalidFilterError,
+    PayloadError,
+)
 from leasehold.testing.conformance.base import (
     NO_CURSORS,
     ConformanceBase,
@@ -98,12 +102,12 @@ class SearchingClauses(ConformanceBase):
         assert [job.id for job in by_metadata.jobs] == ["a"]
 
     def test_sea_2_other_fields_cannot_be_left_out(self, filled: Store) -> None:
-        with pytest.raises(InvalidJobError, match="payload, result and metadata, not 'id'"):
+        with pytest.raises(InvalidFilterError, match="payload, result and metadata, not 'id'"):
             find(filled, without=("payload", "id"))
 
     @on_one_store("cursor", NO_CURSORS)
     def test_sea_4_what_is_no_cursor_is_refused(self, filled: Store, cursor: str) -> None:
-        with pytest.raises(InvalidJobError, match="cursor"):
+        with pytest.raises(InvalidCursorError, match="cursor"):
             filled.search(JobFilter(), cursor=cursor)
 
     @pytest.mark.parametrize(
@@ -154,5 +158,5 @@ class SearchingClauses(ConformanceBase):
 
     def test_sea_5_it_reads_something(self, haystack: Store) -> None:
         for read in (haystack.search, haystack.count):
-            with pytest.raises(InvalidJobError, match="not 0"):
+            with pytest.raises(InvalidFilterError, match="not 0"):
                 read(JobFilter(text="a"), read_max=0)

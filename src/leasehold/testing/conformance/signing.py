@@ -60,14 +60,14 @@ class SigningClauses(ConformanceBase):
         reports = clean(store, policy, Scope())
         assert sum(report.audit_archived for report in reports) == 1
         assert store.cleanups()[0].audit_archived == 1
-        assert told(store.audit_log()) == [("new", False), ("old", True)]
+        assert told(store.audit_page().records) == [("new", False), ("old", True)]
         clock.advance(DAY)
         reports = clean(store, policy, Scope())
-        assert told(store.audit_log()) == [("new", True)]
+        assert told(store.audit_page().records) == [("new", True)]
         assert sum(report.audit_dropped for report in reports) == 1
         # With a new record, numbers go on: none is told twice, or before another.
         store.create_queue("newest", QueueConfig(), actor="anna")
-        assert told(store.audit_log()) == [("newest", False), ("new", True)]
+        assert told(store.audit_page().records) == [("newest", False), ("new", True)]
 
     def test_ret_15_in_bounded_writes(self, store: Store, clock: ManualClock) -> None:
         policy = RetentionPolicy(audit_seconds=10, audit_archive_seconds=0, worth_cleaning=0)
@@ -77,7 +77,7 @@ class SigningClauses(ConformanceBase):
         reports = clean(store, policy, FORCE, limit=3)
         assert [each.audit_archived for each in reports if each.audit_archived] == [3, 3, 1]
         assert sum(report.audit_dropped for report in reports) == 7
-        assert [record.action for record in store.audit_log()] == ["prune"]
+        assert [record.action for record in store.audit_page().records] == ["prune"]
 
     def test_ret_15_without_a_limit_they_stay(self, store: Store, clock: ManualClock) -> None:
         store.create_queue("old", QueueConfig(), actor="anna")
@@ -87,7 +87,7 @@ class SigningClauses(ConformanceBase):
         ):
             clock.advance(1000 * DAY)
             clean(store, policy, Scope())
-            assert [name for name, _ in told(store.audit_log())] == ["old"]
+            assert [name for name, _ in told(store.audit_page().records)] == ["old"]
 
     def test_pge_6_both_parts_by_date(self, store: Store, clock: ManualClock) -> None:
         began = store.now()
@@ -97,7 +97,7 @@ class SigningClauses(ConformanceBase):
             clock.advance(DAY)
         clean(store, policy, Scope())
         days = [f"day-{n}" for n in (5, 4, 3, 2, 1, 0)]
-        assert told(store.audit_log()) == [(name, name < "day-4") for name in days]
+        assert told(store.audit_page().records) == [(name, name < "day-4") for name in days]
         found: list[tuple[str, bool]] = []
         cursor = None
         while True:

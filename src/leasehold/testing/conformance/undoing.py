@@ -95,7 +95,7 @@ class UndoingClauses(ConformanceBase):
         assert job.reason == "its replay was undone by bob"
         for name in ("a", "stopped"):
             assert_history_replays(store, get(store, name))
-        assert store.audit_log()[0].action == "undo"
+        assert store.audit_page().records[0].action == "undo"
         assert store.check() == []
 
     def test_ope_7_but_not_those_that_were_leased(self, store: Store, clock: ManualClock) -> None:

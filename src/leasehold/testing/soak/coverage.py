@@ -15,6 +15,8 @@ ERRORS: Final = (
     "DuplicateJobError",
     "IdempotencyConflictError",
     "InvalidJobError",
+    "InvalidOrderError",
+    "InvalidPageError",
     "InvalidPinError",
     "InvalidQueueError",
     "InvalidScheduleError",

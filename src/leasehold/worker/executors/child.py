@@ -162,7 +162,7 @@ class Child:
             self._worker.send(question)
             answer = self._answers.get()
         if not isinstance(answer, kind) or answer.about != question.about:
-            raise ConnectionError("the worker gave the answer to another question")
+            raise ConnectionError("the worker's reply does not match the request")
         return answer
 
     def _fetch(self, about: LeaseKey, job_id: str) -> list[DependencyResult]:

@@ -189,7 +189,7 @@ class NurseryLink:
     def _heed(self, reply: CommandStarted | CommandRefused | CommandEnded) -> None:
         ticket = self._tickets.get(reply.id)
         if ticket is None or (isinstance(reply, CommandStarted) and ticket.pid is not None):
-            raise ValueError(f"a reply about a command that was not asked for: {reply}")
+            raise ValueError(f"a reply for an unknown command: {reply}")
         if isinstance(reply, CommandStarted):
             ticket.tell(reply)
         else:

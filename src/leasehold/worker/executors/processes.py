@@ -239,7 +239,7 @@ class _ProcessSlot(Slot):
 
     def _replace_after(self, run: Run, lasting: str) -> None:
         logger.info(
-            "job %s (%s) leaves its process with %s, which cannot be undone: it is replaced",
+            "job %s (%s) left its process with %s, which cannot be undone: it is replaced",
             run.lease.job_id,
             run.lease.task,
             lasting,

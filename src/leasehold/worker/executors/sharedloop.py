@@ -45,12 +45,12 @@ class SharedLoop(asyncio.SelectorEventLoop):
             except BaseException:
                 self._leave_if_copy()
                 # Not from a task, whose errors asyncio keeps: the loop itself is broken.
-                logger.exception("the event loop of async tasks broke")
+                logger.exception("the event loop of async tasks stopped unexpectedly")
                 return
             self._leave_if_copy()
             if is_wanted() and not told:
                 told = True  # Once: a task may do so at every step.
-                logger.error("the event loop of async tasks %s; it goes on", how)
+                logger.error("the event loop of async tasks %s; it continues", how)
 
     def reset(self) -> None:
         """Undo one task's settings for all: how tasks are made, and how errors are told."""

@@ -24,7 +24,7 @@ from leasehold.worker.safelog import safe_logger
 logger = safe_logger(__name__)
 
 _CLOSED = Release(reason="the worker was stopped before the job had ended")
-_DIED = Fail(JobError("ExecutorDied", "the process that ran the job broke off"))
+_DIED = Fail(JobError("ExecutorDied", "the process that ran the job stopped unexpectedly"))
 
 
 class Slot(ABC):
@@ -135,7 +135,7 @@ class SlotExecutor:
             loop.run_until_complete(self._serve())
         except BaseException:
             # Its processes are tied to this thread, and die with it.
-            logger.exception("%s broke off; its jobs have failed", self._thread_name)
+            logger.exception("%s stopped unexpectedly; its jobs have failed", self._thread_name)
         finally:
             guarded(loop.close, None)
             self._bury()

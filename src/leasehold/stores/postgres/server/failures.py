@@ -67,7 +67,7 @@ def translate(error: Exception, address: Address) -> Exception:
     if isinstance(error, psycopg.DataError) and "NUL" in told:
         return InvalidJobError("text with a NUL character (\\x00) cannot be stored in PostgreSQL")
     if isinstance(error, NO_SUCH_VALUE):
-        return InvalidJobError(f"PostgreSQL neither keeps nor finds such a value: {told}")
+        return InvalidJobError(f"PostgreSQL can neither store nor look up this value: {told}")
     if isinstance(error, (errors.LockNotAvailable, errors.QueryCanceled)):
         return StoreBusyError(f"{where}: {told}; nothing was written, try again")
     if isinstance(error, (errors.DiskFull, errors.OutOfMemory)):

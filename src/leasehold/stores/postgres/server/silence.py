@@ -96,7 +96,7 @@ class ListeningConnection(psycopg.Connection[tuple[Any, ...]]):
                     if self.pulse is not None and since_asked >= self.pulse.after_seconds:
                         since_asked = 0.0
                         if self.pulse.is_gone():
-                            raise SilentError(f"no answer for {silent:.1f} s, nor to others")
+                            raise SilentError(f"no answer for {silent:.1f} s on any connection")
                 wanted = gen.send(ready)
         except StopIteration as end:
             answer: T = end.value

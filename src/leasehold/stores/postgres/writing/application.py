@@ -188,8 +188,8 @@ def _within(
             except TRY_AGAIN as error:
                 # Two transactions wait for each other's locks.
                 raise StoreBusyError(
-                    f"{database.address.shown}: this transaction and another one wait for each "
-                    "other; roll it back, and do all of it again"
+                    f"{database.address.shown}: deadlock with another transaction: roll back, "
+                    "and repeat the whole transaction"
                 ) from error
 
 

@@ -207,7 +207,7 @@ class Database(TableDatabase):
                     if not tries.is_last:
                         continue
                     raise StoreError(
-                        f"{self.address.shown}: {TRIES_MAX} tries were undone by others' "
+                        f"{self.address.shown}: gave up after {TRIES_MAX} conflicts with other "
                         f"writes: {error}"
                     ) from error
                 except LockNotAvailable:
@@ -394,7 +394,7 @@ class Database(TableDatabase):
             raise StoreLostError(
                 f"store {self.address.shown} is not the store that this process has opened: its "
                 f"tables were recreated, or another store was moved here. Nothing was written; "
-                "start the process again"
+                "restart the process"
             )
         if found.server_was_started or found.version_base != self.version_base:
             # The server may have lost rows that this process remembers.

@@ -81,6 +81,6 @@ class Outcome(Generic[T]):
             threading.Event().wait(pause)
             pause *= 2
         raise StoreUnavailableError(
-            f"{address.shown}: the connection was lost while the server committed, and it cannot "
-            "be asked what became of that. Look whether it was done before you try again"
+            f"{address.shown}: the connection was lost during the commit, and the outcome could "
+            "not be determined. Check whether the change was made before you try again"
         ) from error

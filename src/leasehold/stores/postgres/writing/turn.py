@@ -133,16 +133,15 @@ class Turn:
         own = name_of(self._address)
         frozen = [each for each in holders if each.is_frozen and each.application == own]
         busy = StoreBusyError(
-            f"{self._address.shown}: it was not this write's turn within "
-            f"{self._address.lock_timeout_seconds:g} s; nothing was written, try again"
-            + "".join(_named(each) for each in holders[:1])
+            f"{self._address.shown}: waited {self._address.lock_timeout_seconds:g} s for the write "
+            "lock; nothing was written, try again" + "".join(_named(each) for each in holders[:1])
         )
         if not frozen:
             raise busy
         for each in frozen:
             logger.warning(
-                "%s: process %d %s had the turn for %.0f s, and waited for its client: its write "
-                "is undone",
+                "%s: process %d %s held the write lock for %.0f s while waiting for its client: "
+                "its write was rolled back",
                 self._address.shown,
                 each.pid,
                 each.what,

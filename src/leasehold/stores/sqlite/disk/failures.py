@@ -72,8 +72,9 @@ def translate(error: apsw.Error, path: Path) -> StoreError:
         case apsw.BusyError() | apsw.LockedError():
             if getattr(error, "extendedresult", 0) == apsw.SQLITE_BUSY_SNAPSHOT:
                 return StoreUnavailableError(
-                    f"others have written to {path} since this transaction began to read: begin it "
-                    "with connection.transaction(), which waits for its turn, and try again"
+                    f"{path} was changed by another transaction since this one began to read: "
+                    "begin it with connection.transaction(), which takes the write lock, and try "
+                    "again"
                 )
             return busy(path)
         case apsw.CantOpenError() if (refused := no_more_files()) is not None:

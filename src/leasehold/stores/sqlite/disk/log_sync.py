@@ -217,9 +217,9 @@ class LogSync:
 
     def refusal(self, reason: str) -> StoreUnavailableError:
         return StoreUnavailableError(
-            f"what was last written to {self._files.database} may not survive a loss of power "
-            f"({reason}): nothing more is written until every process has closed the store. Check "
-            "the disk, then start them again"
+            f"the latest writes to {self._files.database} may not survive a power loss ({reason}): "
+            "no more writes are accepted until every process has closed the store. Check the disk, "
+            "then restart the processes"
         )
 
 

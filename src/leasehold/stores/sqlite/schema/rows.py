@@ -91,7 +91,7 @@ def value_of(name: str, kind: Kind, value: Any) -> Any:
         try:
             return value.decode()
         except UnicodeDecodeError:
-            raise ValueError(f"{name} is no UTF-8") from None
+            raise ValueError(f"{name} is not UTF-8") from None
     if kind in _MOMENTS and not 0 <= value <= MOMENT_MAX:
         raise ValueError(f"{name} is not a moment: {value}")
     if kind in _WHOLES and not 0 <= value <= WHOLE_MAX:

@@ -114,11 +114,11 @@ def _refuse_while_somebody_works(step: Step) -> None:
     workers = [f"{name} (pid {pid} on {host})" for name, host, pid in step.execute(WORKERS)]
     if workers:
         raise InvalidTransitionError(
-            f"the store's clock is not set back while workers live: stop {listed(workers)} first"
+            f"the store's clock cannot be set back while workers run: stop {listed(workers)} first"
         )
     if running:
         raise InvalidTransitionError(
-            f"the store's clock is not set back while the store has "
+            f"the store's clock cannot be set back while the store has "
             f"{counted(running, 'running job')}: wait until they end, or until their leases expire "
             "and `queuectl sweep` takes them back"
         )

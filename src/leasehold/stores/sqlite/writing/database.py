@@ -81,10 +81,10 @@ class Database(TableDatabase):
         lock_timeout_seconds: float = LOCK_TIMEOUT_SECONDS,
     ) -> None:
         if durability not in ("full", "normal"):
-            raise InvalidJobError(f'durability is "full" or "normal", not {durability!r}')
+            raise InvalidJobError(f'durability must be "full" or "normal", not {durability!r}')
         if not 0 < lock_timeout_seconds <= LOCK_TIMEOUT_SECONDS_MAX:
             raise InvalidJobError(
-                f"lock_timeout_seconds is above 0 and at most {LOCK_TIMEOUT_SECONDS_MAX:g}, "
+                f"lock_timeout_seconds must be above 0 and at most {LOCK_TIMEOUT_SECONDS_MAX:g}, "
                 f"not {lock_timeout_seconds!r}"
             )
         check_sqlite_version()

@@ -124,7 +124,7 @@ def corrupt(db: apsw.Connection) -> StoreCorruptError:
     """What to tell who only looks, and cannot put it right."""
     found = "; ".join(map(str, find_in_state(db)))
     return StoreCorruptError(
-        f"the store's own state is damaged ({found}): any write puts it right, for instance "
+        f"the store's own state is damaged ({found}): any write repairs it, for instance "
         "`queuectl sweep`"
     )
 

@@ -79,11 +79,6 @@ def key_info(scene: Scene) -> Call:
     return call("key_info", queue=scene.queue(), key="tenant-a")
 
 
-@verb("audit log", 1, Feature.READS)
-def audit_log(scene: Scene) -> Call:  # noqa: ARG001 - every verb sees the scene.
-    return call("audit_log", limit=5)
-
-
 @verb("metrics", 1, Feature.READS)
 def metrics(scene: Scene) -> Call:
     queue = scene.random.choice((None, scene.queue()))
@@ -153,7 +148,7 @@ def log_page(scene: Scene) -> Call:
     return call("log_page", job_id=scene.some_ids(1)[0], limit=scene.random.choice((1, 100)))
 
 
-@verb("audit log, page by page", 1, Feature.READS)
+@verb("audit log", 1, Feature.READS)
 def audit_page(scene: Scene) -> Call:
     return call("audit_page", limit=scene.random.choice((1, 100)))
 

@@ -1,0 +1,201 @@
+"""Ctrl-C at any instruction of a blocking lease: nobody is left holding a job that nobody has.
+
+An application may catch KeyboardInterrupt and go on, or end; the job must not wait for the end of a
+lease that was granted to a call which has never returned.
+"""
+
+from __future__ import annotations
+
+import dis
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leasehold import TaskQueue
+from leasehold.connect import connect
+from leasehold.core.model.status import Status
+from leasehold.interrupts import LOOKS_FOR_ANSWER, SHIELD
+from leasehold.queue.calls import QueueCalls
+from leasehold.queue.consumer import Consuming
+from service.conftest import Service, serving
+from support.interrupting import Instruction, Interrupter
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(600, method="thread")]
+
+EVERY_ONE_OF = {"interrupts.py", "consumer.py", "calls.py"}
+STRIDE = {"memory": 7, "sqlite": 23, "postgres": 97}
+LONG = 3600.0
+
+
+@pytest.fixture
+def service() -> Iterator[Service]:
+    store = connect("memory://")
+    with serving(store) as service:
+        yield service
+    store.close()
+
+
+def over_http(service: Service) -> str:
+    secret = service.token("producer", "consumer", "operator", "admin")
+    return service.url.replace("://", f"://{secret}@")
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+def queue(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[TaskQueue]:
+    local = {"memory": "memory://", "sqlite": str(tmp_path / "jobs.db")}
+    url = local.get(request.param) or request.getfixturevalue("url")
+    queue = TaskQueue(url, num_workers=0, lease_seconds=LONG)
+    yield queue
+    queue.shutdown()
+
+
+def last_instructions() -> set[tuple[str, int]]:
+    """Where the answer is on its way to the caller: Python looks for no signals there."""
+    functions: list[Any] = [
+        *(Consuming.lease, Consuming.lease_many, Consuming._take),
+        *(QueueCalls.lease, QueueCalls.lease_many),
+    ]
+    return {
+        (each.__qualname__, instruction.offset)
+        for each in functions
+        for instruction in dis.get_instructions(each)
+        if instruction.opname == "RETURN_VALUE"
+    }
+
+
+def lease_of_one(queue: TaskQueue) -> object:
+    return queue.lease(wait=0)
+
+
+def lease_of_many(queue: TaskQueue) -> object:
+    return queue.lease_many(3, wait=0)
+
+
+@pytest.mark.parametrize("take", [lease_of_one, lease_of_many])
+def test_an_interrupt_before_any_instruction_leaves_no_job_leased(
+    queue: TaskQueue, take: Callable[[TaskQueue], object], request: pytest.FixtureRequest
+) -> None:
+    job = queue.submit("t")
+    too_late = last_instructions()
+    for number in chosen(queue, take, STRIDE[request.node.callspec.params["queue"]]):
+        interrupter = Interrupter([number])
+        with suppress(KeyboardInterrupt), interrupter.watching():
+            take(queue)
+            # A call may take fewer instructions than the one that was counted.
+            assert not interrupter.raised, "it was interrupted, and has answered nevertheless"
+        if interrupter.raised and interrupter.instructions[0][1:] not in too_late:
+            found = queue.get(job)
+            assert (found.status, found.attempts) == (Status.PENDING, 0), interrupter.instructions
+        else:
+            give_back(queue)
+        assert not SHIELD.is_closed()
+    assert queue.lease(wait=0) is not None
+
+
+def chosen(queue: TaskQueue, take: Callable[[TaskQueue], object], stride: int) -> list[int]:
+    """The instructions to interrupt: all of the call itself, and some of the store's."""
+    counting = Interrupter()
+    for _ in range(3):  # The first times, things are looked up that are known later.
+        counting = Interrupter()
+        with counting.watching():
+            take(queue)
+        give_back(queue)
+    too_late = last_instructions()
+    first: dict[Instruction, int] = {}
+    last: dict[Instruction, int] = {}
+    for number, (file, name, offset) in enumerate(counting.instructions):
+        if file in EVERY_ONE_OF and (name, offset) not in too_late:
+            first.setdefault((file, name, offset), number)
+            last[file, name, offset] = number
+    others = {
+        number
+        for number in range(0, len(counting.instructions), stride)
+        if counting.instructions[number][1:] not in too_late
+    }
+    return sorted({*first.values(), *last.values(), *others})
+
+
+def give_back(queue: TaskQueue) -> None:
+    [job] = queue.search(status="running")
+    queue.store.recover_one(job.id, job.lease_version, reset_attempts=True, reason="")
+
+
+def test_what_a_wait_in_vain_has_cost_is_nothing(queue: TaskQueue) -> None:
+    """The wait for a job ends at once: nothing was granted."""
+    timer = threading.Timer(0.2, os.kill, [os.getpid(), signal.SIGINT])
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        queue.lease(wait=60)
+    timer.join()
+    queue.submit("t")
+    assert queue.lease(wait=0) is not None
+
+
+class CutOff:
+    """A carrier of calls whose caller is interrupted before or after an exchange."""
+
+    def __init__(self, carrier: Any, *, is_answered: bool) -> None:
+        self._carrier = carrier
+        self._is_answered = is_answered
+        self.is_done = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._carrier, name)
+
+    def call(self, server: int, verb: str, body: bytes) -> bytes:
+        if verb != "exchange_once" or self.is_done:
+            return bytes(self._carrier.call(server, verb, body))
+        self.is_done = True
+        if self._is_answered:
+            self._carrier.call(server, verb, body)
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("is_answered", [True, False])
+def test_a_request_over_http_that_is_interrupted_gives_its_leases_back(
+    service: Service, is_answered: bool
+) -> None:
+    with TaskQueue(over_http(service), num_workers=0) as queue:
+        job = queue.submit("t")
+        transport: Any = queue.store._transport  # type: ignore[attr-defined]
+        transport.carrier = CutOff(transport.carrier, is_answered=is_answered)
+        with pytest.raises(KeyboardInterrupt):
+            queue.lease(wait=0)
+        found = queue.get(job)
+        assert (found.status, found.attempts) == (Status.PENDING, 0)
+        events = [each.event.value for each in queue.history(job)]
+        assert events == ["created", "leased", "released"]
+
+
+def look_up(times: int, looks: list[int]) -> None:
+    """A wait for an answer, which a signal comes into."""
+    with SHIELD:
+        signal.raise_signal(signal.SIGINT)
+        for look in range(times):
+            looks.append(look)
+            SHIELD.deliver()
+
+
+def test_an_interrupt_waits_for_an_answer_no_longer_than_a_moment() -> None:
+    looks: list[int] = []
+    with pytest.raises(KeyboardInterrupt), SHIELD.keeping_answers:
+        look_up(100, looks)
+    assert len(looks) == LOOKS_FOR_ANSWER + 1
+    assert not SHIELD.is_closed()
+    # Outside of such a block, not even that long.
+    with pytest.raises(KeyboardInterrupt):
+        look_up(100, looks)
+    assert len(looks) == LOOKS_FOR_ANSWER + 2
+
+
+def test_within_another_shielded_block_it_waits_for_the_end() -> None:
+    looks: list[int] = []
+    with pytest.raises(KeyboardInterrupt), SHIELD, SHIELD.keeping_answers:
+        look_up(100, looks)
+    assert len(looks) == 100
