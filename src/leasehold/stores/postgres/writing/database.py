@@ -52,7 +52,12 @@ from leasehold.stores.postgres.schema.migrate import migrate
 from leasehold.stores.postgres.server import address as addresses
 from leasehold.stores.postgres.server.clock import SERVER_MICROS, StoreClock
 from leasehold.stores.postgres.server.connection import SqlConnection, SqlCursor, one_moment
-from leasehold.stores.postgres.server.failures import TRY_AGAIN, is_lost, translated
+from leasehold.stores.postgres.server.failures import (
+    OF_THE_CONNECTION,
+    TRY_AGAIN,
+    is_lost,
+    translated,
+)
 from leasehold.stores.postgres.server.lending import Lending
 from leasehold.stores.postgres.server.life import Deaths
 from leasehold.stores.postgres.server.session import ServerSession
@@ -219,7 +224,7 @@ class Database(TableDatabase):
                         self.turn.free(db)
                     tries.go_on()
                     continue
-                except psycopg.OperationalError as error:
+                except OF_THE_CONNECTION as error:
                     if not (outcome.has_begun and is_lost(error)):
                         raise
                     if not outcome.was_committed(self.address, self.env.clock):
