@@ -104,6 +104,8 @@ class Actor:
 
     def submit_dependent(self) -> None:
         first, second, third = self.some_jobs()
+        if self.random.random() < 0.5:
+            first = f"new-{self.random.randrange(10**9)}"
         self.store.submit([self.draft(id=first, depends_on=(second, third))])
 
     def submit_once(self) -> None:

@@ -12,6 +12,9 @@ The order of locks, the same in every write, so that none waits for another in a
 Every commit while the change feed is followed shares one more lock, which is never taken alone
 (`reading.feed`): it is not waited for.
 
+Partitions of the archive are made and dropped without a turn, between two tries of a clean-up's
+write (`keeping.days`): a row of `archive_day` first, then the archive, in both.
+
 The transaction of a task (`leasing.held`) is open for long, and before its turn: it holds nothing
 but its row of `job`, FOR KEY SHARE. Only who takes a job from its holder wants more of that row,
 and never waits for it. An application's own transaction may hold rows of its own before its turn;
