@@ -22,6 +22,7 @@ from leasehold.core.model.lease import Consumer, Lease, LeaseRequest, Renewal, S
 from leasehold.core.model.outcome import Complete, Fail, JobError
 from leasehold.core.model.queue_config import QueueConfig, QueueState
 from leasehold.core.model.records import WorkerInfo
+from leasehold.core.model.retention import RetentionPolicy, Scope
 from leasehold.core.model.schedule import ScheduleDraft
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import Event
@@ -36,6 +37,7 @@ needs_psycopg()
 import psycopg  # noqa: E402
 
 from leasehold.stores.postgres import PostgresStore  # noqa: E402
+from leasehold.stores.postgres.keeping import days  # noqa: E402
 
 ROUNDS = int(os.environ.get("LEASEHOLD_TEST_LOCK_ROUNDS", "0"))
 BUDGET_SECONDS = 15
@@ -49,6 +51,10 @@ RUNNING = """
     FROM running JOIN job USING (seq) JOIN lane ON lane.id = job.lane
     WHERE queue IN ('limited', 'keyed') GROUP BY 1, 2
 """
+CLEAN = RetentionPolicy(
+    completed_seconds=0, cancelled_seconds=0, dead_seconds=0, archive_seconds=86400.0
+)
+FORCE = Scope(force=True)
 DEADLOCKS = "SELECT sum(deadlocks) FROM pg_stat_database"
 
 
@@ -70,6 +76,10 @@ class Actor:
         return self.random.sample(JOBS, 3)
 
     def held(self) -> list[Lease]:
+        if self.random.random() < 0.5:
+            # Else most of them would have ended by now.
+            request = LeaseRequest(worker="a", queues=(PLAIN,), limit=2)
+            self.leases += self.store.exchange(request=request).leases
         return self.random.sample(self.leases[-4:], min(3, len(self.leases[-4:])))
 
     def draft(self, **more: object) -> Draft:
@@ -85,6 +95,8 @@ class Actor:
 
     def submit_plain(self) -> None:
         ids = self.some_jobs()
+        if self.random.random() < 0.5:
+            ids = [f"new-{self.random.randrange(10**9)}" for _ in ids]
         self.store.submit([self.draft(id=each, queue=PLAIN, limit_key=None) for each in ids])
 
     def submit_with_key(self) -> None:
@@ -92,6 +104,8 @@ class Actor:
 
     def submit_dependent(self) -> None:
         first, second, third = self.some_jobs()
+        if self.random.random() < 0.5:
+            first = f"new-{self.random.randrange(10**9)}"
         self.store.submit([self.draft(id=first, depends_on=(second, third))])
 
     def submit_once(self) -> None:
@@ -202,7 +216,15 @@ class Actor:
         self.store.set_setting("max_retries", self.random.randrange(5), actor="t")
 
     def prune(self) -> None:
-        self.store.prune(actor="t")
+        """A whole clean-up, which makes today's partition of the archive and drops an old one."""
+        days.make(self.store._database, self.random.randrange(1000))
+        report = self.store.prune(CLEAN, scope=FORCE, actor="t")
+        while report.more:
+            report = self.store.prune(CLEAN, run=report.run, scope=FORCE, actor="t")
+
+    def search_archive(self) -> None:
+        self.store.search_archive(JobFilter())
+        self.store.archived(self.job())
 
 
 VERBS = [
