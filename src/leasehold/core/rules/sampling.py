@@ -224,7 +224,8 @@ def spans_of(
     kept = reader.kept(resolution, queue, first)
     found = {}
     for name, latest in since_last_look(reader, queue, totals).items():
-        spans = kept.get(name, {})
+        # What is kept may be shared with other readers.
+        spans = dict(kept.get(name, {}))
         if latest.happened and now >= first:
             earlier = spans.get(now)
             spans[now] = latest if earlier is None else earlier.then(latest)

@@ -18,7 +18,6 @@ from leasehold.core.model.histogram import Measurements, sum_of
 from leasehold.core.model.priority import FIRST_DEADLINE_TIER
 from leasehold.core.model.span import MINUTE_MICROS, SUMMED, Span, span_of_counts
 from leasehold.core.rules.sampling import KeptSpan, Resolution
-from leasehold.stores.tables.figures import FORGET_WORKERS
 from leasehold.stores.tables.statements import SqlConnection
 
 
@@ -113,6 +112,10 @@ FORGET: Final = f"""
 MEASURED_OF_ALL: Final = """
     SELECT measure, bucket, CAST(sum(jobs) AS bigint), CAST(sum(micros) AS bigint)
     FROM measured WHERE lane <> 0 GROUP BY measure, bucket
+"""
+FORGET_WORKERS: Final = """
+    DELETE FROM worker_total WHERE id IN (
+        SELECT id FROM worker_total ORDER BY last_at DESC, id DESC LIMIT $1 OFFSET $2)
 """
 FORGET_MEASURED: Final = "DELETE FROM measured"
 NEXT_MINUTE: Final = "UPDATE store_state SET open_minute = $1"

@@ -21,6 +21,7 @@ from leasehold.env import from_micros, to_micros
 from leasehold.stores.postgres.rules.known import queues
 from leasehold.stores.postgres.schema.texts import storable
 from leasehold.stores.postgres.server.connection import SqlConnection, unnested
+from leasehold.stores.tables.closed_spans import ClosedSpans, RememberedSpans
 from leasehold.stores.tables.figures import (
     FAILURE_COLUMNS,
     TableFailures,
@@ -191,16 +192,23 @@ COUNTED_BY_BAND: Final = (
 LATEST_MINUTE: Final = "SELECT max(at) FROM span WHERE resolution = $1"
 
 
-class MetricsReader(SpanShelf, TableMetrics):
+class MetricsReader(RememberedSpans, SpanShelf, TableMetrics):
     """What core.rules.metrics asks of a reader."""
 
     keys_aged = EVERY_KEY
     stats = STATS
     standing = STANDING
 
-    def __init__(self, db: SqlConnection, now: int, lost: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        db: SqlConnection,
+        now: int,
+        lost: Collection[str] = (),
+        closed: ClosedSpans | None = None,
+    ) -> None:
         TableMetrics.__init__(self, PlainReader(db), now, lost)
         SpanShelf.__init__(self, db)
+        self._closed = closed
 
     def queues(self) -> list[str]:
         return queues(self._db)
