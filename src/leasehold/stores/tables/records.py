@@ -64,7 +64,9 @@ HELD: Final = Query(
     ORDER BY held.worker, held.n
     """,
 )
-LEASES: Final = Query({"worker": Kind.TEXT, "count(*)": Kind.WHOLE}, f"FROM {_RUNNING} GROUP BY worker")
+LEASES: Final = Query(
+    {"worker": Kind.TEXT, "count(*)": Kind.WHOLE}, f"FROM {_RUNNING} GROUP BY worker"
+)
 LOG: Final = Query(
     {"log.n": Kind.WHOLE, "log.at": Kind.MOMENT, "log.line": Kind.TEXT},
     "FROM log JOIN job USING (seq) WHERE id = $1 AND n > $2 ORDER BY n LIMIT $3",
