@@ -213,9 +213,12 @@ class TableSpans(ABC):
     def available_since(self, queue: str | None) -> Mapping[str, int]:
         found = {
             queue_name(name): [at for at in moments if at is not None]
-            for name, *moments in self._db.execute(self.oldest, (queue, self.keys_aged))
+            for name, *moments in self._oldest(queue)
         }
         return {name: min(moments) for name, moments in found.items() if moments}
+
+    def _oldest(self, queue: str | None) -> Iterable[Any]:
+        return self._db.execute(self.oldest, (queue, self.keys_aged))
 
     def kept(
         self, resolution: Resolution, queue: str | None, first: int
