@@ -71,6 +71,12 @@ class Desk:
         """What each queue did in the last minutes: the alerts are about the same as the pages."""
         return self.lately("queues", lambda: lately_of(self.queue))
 
+    def known_tasks(self) -> set[str]:
+        """The tasks that workers know; patterns of them, too."""
+        return self.lately(
+            "known tasks", lambda: {name for each in self.queue.workers() for name in each.tasks}
+        )
+
     def tasks_of(self, queue: str) -> list[TaskFigures]:
         """How long the latest jobs of each task of a queue waited and ran."""
         return self.lately(("tasks", queue), lambda: figures_by_task(self._ended(queue)))

@@ -93,8 +93,7 @@ def _tags(job: Job) -> str:
 
 def _completions(desk: Desk) -> list[str]:
     """Completions of a search: the qualifiers, and values where there are few."""
-    known = {name for each in desk.queue.workers() for name in each.tasks}
-    tasks = [name for name in known if "*" not in name and name.isprintable()]
+    tasks = [name for name in desk.known_tasks() if "*" not in name and name.isprintable()]
     values = {
         "status": [status.value for status in Status],
         "queue": desk.queue.queues()[:COMPLETED_MAX],
