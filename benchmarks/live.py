@@ -23,6 +23,7 @@ from leasehold.core.contract.store import Store
 from leasehold.core.model.job import Draft
 from leasehold.core.model.lease import LeaseRequest, Settlement
 from leasehold.core.model.outcome import Complete
+from leasehold.worker.pruner import Pruner
 
 BROWSERS = 20
 PAGES = ("", "queues", "jobs", "failures", "workers")
@@ -126,6 +127,10 @@ def _let_settle(service: Served, server: ServerTime) -> None:
 def browsers(path: str, *, seconds: float = 30) -> list[tuple[str, Cost]]:
     """What BROWSERS cost that all have the overview open, and that have different pages open."""
     found = []
+    store = connect(path)
+    # The clean-up of the day, which the server would make at some moment of its first minute.
+    Pruner(store, actor="bench").prune_once()
+    store.close()
     with served(path) as service:
         server = ServerTime(path)
         _let_settle(service, server)
