@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from leasehold.core.model.job import Draft
+from leasehold.core.model.lease import LeaseRequest
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import Status
 from leasehold.env import Env, ManualClock
@@ -41,6 +42,7 @@ READ_ALL = {
     # Reads the whole store: that is its purpose.
     "check",
 }
+LANES = 100
 SPREAD_OVER_LANES = (
     (
         "INSERT INTO lane (queue, task, made_at) SELECT 'others', 'work-' || n, 0 "
@@ -172,6 +174,22 @@ def test_a_search_by_task_passes_jobs_over_and_looks_up_the_lane_of_none(
             read = [visited for _, visited in plans.take() if visited.get("job")]
             assert max(visited["job"] for visited in read) >= JOBS, "all are passed over"
             assert max(visited.get("lane", 0) for visited in read) < 10
+
+
+@pytest.mark.parametrize("history", ["vacuumed_empty"])
+def test_what_was_measured_is_read_once_however_many_lanes_there_are(
+    url: str, monkeypatch: pytest.MonkeyPatch, history: str
+) -> None:
+    plans = Plans()
+    fill_and_explain(url, monkeypatch, plans, history)
+    with closing(PostgresStore(url, env=Env(clock=ManualClock()))) as store:
+        store.submit([Draft(id=f"job-{n}", task=f"t{n}", queue="many") for n in range(LANES)])
+        store.exchange(request=LeaseRequest(worker="w", queues=("many",), limit=LANES))
+        list(plans.take())
+        assert store.metrics("many").leased == LANES
+        [read] = [read for _, visited in plans.take() if (read := visited.get("measured"))]
+    # The wait of each, and the worker's count of leases.
+    assert LANES <= read <= 3 * LANES
 
 
 def fill_and_explain(url: str, monkeypatch: pytest.MonkeyPatch, plans: Plans, history: str) -> None:

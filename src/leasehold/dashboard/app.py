@@ -337,7 +337,7 @@ class _Face:
             "caller": visit.caller,
             "may_order": visit.may("operator"),
             "may_follow": visit.may_any(OVERSEERS),
-            "store_name": str(self.desk.queue.describe().get("path") or "")[-60:],
+            "store_name": self.desk.store_name,
             "theme": visit.theme,
             "themes": THEMES,
             "done": done,

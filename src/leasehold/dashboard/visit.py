@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import cached_property
 from typing import Any, Final
 
 from starlette.datastructures import QueryParams
@@ -49,6 +50,11 @@ class Desk:
         self.pages = Recent(api.env, PAGES_KEPT)
         """Pages that look again by themselves: drawn once for all who have them open."""
 
+    @cached_property
+    def store_name(self) -> str:
+        """What stands on every page; to describe a store takes its whole description."""
+        return str(self.queue.describe().get("path") or "")[-60:]
+
     def order_was_given(self) -> None:
         """Who gave it looks for what it did: the verdict is made anew, and the pages are."""
         self._figures.forget("findings")
@@ -70,6 +76,10 @@ class Desk:
     def measured(self) -> list[QueueMetrics]:
         """What each queue did in the last minutes: the alerts are about the same as the pages."""
         return self.lately("queues", lambda: lately_of(self.queue))
+
+    def known_queues(self) -> list[str]:
+        """The names of the queues, to be offered while somebody types."""
+        return self.lately("known queues", self.queue.queues)
 
     def known_tasks(self) -> set[str]:
         """The tasks that workers know; patterns of them, too."""

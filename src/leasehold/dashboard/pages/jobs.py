@@ -96,7 +96,7 @@ def _completions(desk: Desk) -> list[str]:
     tasks = [name for name in desk.known_tasks() if "*" not in name and name.isprintable()]
     values = {
         "status": [status.value for status in Status],
-        "queue": desk.queue.queues()[:COMPLETED_MAX],
+        "queue": desk.known_queues()[:COMPLETED_MAX],
         "task": sorted(tasks)[:COMPLETED_MAX],
     }
     signs = {"priority": ">", "created": ">-", "meta.": ""}
