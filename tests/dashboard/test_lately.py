@@ -6,7 +6,11 @@ import threading
 from contextlib import closing
 
 import pytest
+from starlette.applications import Starlette
 
+from dashboard.conftest import asked
+from leasehold.core.model.job import Draft
+from leasehold.dashboard.app import dashboard_routes
 from leasehold.dashboard.recent import (
     KEPT_SECONDS,
     KEPT_SECONDS_MAX,
@@ -221,3 +225,16 @@ def test_no_finding_is_shown_again_for_long_however_long_it_took() -> None:
     assert noted == [KEPT_SECONDS_MAX]
     clock.advance(KEPT_SECONDS_MAX + OLD_SECONDS)
     assert recent.get("very slow", lambda: "new") == "new"
+
+
+def test_a_server_makes_the_dearest_figures_before_the_first_page_asks_for_them() -> None:
+    with closing(MemoryStore(env=Env(clock=ManualClock()))) as store:
+        store.submit([Draft(id="job", task="t")])
+        api = Api(store, env=Env(clock=ManualClock()), insecure=True)
+        routes = dashboard_routes(api)
+        for thread in threading.enumerate():
+            if thread.name == "leasehold-templates":
+                thread.join(WAIT_SECONDS)
+        store.metrics_by_queue = store.timeline = None  # type: ignore[method-assign,assignment]
+        page = asked(Starlette(routes=routes), "/dashboard/")
+    assert page.status_code == 200

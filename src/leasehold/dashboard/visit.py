@@ -18,6 +18,8 @@ from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import Status
 from leasehold.core.model.tokens import Role
 from leasehold.core.rules.metrics import QueueMetrics
+from leasehold.core.rules.timeline import Timeline
+from leasehold.dashboard.charts import hour_of
 from leasehold.dashboard.operation_runner import OperationRunner
 from leasehold.dashboard.recent import Recent
 from leasehold.observe.findings import Finding
@@ -76,6 +78,10 @@ class Desk:
     def measured(self) -> list[QueueMetrics]:
         """What each queue did in the last minutes: the alerts are about the same as the pages."""
         return self.lately("queues", lambda: lately_of(self.queue))
+
+    def hour(self) -> Timeline:
+        """What all queues did in the last hour, minute by minute."""
+        return self.lately("hour", lambda: hour_of(self.queue))
 
     def known_queues(self) -> list[str]:
         """The names of the queues, to be offered while somebody types."""
