@@ -92,24 +92,30 @@ def fill(store: Store, jobs: int) -> None:
             ends = [Settlement(each.job_id, each.version, _outcome(each)) for each in leases]
             store.exchange(ends)
             left -= len(leases)
+    register_workers(store)
+    for number in range(WORKERS):
+        served = queues[number : number + SERVED]
+        request = LeaseRequest(worker=f"worker-{number:03}", queues=served, limit=4)
+        store.exchange(request=request)
+    store.pin("deploy", "v1.2", "", actor="bench")
+    fill_minutes(store, queues)
+
+
+def register_workers(store: Store) -> None:
+    """Workers that give a sign of life now: those of a store that was kept are long silent."""
     for number in range(WORKERS):
         store.register_worker(
             WorkerInfo(
                 id=f"worker-{number:03}",
                 host=f"host-{number % 20}",
                 pid=number + 1,
-                queues=queues[number : number + SERVED],
+                queues=queue_names()[number : number + SERVED],
                 slots=8,
                 started_at=store.now(),
                 heartbeat_at=store.now(),
                 tasks=tuple(f"app.part{number:03}:task_{task}" for task in range(TASKS_PER_QUEUE)),
             )
         )
-        served = queues[number : number + SERVED]
-        request = LeaseRequest(worker=f"worker-{number:03}", queues=served, limit=4)
-        store.exchange(request=request)
-    store.pin("deploy", "v1.2", "", actor="bench")
-    fill_minutes(store, queues)
 
 
 def queue_names() -> tuple[str, ...]:
@@ -215,6 +221,7 @@ def main() -> None:
             fill(store, asked.jobs)
             print(f"{asked.jobs:,} jobs in {time.perf_counter() - began:.0f} s", flush=True)
         fill_latest(store, queue_names(), HOUR_MINUTES)
+        register_workers(store)
         server = ServerTime(asked.store)
         asyncio.run(tell(store, url, server, busy=asked.busy))
         server.close()
@@ -225,6 +232,7 @@ def tell_live(path: str) -> None:
     """What browsers cost that have pages of the store at a path open."""
     store = connect(path)
     fill_latest(store, queue_names(), HOUR_MINUTES)
+    register_workers(store)
     store.close()
     for pages, cost in browsers(path):
         dear = "  too much" if cost.share > ALLOWED_SHARE else ""

@@ -81,15 +81,14 @@ def test_only_the_minutes_asked_for_are_decoded(store: Store, decoded: list[int]
 def test_minutes_that_are_over_are_decoded_once_a_minute(
     store: Store, clock: ManualClock, decoded: list[int]
 ) -> None:
-    asked = {"window_seconds": 120.0}
     since = from_micros(clock.time_micros() - 120_000_000)
     metrics = ["completed", "wait_p50_seconds"]
-    store.metrics_by_queue(**asked)
+    store.metrics_by_queue(window_seconds=120)
     hour = store.timeline(metrics, since=since)
     first = len(decoded)
     assert first >= 2 * len(QUEUES)
     work(store, 3)
-    lately = {each.queue: each for each in store.metrics_by_queue(**asked)}
+    lately = {each.queue: each for each in store.metrics_by_queue(window_seconds=120)}
     later = store.timeline(metrics, since=since)
     assert len(decoded) == first, "nothing that is over has changed"
     # The latest job before that was waiting in the first queue.
@@ -97,7 +96,7 @@ def test_minutes_that_are_over_are_decoded_once_a_minute(
     assert later.values["completed"] == [*hour.values["completed"][:-1], len(QUEUES) + 1]
     clock.advance(60)
     store.submit([Draft(id="after", task="t", queue=QUEUES[0])])
-    lately = {each.queue: each for each in store.metrics_by_queue(**asked)}
+    lately = {each.queue: each for each in store.metrics_by_queue(window_seconds=120)}
     assert len(decoded) >= first + 2 * len(QUEUES), "another minute is over"
     assert [lately[name].completed for name in QUEUES] == [3, *[2] * (len(QUEUES) - 1)]
 

@@ -20,6 +20,7 @@ needs_psycopg()
 
 from leasehold.stores.postgres import PostgresStore  # noqa: E402  # needs psycopg
 from leasehold.stores.postgres.reading.figures import OLDEST  # noqa: E402
+from leasehold.stores.postgres.server.connection import SqlConnection  # noqa: E402
 from leasehold.stores.tables.sampling import EVERY_KEY  # noqa: E402
 
 QUEUES = ("plain", "strict", "keyed", "urgent", "emptied")
@@ -63,8 +64,8 @@ def test_one_walk_finds_what_a_walk_of_each_lane_finds(url: str, seed: int) -> N
 def compare(store: PostgresStore) -> int:
     """Compare both; how many queues had pending jobs."""
 
-    def look(db: object) -> int:
-        reader = store._metrics(db, 0, ())
+    def look(db: SqlConnection) -> int:
+        reader = store._metrics(db, 0)
         each = {
             str(queue): min(at for at in moments if at is not None)
             for queue, *moments in reader._db.execute(OLDEST, (None, EVERY_KEY))
