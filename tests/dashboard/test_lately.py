@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import closing
+from typing import Any
 
 import pytest
 from starlette.applications import Starlette
@@ -227,14 +228,24 @@ def test_no_finding_is_shown_again_for_long_however_long_it_took() -> None:
     assert recent.get("very slow", lambda: "new") == "new"
 
 
-def test_a_server_makes_the_dearest_figures_before_the_first_page_asks_for_them() -> None:
+def test_a_server_asks_for_the_dearest_figures_before_the_first_page_and_shows_none_of_them() -> (
+    None
+):
     with closing(MemoryStore(env=Env(clock=ManualClock()))) as store:
+        asked_for = []
+        by_queue = store.metrics_by_queue
+
+        def metrics_by_queue(**how: Any) -> Any:
+            asked_for.append(threading.current_thread().name)
+            return by_queue(**how)
+
+        store.metrics_by_queue = metrics_by_queue  # type: ignore[method-assign]
         store.submit([Draft(id="job", task="t")])
-        api = Api(store, env=Env(clock=ManualClock()), insecure=True)
-        routes = dashboard_routes(api)
+        app = Starlette(routes=dashboard_routes(Api(store, env=Env(ManualClock()), insecure=True)))
         for thread in threading.enumerate():
             if thread.name == "leasehold-templates":
                 thread.join(WAIT_SECONDS)
-        store.metrics_by_queue = store.timeline = None  # type: ignore[method-assign,assignment]
-        page = asked(Starlette(routes=routes), "/dashboard/")
-    assert page.status_code == 200
+        assert asked_for == ["leasehold-templates"]
+        store.submit([Draft(id="later", task="t", queue="later")])
+        assert ">later<" in asked(app, "/dashboard/queues").text
+        assert len(asked_for) == 2

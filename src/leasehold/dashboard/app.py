@@ -27,6 +27,7 @@ from leasehold.core.contract.store import Store
 from leasehold.core.model.tokens import LOOKING, Role
 from leasehold.core.rules.operations import Operation
 from leasehold.dashboard.bulk import agreement
+from leasehold.dashboard.charts import hour_of
 from leasehold.dashboard.exporting import MEDIA, ExportResponse, Kind, export
 from leasehold.dashboard.forms import fields_of
 from leasehold.dashboard.orders import order_named, told
@@ -50,6 +51,7 @@ from leasehold.errors import (
     UnauthenticatedError,
 )
 from leasehold.queue.facade import TaskQueue
+from leasehold.queue.health import findings_of
 from leasehold.service.api import Api
 from leasehold.service.caller import Caller
 from leasehold.service.http_answers import failure as fault
@@ -140,10 +142,10 @@ def _prepare(desk: Desk | None) -> None:
     for name in LOADED_LATE:
         import_module(name)
     if desk is not None:
-        # The first page makes them anew if they are too old by then, and is told the error.
+        # They are not shown: the first page makes its own, and is told the error.
         with suppress(LeaseholdError):
-            desk.findings()
-            desk.hour()
+            findings_of(desk.queue)
+            hour_of(desk.queue)
 
 
 class _Face:
