@@ -228,9 +228,7 @@ def test_no_finding_is_shown_again_for_long_however_long_it_took() -> None:
     assert recent.get("very slow", lambda: "new") == "new"
 
 
-def test_a_server_asks_for_the_dearest_figures_before_the_first_page_and_shows_none_of_them() -> (
-    None
-):
+def test_a_server_makes_the_dearest_figures_beforehand_and_shows_none_of_them() -> None:
     with closing(MemoryStore(env=Env(clock=ManualClock()))) as store:
         asked_for = []
         by_queue = store.metrics_by_queue
