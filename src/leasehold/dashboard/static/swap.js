@@ -1,0 +1,55 @@
+// Lists and charts that change without their page: links and forms marked hx-boost fill #region anew.
+"use strict";
+
+let latest = null; // The last request: the answer to one before it comes too late.
+
+// The same address again: new rows, an entry of the history, another try.
+function showAgain() {
+  return htmx.ajax("GET", location.href, { source: "#main", target: "#region" }).catch(() => {});
+}
+
+function busy(is) {
+  const region = document.getElementById("region");
+  if (is) region.setAttribute("aria-busy", "true");
+  else region.removeAttribute("aria-busy");
+}
+
+function couldNotLoad(why, address) {
+  busy(false);
+  warn("not-loaded", `Could not load this: ${why}. What you see is from before. `, "Try again", address);
+}
+
+document.addEventListener("htmx:beforeRequest", ({ detail }) => {
+  latest = detail.xhr;
+  busy(true);
+});
+
+document.addEventListener("htmx:beforeSwap", ({ detail }) => {
+  const { xhr, requestConfig, pathInfo } = detail;
+  // Some answers of 400 are pages, too: they explain a search. Nobody wants that while they type.
+  const isPage = detail.serverResponse.includes(' id="region"');
+  const isTyped = requestConfig.triggeringEvent?.type === "typed";
+  detail.isError = false;
+  detail.shouldSwap = xhr === latest && isPage && (xhr.status < 400 || !isTyped);
+  if (xhr !== latest) return;
+  busy(false);
+  if (detail.shouldSwap) document.getElementById("not-loaded")?.remove();
+  else if (xhr.status < 400) location.href = xhr.responseURL; // To log in, for example.
+  else if (!isPage) couldNotLoad(`the server answered ${xhr.status}`, pathInfo.finalRequestPath);
+});
+
+document.addEventListener("htmx:sendError", ({ detail }) => {
+  if (detail.xhr === latest) couldNotLoad("the server does not answer", detail.pathInfo.finalRequestPath);
+});
+
+document.addEventListener("htmx:afterSwap", () => {
+  const region = document.getElementById("region");
+  if (document.activeElement === document.body) region.focus({ preventScroll: true });
+  document.getElementById("told").textContent = region.querySelector("[data-tells]")?.textContent ?? "";
+});
+
+// No page is kept in the browser: back and forward ask for it.
+document.addEventListener("htmx:historyCacheMiss", (event) => {
+  event.preventDefault();
+  showAgain();
+});
