@@ -212,7 +212,11 @@ class _Face:
         name = request.path_params["name"]
         if name not in static_files.contents():
             raise HTTPException(404)
-        headers = HEADERS | {"Cache-Control": static_files.KEPT, "Vary": "Accept-Encoding"}
+        tag = f'W/"{static_files.digests()[name]}"'
+        kept = {"Cache-Control": static_files.KEPT, "ETag": tag, "Vary": "Accept-Encoding"}
+        headers = HEADERS | kept
+        if request.headers.get("if-none-match") == tag:
+            return Response(None, 304, headers)
         body = static_files.contents()[name]
         if "gzip" in request.headers.get("accept-encoding", ""):
             headers["Content-Encoding"], body = "gzip", static_files.packed(name)

@@ -19,10 +19,11 @@ KEPT: Final = "public, max-age=31536000, immutable"
 
 def address(name: str) -> str:
     """The address of a file, relative to every page."""
-    return f"static/{name}?v={_digests()[name]}"
+    return f"static/{name}?v={digests()[name]}"
 
 
 def media_type(name: str) -> str:
+    """What kind of file a browser is told."""
     return mimetypes.guess_type(name)[0] or "application/octet-stream"
 
 
@@ -47,7 +48,7 @@ def _files_in(folder: Traversable, above: str = "") -> list[tuple[str, bytes]]:
 
 
 @cache
-def _digests() -> dict[str, str]:
+def digests() -> dict[str, str]:
     return {
         name: hashlib.blake2b(body, digest_size=6).hexdigest() for name, body in contents().items()
     }
