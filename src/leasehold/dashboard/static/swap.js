@@ -2,6 +2,7 @@
 "use strict";
 
 let latest = null; // The last request: the answer to one before it comes too late.
+let asked = ""; // Its address.
 
 // The same address again: new rows, an entry of the history, another try.
 function showAgain() {
@@ -19,18 +20,23 @@ function couldNotLoad(why, address) {
   warn("not-loaded", `Could not load this: ${why}. What you see is from before. `, "Try again", address);
 }
 
-document.addEventListener("htmx:beforeRequest", ({ detail }) => {
+const isTyped = (detail) => detail.requestConfig.triggeringEvent?.type === "typed";
+
+document.addEventListener("htmx:beforeRequest", (event) => {
+  const { detail } = event;
+  // Whoever has pressed Enter by now has asked for the same.
+  if (isTyped(detail) && detail.pathInfo.finalRequestPath === asked) return event.preventDefault();
   latest = detail.xhr;
+  asked = detail.pathInfo.finalRequestPath;
   busy(true);
 });
 
 document.addEventListener("htmx:beforeSwap", ({ detail }) => {
-  const { xhr, requestConfig, pathInfo } = detail;
+  const { xhr, pathInfo } = detail;
   // Some answers of 400 are pages, too: they explain a search. Nobody wants that while they type.
   const isPage = detail.serverResponse.includes(' id="region"');
-  const isTyped = requestConfig.triggeringEvent?.type === "typed";
   detail.isError = false;
-  detail.shouldSwap = xhr === latest && isPage && (xhr.status < 400 || !isTyped);
+  detail.shouldSwap = xhr === latest && isPage && (xhr.status < 400 || !isTyped(detail));
   if (xhr !== latest) return;
   busy(false);
   if (detail.shouldSwap) document.getElementById("not-loaded")?.remove();
