@@ -295,6 +295,18 @@ def test_a_chart_in_use_is_accessible_and_stays_within_its_policy(shop: Shop) ->
         expect(page.get_by_role("img", name="Throughput")).to_have_count(1)
 
 
+def test_nothing_moves_when_the_scripts_have_come(shop: Shop) -> None:
+    name = name_of(shop, "unmoved")
+    box = "#charts"
+    for size in ({"width": 1280, "height": 800}, {"width": 360, "height": 740}):
+        with shop.page("operator", java_script_enabled=False, viewport=size) as page:
+            page.goto(shop.url(f"queue?name={name}"))
+            before = page.locator(box).bounding_box()
+        with shop.page("operator", viewport=size) as page:
+            opened(page, shop, name)
+            assert page.locator(box).bounding_box() == before
+
+
 def test_without_scripts_charts_are_the_servers(shop: Shop) -> None:
     name = name_of(shop, "still")
     with shop.page("operator", java_script_enabled=False) as page:

@@ -235,7 +235,7 @@ def test_an_answer_that_comes_late_is_not_shown(shop: Shop) -> None:
 def test_a_list_that_cannot_be_loaded_says_so_and_stays(shop: Shop) -> None:
     name = name_of(shop, "broken", 2)
     shop.dead(name)
-    with shop.page("operator", noise="htmx:") as page:
+    with shop.page("operator", noise="htmx:", viewport={"width": 1280, "height": 300}) as page:
         opened(page, shop, f"jobs?q=queue:{name}")
         for fail, words in (
             (lambda route: route.fulfill(status=503, body="busy"), "the server answered 503"),
@@ -244,6 +244,7 @@ def test_a_list_that_cannot_be_loaded_says_so_and_stays(shop: Shop) -> None:
             page.route("**/jobs?*dead*", fail)
             page.locator("#tab-dead").click()
             expect(page.get_by_role("alert")).to_contain_text(words)
+            expect(page.get_by_role("alert")).to_be_in_viewport()
             expect(page.locator("#region[aria-busy]")).to_have_count(0)
             expect(page.locator("tbody tr")).to_have_count(3)
             assert page.url.endswith(f"jobs?q=queue:{name}")

@@ -25,7 +25,7 @@ async function look() {
   if (looking || document.hidden) return;
   looking = true;
   lookedAt = Date.now();
-  const stands = document.querySelector("#region > *");
+  const stands = document.querySelector("#region > :last-child");
   try {
     const answer = await fetch(location.href, { headers: { Accept: "text/html", "X-Leasehold-Again": "1" } });
     if (answer.redirected) return ended();
@@ -52,8 +52,8 @@ async function look() {
   }
 }
 
-// A message about the page itself, above it; each is there once.
-function warn(id, words, way, address) {
+// A message about the page, or a part of it, above that; each is there once.
+function warn(id, words, way, address, part = "main") {
   document.getElementById(id)?.remove();
   const told = document.createElement("p");
   const link = document.createElement("a");
@@ -61,7 +61,7 @@ function warn(id, words, way, address) {
   told.setAttribute("role", "alert");
   Object.assign(link, { href: address, textContent: way });
   told.append(link);
-  document.getElementById("main").prepend(told);
+  document.getElementById(part).prepend(told);
 }
 
 function ended() {

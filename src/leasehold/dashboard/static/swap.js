@@ -17,7 +17,8 @@ function busy(is) {
 
 function couldNotLoad(why, address) {
   busy(false);
-  warn("not-loaded", `Could not load this: ${why}. What you see is from before. `, "Try again", address);
+  warn("not-loaded", `Could not load this: ${why}. What you see is from before. `, "Try again", address, "region");
+  document.getElementById("not-loaded").scrollIntoView({ block: "nearest" });
 }
 
 const isTyped = (detail) => detail.requestConfig.triggeringEvent?.type === "typed";
@@ -39,8 +40,8 @@ document.addEventListener("htmx:beforeSwap", ({ detail }) => {
   detail.shouldSwap = xhr === latest && isPage && (xhr.status < 400 || !isTyped(detail));
   if (xhr !== latest) return;
   busy(false);
-  if (detail.shouldSwap) document.getElementById("not-loaded")?.remove();
-  else if (xhr.status < 400) location.href = xhr.responseURL; // To log in, for example.
+  if (detail.shouldSwap) return;
+  if (xhr.status < 400) location.href = xhr.responseURL; // To log in, for example.
   else if (!isPage) couldNotLoad(`the server answered ${xhr.status}`, pathInfo.finalRequestPath);
 });
 
