@@ -26,6 +26,8 @@ INK = """(box) => {
     return [...columns];
 }"""
 """The columns of a chart's canvas that have a point in just the colour of its first line."""
+STILL: Final = "not live"
+"""A page for somebody who may not follow the store: it changes for no reason but what they do."""
 READS: Final = "willReadFrequently"
 """Chromium warns of pictures that are read."""
 SET_VALUES = """(values) => {
@@ -85,8 +87,8 @@ def name_of(shop: Shop, what: str, jobs: int = 3) -> str:
 
 def test_one_cursor_tells_the_values_of_all_charts(shop: Shop) -> None:
     name = name_of(shop, "pointed")
-    with shop.page("operator", timezone_id="UTC") as page:
-        chart = opened(page, shop, name)
+    with shop.page("consumer", timezone_id="UTC") as page:
+        chart = opened(page, shop, name, STILL)
         counts = chart.locator("tbody td:nth-child(2)").all_text_contents()
         busy = next(place for place, count in enumerate(counts) if count != "0")
         at, in_, out = row(chart, busy)
@@ -103,8 +105,8 @@ def test_one_cursor_tells_the_values_of_all_charts(shop: Shop) -> None:
 @pytest.mark.parametrize("by", ["the button", "a double click"])
 def test_a_span_is_chosen_on_all_charts_and_left_again(shop: Shop, by: str) -> None:
     name = name_of(shop, "spanned")
-    with shop.page("operator", timezone_id="UTC") as page:
-        chart = opened(page, shop, name)
+    with shop.page("consumer", timezone_id="UTC") as page:
+        chart = opened(page, shop, name, STILL)
         expect(page.locator("#span")).to_be_hidden()
         dragged(page, chart, 15 / (MINUTES - 1), 30 / (MINUTES - 1))
         other = page.locator("[data-values]").last
@@ -136,6 +138,15 @@ def test_the_jobs_of_a_span_are_one_click_away(shop: Shop) -> None:
         page.get_by_role("link", name="Jobs ended then").click()
         expect(page.locator(".empty")).to_contain_text("Nothing matches")
         assert " ended>=" in page.input_value("#search")
+        page.go_back()
+        page.locator("#over-30d").click()
+        until(lambda: page.evaluate("charts.get('Throughput').step") == 24 * 3600)
+        dragged(page, chart, 0.9, 1)
+        page.get_by_role("link", name="Jobs submitted then").click()
+        expect(page.locator("tbody tr")).to_have_count(3)
+        # Days are those of UTC, and whole.
+        days = re.findall(r"[<>]=?(\S+)", page.input_value("#search"))
+        assert [each[-9:] for each in days] == ["T00:00:00"] * 2
 
 
 def test_new_figures_come_into_the_chart_that_is_there(shop: Shop) -> None:
@@ -161,8 +172,8 @@ def test_new_figures_come_into_the_chart_that_is_there(shop: Shop) -> None:
 
 def test_a_span_that_is_past_is_left(shop: Shop) -> None:
     name = name_of(shop, "past")
-    with shop.page("operator") as page:
-        chart = opened(page, shop, name)
+    with shop.page("consumer") as page:
+        chart = opened(page, shop, name, STILL)
         dragged(page, chart, 0.25, 0.5)
         page.evaluate(
             """() => {
@@ -176,8 +187,8 @@ def test_a_span_that_is_past_is_left(shop: Shop) -> None:
 
 def test_lines_are_shown_and_hidden_from_the_legend(shop: Shop) -> None:
     name = name_of(shop, "toggled")
-    with shop.page("operator") as page:
-        chart = opened(page, shop, name)
+    with shop.page("consumer") as page:
+        chart = opened(page, shop, name, STILL)
         button = page.locator("[data-line] button", has_text="submitted").first
         button.focus()
         page.keyboard.press("Space")
@@ -190,9 +201,8 @@ def test_lines_are_shown_and_hidden_from_the_legend(shop: Shop) -> None:
 
 def test_the_colours_of_charts_follow_the_theme(shop: Shop) -> None:
     name = name_of(shop, "coloured")
-    # A page that is not followed is drawn again for no other reason.
     with shop.page("consumer", noise=READS, color_scheme="light") as page:
-        chart = opened(page, shop, name, "not live")
+        chart = opened(page, shop, name, STILL)
         waiting = page.locator("[data-values]").nth(2)
         expect(waiting.locator("canvas")).to_be_visible()
         ink = "getComputedStyle(document.querySelectorAll('[data-line] path')[4]).stroke"
@@ -210,8 +220,8 @@ def test_a_gap_is_a_gap_and_a_lone_value_a_dot(shop: Shop) -> None:
     def values(known: Any) -> list[int | None]:
         return [5 if known(n) else None for n in range(MINUTES)]
 
-    with shop.page("operator", noise=READS) as page:
-        opened(page, shop, name)
+    with shop.page("consumer", noise=READS) as page:
+        opened(page, shop, name, STILL)
         chart = page.locator("[data-values]").nth(2)
         page.evaluate(SET_VALUES, values(lambda _: True))
         line = sorted(chart.evaluate(INK))
@@ -249,8 +259,8 @@ def test_deploys_are_marked_with_their_names(shop: Shop) -> None:
 
 def test_a_chart_has_the_width_that_there_is(shop: Shop) -> None:
     name = name_of(shop, "resized")
-    with shop.page("operator") as page:
-        chart = opened(page, shop, name)
+    with shop.page("consumer") as page:
+        chart = opened(page, shop, name, STILL)
         for width in (1280, 360, 900):
             page.set_viewport_size({"width": width, "height": 800})
             until(
@@ -265,8 +275,8 @@ def test_a_chart_has_the_width_that_there_is(shop: Shop) -> None:
 def test_a_finger_chooses_a_span_too(shop: Shop) -> None:
     name = name_of(shop, "touched")
     phone: Any = {"width": 360, "height": 740}
-    with shop.page("operator", has_touch=True, viewport=phone) as page:
-        chart = opened(page, shop, name)
+    with shop.page("consumer", has_touch=True, viewport=phone) as page:
+        chart = opened(page, shop, name, STILL)
         session = page.context.new_cdp_session(page)
         kinds = ("touchStart", "touchMove", "touchMove", "touchMove", "touchEnd")
         for kind, share in zip(kinds, (0.2, 0.3, 0.5, 0.7, 0.7), strict=True):
@@ -278,12 +288,12 @@ def test_a_finger_chooses_a_span_too(shop: Shop) -> None:
 
 def test_a_chart_in_use_is_accessible_and_stays_within_its_policy(shop: Shop) -> None:
     name = name_of(shop, "audited")
-    with shop.page("operator") as page:
+    with shop.page("consumer") as page:
         page.add_init_script(
             "window.broken = [];"
             "addEventListener('securitypolicyviolation', (each) => broken.push(each.blockedURI));"
         )
-        chart = opened(page, shop, name)
+        chart = opened(page, shop, name, STILL)
         dragged(page, chart, 0.25, 0.5)
         page.locator("[data-line] button").first.click()
         pointed(page, chart, 0.5)
@@ -299,11 +309,11 @@ def test_nothing_moves_when_the_scripts_have_come(shop: Shop) -> None:
     name = name_of(shop, "unmoved")
     box = "#charts"
     for size in ({"width": 1280, "height": 800}, {"width": 360, "height": 740}):
-        with shop.page("operator", java_script_enabled=False, viewport=size) as page:
+        with shop.page("consumer", java_script_enabled=False, viewport=size) as page:
             page.goto(shop.url(f"queue?name={name}"))
             before = page.locator(box).bounding_box()
-        with shop.page("operator", viewport=size) as page:
-            opened(page, shop, name)
+        with shop.page("consumer", viewport=size) as page:
+            opened(page, shop, name, STILL)
             assert page.locator(box).bounding_box() == before
 
 

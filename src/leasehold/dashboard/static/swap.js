@@ -2,7 +2,7 @@
 "use strict";
 
 let latest = null; // The last request: the answer to one before it comes too late.
-let asked = ""; // Its address.
+let asked = null; // What it searches for.
 
 // The same address again: new rows, an entry of the history, another try.
 function showAgain() {
@@ -25,10 +25,11 @@ const isTyped = (detail) => detail.requestConfig.triggeringEvent?.type === "type
 
 document.addEventListener("htmx:beforeRequest", (event) => {
   const { detail } = event;
+  const search = new URL(detail.pathInfo.finalRequestPath, location.href).searchParams.get("q");
   // Whoever has pressed Enter by now has asked for the same.
-  if (isTyped(detail) && detail.pathInfo.finalRequestPath === asked) return event.preventDefault();
+  if (isTyped(detail) && search === asked) return event.preventDefault();
   latest = detail.xhr;
-  asked = detail.pathInfo.finalRequestPath;
+  asked = search;
   busy(true);
 });
 
