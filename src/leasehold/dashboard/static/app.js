@@ -88,6 +88,8 @@ function keys() {
     rows[place].scrollIntoView({ block: "nearest" });
   }
   document.addEventListener("keydown", (event) => {
+    // It leaves the box; to empty it would look for everything.
+    if (event.key === "Escape" && event.target.type === "search") { event.preventDefault(); event.target.blur(); }
     // A box takes no letters; one in a dialog that was closed has the focus until the next frame.
     const writes = event.target.matches("input:not([type=checkbox]), textarea, select");
     if (event.ctrlKey || event.metaKey || event.altKey || writes) return;
