@@ -84,11 +84,13 @@ def test_the_list_follows_what_is_typed_once_a_word_is_whole(shop: Shop) -> None
     name = name_of(shop, "typed", 2)
     shop.dead(name)
     with shop.page("operator") as page:
+        page.clock.install()
         opened(page, shop, "jobs")
         box = page.locator("#search")
         entries = page.evaluate("history.length")
         searches = asked(page)
         box.press_sequentially("sta")
+        page.clock.run_for(1000)
         box.press_sequentially("tus:dead ")
         expect(page.locator("#tab-dead")).to_have_attribute("aria-current", "true")
         box.press_sequentially(f"queue:{name}")
