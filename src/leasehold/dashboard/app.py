@@ -6,12 +6,10 @@ under any path, mounted or behind a proxy, without being told.
 
 from __future__ import annotations
 
-import mimetypes
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from importlib import import_module
-from importlib.resources import files
 from threading import Thread
 from typing import Any, Final
 from urllib.parse import parse_qsl, quote, urlsplit
@@ -26,6 +24,7 @@ from leasehold.aio import AsyncTaskQueue
 from leasehold.core.contract.store import Store
 from leasehold.core.model.tokens import LOOKING, Role
 from leasehold.core.rules.operations import Operation
+from leasehold.dashboard import static_files
 from leasehold.dashboard.bulk import agreement
 from leasehold.dashboard.charts import hour_of
 from leasehold.dashboard.exporting import MEDIA, ExportResponse, Kind, export
@@ -121,7 +120,7 @@ def _app(api: Api, *, is_warmed: bool = False) -> Starlette:
         Route("/confirm", face.confirm),
         Route("/do", face.do, methods=["POST"]),
         Route("/theme", face.theme, methods=["POST"]),
-        Route("/static/{name}", face.static),
+        Route("/static/{name:path}", face.static),
     ]
     handlers: dict[Any, Any] = {
         CodedError: face.refused,
@@ -158,8 +157,6 @@ class _Face:
         self.templates = templates()
         warmed = (self.desk if is_warmed else None,)
         Thread(target=_prepare, args=warmed, name="leasehold-templates", daemon=True).start()
-        folder = files("leasehold.dashboard") / "static"
-        self.files = {each.name: each.read_bytes() for each in folder.iterdir() if each.is_file()}
 
     # -- reads -----------------------------------------------------------------------------------
 
@@ -228,11 +225,17 @@ class _Face:
 
     async def static(self, request: Request) -> Response:
         name = request.path_params["name"]
-        if name not in self.files:
+        if name not in static_files.contents():
             raise HTTPException(404)
-        kept = {"Cache-Control": "public, max-age=31536000, immutable"}
-        media = mimetypes.guess_type(name)[0] or "application/octet-stream"
-        return Response(self.files[name], 200, HEADERS | kept, media)
+        tag = f'W/"{static_files.digests()[name]}"'
+        kept = {"Cache-Control": static_files.KEPT, "ETag": tag, "Vary": "Accept-Encoding"}
+        headers = HEADERS | kept
+        if request.headers.get("if-none-match") == tag:
+            return Response(None, 304, headers)
+        body = static_files.contents()[name]
+        if "gzip" in request.headers.get("accept-encoding", ""):
+            headers["Content-Encoding"], body = "gzip", static_files.packed(name)
+        return Response(body, 200, headers, static_files.media_type(name))
 
     async def theme(self, request: Request) -> Response:
         form = await self._form(request)
