@@ -41,12 +41,12 @@ class SettingVerbs(LockedState):
         return self._look(_stored)
 
     def set_setting(self, name: str, value: SettingValue, *, actor: str) -> StoredSettings:
-        return self._run(
+        return self._write(
             lambda state: _change(state, setting_to_set(state.settings.values, name, value), actor)
         )
 
     def unset_setting(self, name: str, *, actor: str) -> StoredSettings:
-        return self._run(
+        return self._write(
             lambda state: _change(state, setting_to_unset(state.settings.values, name), actor)
         )
 
@@ -76,10 +76,10 @@ class PinVerbs(LockedState):
         return self._look(lambda state: PinShelf(state).every(kind))
 
     def pin(self, kind: PinKind, name: str, text: str, *, actor: str) -> Pin:
-        return self._run(lambda state: pins.pin(PinShelf(state), kind, name, text, actor))
+        return self._write(lambda state: pins.pin(PinShelf(state), kind, name, text, actor))
 
     def unpin(self, kind: PinKind, name: str, *, actor: str) -> Pin | None:
-        return self._run(lambda state: pins.unpin(PinShelf(state), kind, name, actor))
+        return self._write(lambda state: pins.unpin(PinShelf(state), kind, name, actor))
 
 
 class PinShelf(Shelf):
@@ -105,7 +105,9 @@ class TokenVerbs(LockedState):
     """Access from other machines."""
 
     def create_token(self, draft: TokenDraft, digest: str, *, actor: str) -> Token:
-        return self._run(lambda state: tokens.create_token(TokenShelf(state), draft, digest, actor))
+        return self._write(
+            lambda state: tokens.create_token(TokenShelf(state), draft, digest, actor)
+        )
 
     def tokens(self) -> list[Token]:
         return self._look(lambda state: sorted(state.tokens.values(), key=lambda token: token.name))
@@ -114,10 +116,10 @@ class TokenVerbs(LockedState):
         return self._look(find_token, digest)
 
     def revoke_token(self, name: str, *, actor: str) -> Token:
-        return self._run(lambda state: tokens.revoke_token(TokenShelf(state), name, actor))
+        return self._write(lambda state: tokens.revoke_token(TokenShelf(state), name, actor))
 
     def end_session(self, token: str, session: str) -> None:
-        self._run(lambda state: tokens.end_session(TokenShelf(state), token, session))
+        self._write(lambda state: tokens.end_session(TokenShelf(state), token, session))
 
     def is_session_over(self, token: str, session: str) -> bool:
         return self._look(

@@ -29,7 +29,7 @@ class ExchangeVerbs(LockedState):
     def exchange(
         self, settlements: Sequence[Settlement] = (), request: LeaseRequest | None = None
     ) -> Exchange:
-        return self._run(exchange, settlements, request)
+        return self._write(lambda state: exchange(state, settlements, request))
 
     def exchange_once(
         self,
@@ -48,7 +48,7 @@ class ExchangeVerbs(LockedState):
             replies.keep(state, request_id, keep_exchange(answer, digest))
             return answer
 
-        return self._run(exchange_unless_done)
+        return self._write(exchange_unless_done)
 
 
 def exchange(

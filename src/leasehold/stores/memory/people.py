@@ -46,24 +46,24 @@ class PeopleVerbs(LockedState):
     def cancel(
         self, job_ids: Sequence[str], *, reason: str, actor: str
     ) -> list[Job | LeaseholdError]:
-        return self._run(
+        return self._write(
             lambda state: people.cancel(OrderDesk(state), job_ids, reason=reason, actor=actor)
         )
 
     def replay(
         self, job_ids: Sequence[str], *, reset_attempts: bool, actor: str
     ) -> list[Job | LeaseholdError]:
-        return self._run(
+        return self._write(
             lambda state: people.replay(
                 OrderDesk(state), job_ids, reset_attempts=reset_attempts, actor=actor
             )
         )
 
     def discard(self, job_ids: Sequence[str], *, actor: str) -> list[Job | LeaseholdError]:
-        return self._run(lambda state: people.discard(OrderDesk(state), job_ids, actor=actor))
+        return self._write(lambda state: people.discard(OrderDesk(state), job_ids, actor=actor))
 
     def reprioritize(self, job_id: str, priority: int, *, actor: str) -> Job:
-        return self._run(
+        return self._write(
             lambda state: people.reprioritize(OrderDesk(state), job_id, priority, actor=actor)
         )
 
@@ -83,7 +83,7 @@ class PeopleVerbs(LockedState):
         )
         if not job_ids:
             return Ordered()
-        done = self._run(lambda state: carry_out(OrderDesk(state), order, able, job_ids, actor))
+        done = self._write(lambda state: carry_out(OrderDesk(state), order, able, job_ids, actor))
         return msgspec.structs.replace(done, next_cursor=following)
 
     def plan_operation(self, order: Order, where: JobFilter) -> Plan:
@@ -96,7 +96,7 @@ class PeopleVerbs(LockedState):
         return self._look(plan)
 
     def begin_operation(self, draft: OperationDraft, *, actor: str) -> Operation:
-        return self._run(lambda state: operations.begin(OperationShelf(state), draft, actor))
+        return self._write(lambda state: operations.begin(OperationShelf(state), draft, actor))
 
     def advance_operation(self, operation_id: str, *, limit: int = ORDERED_AT_ONCE) -> Advance:
         asked = known_as(operation_id, self.operation(operation_id))
@@ -104,12 +104,14 @@ class PeopleVerbs(LockedState):
         found = None
         if look is not None:
             found = JobsFound(*self._look(reading.find_fitting, *look[:-1], oldest_first=look[-1]))
-        return self._run(
+        return self._write(
             lambda state: operations.advance(OperationShelf(state), OrderDesk(state), asked, found)
         )
 
     def stop_operation(self, operation_id: str, *, actor: str) -> Operation:
-        return self._run(lambda state: operations.stop(OperationShelf(state), operation_id, actor))
+        return self._write(
+            lambda state: operations.stop(OperationShelf(state), operation_id, actor)
+        )
 
     def operations(self) -> list[Operation]:
         return self._look(lambda state: list(state.operations.values())[::-1])

@@ -64,7 +64,7 @@ class QueueVerbs(LockedState):
             more = page.next_cursor is not None
             return queue_orders.purge(QueueBook(state), queue, where, jobs, actor, more=more)
 
-        return self._run(purge)
+        return self._write(purge)
 
     def delete_queue(self, queue: str, *, force: bool, actor: str) -> int:
         if self._order(queue, lambda book: queue_orders.delete(book, queue, actor, force=force)):
@@ -90,7 +90,7 @@ class QueueVerbs(LockedState):
             state.note_change("queue", queue)
             return answer
 
-        return self._run(change)
+        return self._write(change)
 
     def _change(self, queue: str, order: Callable[[QueueBook], None]) -> QueueInfo:
         """Change a queue's rules; answers how it stands."""
@@ -108,7 +108,7 @@ class QueueVerbs(LockedState):
             known = state.queues.get(queue)
             return known is not None and known.lanes.rebalance(state.now)
 
-        while self._run(place):
+        while self._write(place):
             pass
 
     def _bury(self, queue: str) -> int:

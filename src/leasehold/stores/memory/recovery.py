@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import msgspec
 
@@ -28,13 +29,13 @@ class RecoveryVerbs(QueueVerbs):
     def recover(self, *, actor: str | None = None) -> SweepReport:
         report = SweepReport()
         for jobs in batched(self._look(_expired), RECOVERED_AT_ONCE):
-            report = report.plus(self._run(_recover, jobs))
-        self._run(_cancel_late_jobs)
-        self._run(registry.forget_silent)
-        self._run(feed.end_if_unfollowed)
+            report = report.plus(self._write(partial(_recover, jobs=jobs)))
+        self._write(_cancel_late_jobs)
+        self._write(registry.forget_silent)
+        self._write(feed.end_if_unfollowed)
         self._bury_the_rest()
         if actor is not None:
-            self._run(lambda state: note_sweep(Holdings(state).audit, actor, report))
+            self._write(lambda state: note_sweep(Holdings(state).audit, actor, report))
         return report
 
     def recover_one(
@@ -46,7 +47,7 @@ class RecoveryVerbs(QueueVerbs):
         reason: str,
         actor: str | None = None,
     ) -> Settled:
-        return self._run(
+        return self._write(
             lambda state: recover_one(
                 Holdings(state),
                 job_id,
@@ -64,7 +65,7 @@ class RecoveryVerbs(QueueVerbs):
 
     def promote(self) -> int:
         promoted = 0
-        while found := self._run(_promote_some):
+        while found := self._write(_promote_some):
             promoted += found
         return promoted
 

@@ -21,7 +21,9 @@ class ScheduleVerbs(LockedState):
 
     def set_schedule(self, draft: ScheduleDraft, *, actor: str) -> Schedule:
         draft.check()
-        return self._run(lambda state: scheduling.set_schedule(ScheduleShelf(state), draft, actor))
+        return self._write(
+            lambda state: scheduling.set_schedule(ScheduleShelf(state), draft, actor)
+        )
 
     def schedules(self) -> list[Schedule]:
         return self._look(
@@ -32,12 +34,12 @@ class ScheduleVerbs(LockedState):
         return self._look(lambda state: ScheduleShelf(state).find(name))
 
     def remove_schedule(self, name: str, *, actor: str) -> Schedule:
-        return self._run(
+        return self._write(
             lambda state: scheduling.remove_schedule(ScheduleShelf(state), name, actor)
         )
 
     def pause_schedule(self, name: str, *, paused: bool, actor: str) -> Schedule:
-        return self._run(
+        return self._write(
             lambda state: scheduling.pause_schedule(ScheduleShelf(state), name, paused, actor)
         )
 
@@ -48,10 +50,10 @@ class ScheduleVerbs(LockedState):
                 raise refusal
             return snapshot(state.records[job_id])
 
-        return self._run(verb)
+        return self._write(verb)
 
     def fire_schedules(self) -> Fired:
-        return self._run(lambda state: Fired(fire_due(state), moment(state.next_tick)))
+        return self._write(lambda state: Fired(fire_due(state), moment(state.next_tick)))
 
 
 class ScheduleShelf:

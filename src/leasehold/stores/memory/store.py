@@ -13,7 +13,7 @@ from leasehold.env import SYSTEM, Env
 from leasehold.errors import UnsupportedError
 from leasehold.stores.memory import inspection
 from leasehold.stores.memory.access import PinVerbs, SettingVerbs, TokenVerbs
-from leasehold.stores.memory.holding import HoldingVerbs
+from leasehold.stores.memory.holding import Histories, HolderBook
 from leasehold.stores.memory.leasing import ExchangeVerbs
 from leasehold.stores.memory.metrics import FigureVerbs, heap_figures
 from leasehold.stores.memory.people import PeopleVerbs
@@ -24,6 +24,7 @@ from leasehold.stores.memory.registry import RegistryVerbs
 from leasehold.stores.memory.schedules import ScheduleVerbs
 from leasehold.stores.memory.state import State
 from leasehold.stores.memory.submission import ProducingVerbs
+from leasehold.stores.verbs.holding import HoldingVerbs
 
 CAPACITY_DEFAULT: Final = 1_000_000
 
@@ -58,6 +59,9 @@ class MemoryStore(
     >>> [lease.job_id for lease in store.exchange(request=LeaseRequest(worker="me")).leases]
     ['one']
     """
+
+    _holder_book = HolderBook
+    _histories = Histories
 
     def __init__(
         self,

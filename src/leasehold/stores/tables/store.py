@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from leasehold.stores.tables.ends import HoldingVerbs
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from leasehold.stores.tables.database import TableDatabase
 from leasehold.stores.tables.figures import FigureVerbs
 from leasehold.stores.tables.looking import LookingVerbs
 from leasehold.stores.tables.orders import PeopleVerbs
@@ -12,6 +15,9 @@ from leasehold.stores.tables.removing import KeepingVerbs
 from leasehold.stores.tables.schedules import ScheduleVerbs
 from leasehold.stores.tables.settings import PinVerbs, SettingVerbs
 from leasehold.stores.tables.tokens import TokenVerbs
+from leasehold.stores.verbs.holding import HoldingVerbs
+
+T = TypeVar("T")
 
 
 class TableStore(
@@ -28,3 +34,15 @@ class TableStore(
     KeepingVerbs,
 ):
     """A store hands in its own classes and functions as attributes."""
+
+    _database: TableDatabase
+
+    def _write(self, operation: Callable[[Any], T]) -> T:
+        return self._database.write(operation)
+
+    def _look(self, operation: Callable[[Any], T]) -> T:
+        return self._database.look(operation)
+
+    def _walk(self, operation: Callable[[Any], T]) -> T:
+        with self._database.read() as db:
+            return operation(db)
