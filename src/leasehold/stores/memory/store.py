@@ -12,7 +12,7 @@ from leasehold.core.model.retention import RetentionPolicy
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import UnsupportedError
 from leasehold.stores.memory import inspection
-from leasehold.stores.memory.access import PinVerbs, SettingVerbs, TokenVerbs
+from leasehold.stores.memory.access import AccessVerbs
 from leasehold.stores.memory.holding import Histories, HolderBook
 from leasehold.stores.memory.leasing import ExchangeVerbs
 from leasehold.stores.memory.metrics import FigureVerbs, heap_figures
@@ -39,9 +39,7 @@ class MemoryStore(
     LookingVerbs,
     FigureVerbs,
     ScheduleVerbs,
-    SettingVerbs,
-    TokenVerbs,
-    PinVerbs,
+    AccessVerbs,
     KeepingVerbs,
 ):
     """Jobs in this process's memory: fast, ordered, and gone when the process ends.

@@ -13,8 +13,8 @@ from leasehold.stores.tables.queues import QueueVerbs
 from leasehold.stores.tables.recover import RecoveryVerbs
 from leasehold.stores.tables.removing import KeepingVerbs
 from leasehold.stores.tables.schedules import ScheduleVerbs
-from leasehold.stores.tables.settings import PinVerbs, SettingVerbs
-from leasehold.stores.tables.tokens import TokenVerbs
+from leasehold.stores.tables.settings import TableSettingVerbs
+from leasehold.stores.tables.tokens import TableTokenVerbs
 from leasehold.stores.verbs.holding import HoldingVerbs
 
 T = TypeVar("T")
@@ -28,9 +28,8 @@ class TableStore(
     FigureVerbs,
     QueueVerbs,
     ScheduleVerbs,
-    SettingVerbs,
-    TokenVerbs,
-    PinVerbs,
+    TableSettingVerbs,
+    TableTokenVerbs,
     KeepingVerbs,
 ):
     """A store hands in its own classes and functions as attributes."""
