@@ -18,7 +18,7 @@ from leasehold.stores.memory.lease import lease, next_due
 from leasehold.stores.memory.locked import LockedState
 from leasehold.stores.memory.reading import get
 from leasehold.stores.memory.registry import note_consumer
-from leasehold.stores.memory.schedules import fire_due
+from leasehold.stores.memory.schedules import ScheduleShelf
 from leasehold.stores.memory.settling import settle
 from leasehold.stores.memory.state import State
 
@@ -65,8 +65,8 @@ def exchange(
     # First, since settlements and due jobs may make others available.
     if state.links.ended:
         dependents.resolve(state)
-    if state.next_tick is not None:
-        fire_due(state)
+    if state.next_tick is not None and state.next_tick <= state.now:
+        ScheduleShelf(state).fire_due()
     queues = [*request.queues]
     if len(queues) != 1 or queues[0] not in state.queues:
         queues = [name for name in dict.fromkeys(queues) if name in state.queues]

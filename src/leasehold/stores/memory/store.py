@@ -16,12 +16,12 @@ from leasehold.stores.memory.access import AccessVerbs
 from leasehold.stores.memory.holding import Histories, HolderBook
 from leasehold.stores.memory.leasing import ExchangeVerbs
 from leasehold.stores.memory.metrics import FigureVerbs, heap_figures
-from leasehold.stores.memory.people import PeopleVerbs
+from leasehold.stores.memory.people import MemoryPeopleVerbs
 from leasehold.stores.memory.pruning import KeepingVerbs
 from leasehold.stores.memory.reading import LookingVerbs
-from leasehold.stores.memory.recovery import RecoveryVerbs
+from leasehold.stores.memory.recovery import Holdings, MemoryRecoveryVerbs, promote_some
 from leasehold.stores.memory.registry import RegistryVerbs
-from leasehold.stores.memory.schedules import ScheduleVerbs
+from leasehold.stores.memory.schedules import MemoryScheduleVerbs
 from leasehold.stores.memory.state import State
 from leasehold.stores.memory.submission import ProducingVerbs
 from leasehold.stores.verbs.holding import HoldingVerbs
@@ -33,12 +33,12 @@ class MemoryStore(
     ProducingVerbs,
     ExchangeVerbs,
     HoldingVerbs,
-    RecoveryVerbs,
+    MemoryRecoveryVerbs,
     RegistryVerbs,
-    PeopleVerbs,
+    MemoryPeopleVerbs,
     LookingVerbs,
     FigureVerbs,
-    ScheduleVerbs,
+    MemoryScheduleVerbs,
     AccessVerbs,
     KeepingVerbs,
 ):
@@ -60,6 +60,8 @@ class MemoryStore(
 
     _holder_book = HolderBook
     _histories = Histories
+    _holdings = Holdings
+    _promote = staticmethod(promote_some)
 
     def __init__(
         self,

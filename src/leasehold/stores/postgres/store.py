@@ -65,7 +65,7 @@ class PostgresStore(WithoutLocalVerbs, TableStore):
     _histories = Histories
     _holdings = Holdings
     _registry = Registry
-    _sweep = Sweep
+    _sweeper = Sweep
     _promote = staticmethod(promote)
     _desk = OrderDesk
     _dependents = DependentsBook

@@ -69,7 +69,7 @@ class SQLiteStore(TableStore):
     _histories = Histories
     _holdings = Holdings
     _registry = Registry
-    _sweep = Sweep
+    _sweeper = Sweep
     _promote = staticmethod(promote)
     _desk = OrderDesk
     _dependents = DependentsBook

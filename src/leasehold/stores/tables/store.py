@@ -8,11 +8,10 @@ from typing import Any, TypeVar
 from leasehold.stores.tables.database import TableDatabase
 from leasehold.stores.tables.figures import FigureVerbs
 from leasehold.stores.tables.looking import LookingVerbs
-from leasehold.stores.tables.orders import PeopleVerbs
-from leasehold.stores.tables.queues import QueueVerbs
-from leasehold.stores.tables.recover import RecoveryVerbs
+from leasehold.stores.tables.orders import TablePeopleVerbs
+from leasehold.stores.tables.recover import TableRecoveryVerbs
 from leasehold.stores.tables.removing import KeepingVerbs
-from leasehold.stores.tables.schedules import ScheduleVerbs
+from leasehold.stores.tables.schedules import TableScheduleVerbs
 from leasehold.stores.tables.settings import TableSettingVerbs
 from leasehold.stores.tables.tokens import TableTokenVerbs
 from leasehold.stores.verbs.holding import HoldingVerbs
@@ -22,12 +21,11 @@ T = TypeVar("T")
 
 class TableStore(
     HoldingVerbs,
-    RecoveryVerbs,
-    PeopleVerbs,
+    TableRecoveryVerbs,
+    TablePeopleVerbs,
     LookingVerbs,
     FigureVerbs,
-    QueueVerbs,
-    ScheduleVerbs,
+    TableScheduleVerbs,
     TableSettingVerbs,
     TableTokenVerbs,
     KeepingVerbs,
