@@ -55,7 +55,7 @@ class Links(Shelf):
             Dependent(
                 record,
                 record.draft.on_dependency_failure,
-                record.run_at,
+                record.available_at,
                 waits_for_others=not links.satisfy(record, ended.id),
             )
             for record in found
@@ -67,7 +67,7 @@ class Links(Shelf):
 
     def free(self, pending: Sequence[Record], scheduled: Sequence[Record], message: str) -> None:
         for record in pending:
-            record.run_at = self.now
+            record.available_at = self.now
             self._state.step(record, Event.UNBLOCKED, Status.PENDING, message)
         for record in scheduled:
             self._state.step(record, Event.UNBLOCKED, Status.SCHEDULED, message)

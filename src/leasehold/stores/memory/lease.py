@@ -151,9 +151,8 @@ def _pass(
                 config = queue.state.rule.config
                 count_starts(StartBook(state), queue.name, config, (draft.limit_key,))
             length = lengths[draft.task, draft.lease_seconds]
-            since = max(record.created_at, record.run_at)
             waits = queue.state.meter.measures[WAIT_OF_PRIORITY[record.priority]]
-            waits.add(now_micros - since)
+            waits.add(now_micros - record.available_at)
             leases.append(_grant(state, record, worker, now, length))
             if lane.probe is not None:
                 queue.state.breakers[draft.task] = lane.probe.probed(now_micros)

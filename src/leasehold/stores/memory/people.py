@@ -65,7 +65,7 @@ class OrderDesk(Histories):
         state = self._state
         job.attempts = replay.attempts
         job.allowance = replay.allowance
-        job.run_at = state.now
+        job.available_at = state.now
         job.start_by = job.reason = job.ended_by = None
         state.step(job, Event.REPLAYED, replay.status, replay.message)
         if waits_for:

@@ -80,9 +80,9 @@ def end_attempt(
         row.expires_at = record.expires_at
         row.heartbeat_at = record.heartbeat_at
     if decision.run_at is not None:
-        record.run_at = to_micros(decision.run_at)
+        record.available_at = to_micros(decision.run_at)
     elif decision.status is PENDING:
-        record.run_at = now
+        record.available_at = now
     measures = state.queues[queue].meter.measures
     measures[RUN if decision.has_run else NO_RUN].add(now - record.acquired_at)
     if decision.status is FAILED:
