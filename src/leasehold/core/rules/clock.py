@@ -73,7 +73,7 @@ def tell_time(stored: int, basis: ClockBasis, reading: ClockReading) -> StoreTim
     wall, awake, boot, boot_id = reading
     known_id, clock, awake_then, boot_then, doubt_since, _, _ = basis
     if known_id == boot_id and awake_then <= awake and boot_then <= boot and doubt_since is None:
-        now = wall if wall > stored else stored
+        now = max(stored, wall)
         in_step = -TOLERANCE_MICROS <= wall - clock - boot + boot_then <= TOLERANCE_MICROS
         if in_step and boot_id and now - clock - awake + awake_then <= TOLERANCE_MICROS:
             return tuple.__new__(StoreTime, (now, 0, basis))  # In half the time of its own name.

@@ -27,7 +27,6 @@ class LeaseLengths(dict[tuple[str, float | None], LeaseTerm]):
     __slots__ = ("_now", "_request", "_settings")
 
     def __init__(self, request: LeaseRequest, settings: SettingsInForce, now: int) -> None:
-        super().__init__()
         self._request = request
         self._settings = settings
         self._now = now

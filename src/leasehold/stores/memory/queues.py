@@ -83,7 +83,7 @@ class QueueBook:
     def set_rule(self, queue: str, rule: QueueRule) -> None:
         state = self._state
         known = state.queue(queue)
-        known.rule = rule
+        known.set_rule(rule)
         state.has_rules = True
         if rule.config.scoring != known.lanes.scoring:
             known.lanes.rescore(rule.config.scoring)
@@ -99,7 +99,7 @@ class QueueBook:
     def forget_rule(self, queue: str) -> None:
         state = self._state
         known = state.queues[queue]
-        known.rule = None
+        known.set_rule(None)
         known.deleted_after = known.totals.submitted
         known.buckets.clear()
         known.drain = None

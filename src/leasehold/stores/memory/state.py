@@ -208,7 +208,7 @@ class State:
     def queue(self, name: str) -> MemoryQueue:
         found = self.queues.get(name)
         if found is None:
-            found = self.queues[name] = MemoryQueue()
+            found = self.queues[name] = MemoryQueue(name)
         return found
 
     def chosen(self, queue: str | None) -> dict[str, MemoryQueue]:
