@@ -20,7 +20,7 @@ from leasehold.core.rules.pins import stops_in
 from leasehold.core.rules.settings_in_force import SettingsInForce
 from leasehold.env import from_micros
 from leasehold.stores.memory.locked import LockedState
-from leasehold.stores.memory.state import Shelf, State
+from leasehold.stores.memory.state import RuleView, State
 from leasehold.stores.verbs.access import PinVerbs, SettingVerbs, TokenVerbs
 
 _OWN_DEFAULTS: Final = {
@@ -30,7 +30,7 @@ _OWN_DEFAULTS: Final = {
 }
 
 
-class SettingShelf(Shelf):
+class SettingShelf(RuleView):
     """See `leasehold.core.rules.settings_in_force.SettingShelf`."""
 
     def in_force(self) -> SettingsInForce:
@@ -49,7 +49,7 @@ class SettingShelf(Shelf):
         return self.in_force().stored(_OWN_DEFAULTS, stops_in(list(self._state.pins.values())))
 
 
-class PinShelf(Shelf):
+class PinShelf(RuleView):
     """See `leasehold.core.rules.pins.PinShelf`."""
 
     def every(self, kind: PinKind) -> list[Pin]:
@@ -68,7 +68,7 @@ class PinShelf(Shelf):
         self._state.wake()
 
 
-class TokenShelf(Shelf):
+class TokenShelf(RuleView):
     """See `leasehold.core.rules.tokens.TokenShelf`."""
 
     def every(self) -> list[Token]:

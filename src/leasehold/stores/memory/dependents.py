@@ -20,7 +20,7 @@ from leasehold.core.rules.intake import NewLinks
 from leasehold.core.rules.resolving import Dependent, Ended
 from leasehold.stores.memory.finished import forget, free_key
 from leasehold.stores.memory.record import Record
-from leasehold.stores.memory.state import Shelf, State
+from leasehold.stores.memory.state import RuleView, State
 
 
 def link(state: State, record: Record, links: NewLinks) -> None:
@@ -34,7 +34,7 @@ def link(state: State, record: Record, links: NewLinks) -> None:
 # -- ends --------------------------------------------------------------------------------------
 
 
-class Links(Shelf):
+class Links(RuleView):
     """See `leasehold.core.rules.resolving.Links`."""
 
     def next_ended(self) -> Ended[Record] | None:
@@ -96,7 +96,7 @@ def erase(state: State, record: Record) -> None:
 # -- inherited priorities ----------------------------------------------------------------------
 
 
-class Bases(Shelf):
+class Bases(RuleView):
     """See `leasehold.core.rules.inheritance.Bases`; jobs go by their ids."""
 
     def own_of(self, job_id: str) -> int:

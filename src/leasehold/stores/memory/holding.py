@@ -14,10 +14,10 @@ from leasehold.core.rules.holding import LeaseName
 from leasehold.env import from_micros
 from leasehold.errors import LeaseLostError
 from leasehold.stores.memory.record import Record
-from leasehold.stores.memory.state import Shelf
+from leasehold.stores.memory.state import RuleView
 
 
-class Histories(Shelf):
+class Histories(RuleView):
     """The histories of this store's jobs."""
 
     def standing(self, job_id: str) -> Record | None:

@@ -20,7 +20,7 @@ from leasehold.stores.memory.holding import Histories
 from leasehold.stores.memory.locked import LockedState
 from leasehold.stores.memory.queues import QueueBook
 from leasehold.stores.memory.record import Record, snapshot
-from leasehold.stores.memory.state import Shelf, State
+from leasehold.stores.memory.state import RuleView, State
 from leasehold.stores.verbs.people import PeopleVerbs
 
 
@@ -90,7 +90,7 @@ class OrderDesk(Histories):
         return dependents.replay_order(self._state, job_ids)
 
 
-class OperationShelf(Shelf):
+class OperationShelf(RuleView):
     """See `leasehold.core.rules.operation_shelf.OperationShelf`."""
 
     def find(self, operation_id: str) -> Operation | None:

@@ -440,8 +440,8 @@ class State:
             self.feed.note(kind, name)
 
 
-class Shelf:
-    """The state as a rule of the core asks for it, inside one verb."""
+class RuleView:
+    """The state as a rule of the core sees it, inside one verb."""
 
     def __init__(self, state: State) -> None:
         self._state = state

@@ -34,22 +34,16 @@ class HoldingVerbs(AtomicStore):
 
     def report_progress(self, job_id: str, version: int, progress: bytes) -> None:
         check_progress(job_id, progress)
-        lost = self._write_as_holder(
-            lambda write: holding.report_progress(
-                self._holder_book(write), job_id, version, progress
-            )
-        )
-        if lost is not None:
-            raise lost
+        self._fenced(lambda book: holding.report_progress(book, job_id, version, progress))
 
     def append_log(
         self, job_id: str, version: int, lines: Sequence[LogLine], *, dropped: int = 0
     ) -> None:
-        lost = self._write_as_holder(
-            lambda write: holding.append_log(
-                self._holder_book(write), job_id, version, lines, dropped
-            )
-        )
+        self._fenced(lambda book: holding.append_log(book, job_id, version, lines, dropped))
+
+    def _fenced(self, operation: Callable[[HolderBook[Any]], LeaseLostError | None]) -> None:
+        """The refusal of a stale holder is written down, and raised only then."""
+        lost = self._write_as_holder(lambda write: operation(self._holder_book(write)))
         if lost is not None:
             raise lost
 
