@@ -69,15 +69,25 @@ class StoreTime(NamedTuple):
 
 def tell_time(stored: int, basis: ClockBasis, reading: ClockReading) -> StoreTime:
     """What time it is for a store whose latest write was at `stored`."""
-    # The clocks agree, nearly always: every write comes by here, so this is spelled out.
+    now = time_in_step(stored, basis, reading)
+    if now is None:
+        return _tell_odd_time(stored, basis, reading)
+    return tuple.__new__(StoreTime, (now, 0, basis))  # In half the time of its own name.
+
+
+def time_in_step(stored: int, basis: ClockBasis, reading: ClockReading) -> int | None:
+    """The same where the clocks agree, as nearly always; None if more has to be thought of.
+
+    Every write comes by here, so it is spelled out, and makes nothing but a number.
+    """
     wall, awake, boot, boot_id = reading
     known_id, clock, awake_then, boot_then, doubt_since, _, _ = basis
     if known_id == boot_id and awake_then <= awake and boot_then <= boot and doubt_since is None:
         now = max(stored, wall)
         in_step = -TOLERANCE_MICROS <= wall - clock - boot + boot_then <= TOLERANCE_MICROS
         if in_step and boot_id and now - clock - awake + awake_then <= TOLERANCE_MICROS:
-            return tuple.__new__(StoreTime, (now, 0, basis))  # In half the time of its own name.
-    return _tell_odd_time(stored, basis, reading)
+            return now
+    return None
 
 
 def _tell_odd_time(stored: int, basis: ClockBasis, reading: ClockReading) -> StoreTime:

@@ -191,7 +191,7 @@ class ExchangeWrite(TableExchange):
     _database: Database
     _step: Step
 
-    def _fire_due(self) -> int | None:
+    def fire_due(self) -> int | None:
         tick = self._step.found.next_tick
         if tick is not None and tick <= self._step.now:
             _, tick = ScheduleShelf(self._database, self._step).fire_due()
@@ -205,5 +205,5 @@ class ExchangeWrite(TableExchange):
             database.remembered.lanes_with_work[request.queues] = leased.only_lane
         return leased
 
-    def _next_due(self, queues: Sequence[str]) -> int | None:
+    def next_due(self, queues: Sequence[str]) -> int | None:
         return leasing.next_due(self._step, queues)

@@ -154,12 +154,12 @@ class ExchangeWrite(TableExchange):
     _database: Database
     _step: Step
 
-    def _fire_due(self) -> int | None:
+    def fire_due(self) -> int | None:
         return ScheduleShelf(self._database, self._step).fire_due()[1]
 
     def _lease(self, request: LeaseRequest) -> Leased:
         life = self._database.lives.number_of(request.worker)
         return leasing.lease(self._step, request, self._database.group_rounds, life)
 
-    def _next_due(self, queues: Sequence[str]) -> int | None:
+    def next_due(self, queues: Sequence[str]) -> int | None:
         return leasing.next_due(self._step, queues)
