@@ -6,11 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from leasehold.core.model.lease import Exchange, Lease, LeaseRequest, Settled, Settlement
+from leasehold.core.model.lease import Lease, LeaseRequest, Settled, Settlement
 from leasehold.core.model.outcome import Fail, Outcome
-from leasehold.core.rules import exchanging
 from leasehold.core.rules.ends import EndedLease, decide_end
-from leasehold.errors import LeaseLostError
 from leasehold.stores.tables import gate
 from leasehold.stores.tables.database import TableDatabase
 from leasehold.stores.tables.dependents import TableLinks
@@ -77,9 +75,3 @@ class TableExchange(ABC):
     def lease(self, request: LeaseRequest) -> tuple[list[Lease], bool]:
         self.granted, cut_short, _ = self._lease(request)
         return [lease for _, lease in self.granted], cut_short
-
-    def answer(
-        self, settled: list[Settled | LeaseLostError], request: LeaseRequest | None
-    ) -> tuple[Exchange, list[Granted]]:
-        """The answer, and what was granted."""
-        return exchanging.answer(self, settled, request), self.granted

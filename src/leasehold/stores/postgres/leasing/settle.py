@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from leasehold.core.model.lease import Exchange, LeaseRequest, Settled, Settlement
 from leasehold.core.model.outcome import Complete, within_limits
-from leasehold.core.rules import key_accounts
+from leasehold.core.rules import exchanging, key_accounts
 from leasehold.core.rules.ends import EndedLease
 from leasehold.errors import LeaseLostError
 from leasehold.stores.postgres.leasing import lease as leasing
@@ -180,7 +180,8 @@ def _exchange(
         settled = completions.settle(step)
     if settled is None:
         settled = settle(step, settlements) if settlements else []
-    return ExchangeWrite(database, step).answer([*settled], request)
+    book = ExchangeWrite(database, step)
+    return exchanging.answer(book, [*settled], request), book.granted
 
 
 class ExchangeWrite(TableExchange):

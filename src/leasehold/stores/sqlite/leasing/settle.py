@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from leasehold.core.model.lease import Exchange, LeaseRequest, Settled, Settlement
 from leasehold.core.model.outcome import Complete, within_limits
-from leasehold.core.rules import key_accounts
+from leasehold.core.rules import exchanging, key_accounts
 from leasehold.core.rules.ends import EndedLease
 from leasehold.errors import LeaseLostError
 from leasehold.stores.sqlite.leasing import lease as leasing
@@ -143,7 +143,8 @@ def _exchange(
     step: Step,
 ) -> tuple[Exchange, list[Granted]]:
     settled = settle(step, settlements, database.known_leases) if settlements else []
-    return ExchangeWrite(database, step).answer(settled, request)
+    book = ExchangeWrite(database, step)
+    return exchanging.answer(book, settled, request), book.granted
 
 
 class ExchangeWrite(TableExchange):
