@@ -98,9 +98,13 @@ def _tell_odd_time(stored: int, basis: ClockBasis, reading: ClockReading) -> Sto
     elapsed = reading.boot - basis.boot
     expected = basis.clock + elapsed
     ahead = reading.wall - expected
+    tolerated = TOLERANCE_MICROS
     if ahead < -TOLERANCE_MICROS:
         now = max(stored, reading.wall, basis.clock + elapsed // 2)
         basis_then = basis_of_now(now, reading, basis.repairs)
+        # A comparison that begins anew forgets what was tolerated: a clock that is set back again
+        # and again would use up leases by as much each time.
+        tolerated = 0
     elif ahead <= TOLERANCE_MICROS:
         now = max(stored, reading.wall)
         basis_then = _without_doubt(basis)
@@ -114,7 +118,7 @@ def _tell_odd_time(stored: int, basis: ClockBasis, reading: ClockReading) -> Sto
         now = max(stored, reading.wall)
         basis_then = basis_of_now(now, reading, basis.repairs)
     shift = (now - basis.clock) - (reading.awake - basis.awake)
-    if shift <= TOLERANCE_MICROS:
+    if shift <= tolerated:
         return StoreTime(now, 0, basis_then)
     moved = basis_of_now(now, reading, basis.repairs)
     return StoreTime(
