@@ -441,7 +441,7 @@ def test_a_move_that_was_begun_goes_to_the_same_target_or_is_given_up(
         move(second, first, env)
     with pytest.raises(StoreMovedError, match="is being filled from"):
         move(first, second, env)
-    with pytest.raises(InvalidTransitionError, match="holds a part"):
+    with pytest.raises(InvalidTransitionError, match="holds only part"):
         moving.reopen(first, actor="me")
     moving.reopen(full, actor="me")
     move(full, second, env)
