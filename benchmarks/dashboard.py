@@ -7,19 +7,22 @@
 
 The store gets so many jobs in every status and of five priorities, 5,000 tasks in 500 queues, 200
 workers, workflows, failures, deploy marks and figures of a day in which every queue was busy every
-minute; then each page is asked for a few times: the first answer finds nothing in any cache, the
-best of the others is what a person who looks on sees. The processor time of this process, and of a
-PostgreSQL server's processes that answered it, is told beside each, which hardly depends on what
-else the machine does: with --busy, only that decides which page is slow.
+minute; then each page is asked for a few times, by a dashboard and a store of its own: the first
+answer finds nothing in any cache, the best of the others is what a person who looks on sees. The
+processor time of this process, and of a PostgreSQL server's processes that answered it, is told
+beside each, which hardly depends on what else the machine does: with --busy, only that decides
+which page is slow.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
+from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -38,6 +41,7 @@ from leasehold.core.model.records import WorkerInfo
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import Status
 from leasehold.dashboard import dashboard
+from leasehold.dashboard.app import LOADED_LATE
 from leasehold.dashboard.shown import compile_templates
 from leasehold.queue.facade import TaskQueue
 
@@ -88,24 +92,30 @@ def fill(store: Store, jobs: int) -> None:
             ends = [Settlement(each.job_id, each.version, _outcome(each)) for each in leases]
             store.exchange(ends)
             left -= len(leases)
+    register_workers(store)
+    for number in range(WORKERS):
+        served = queues[number : number + SERVED]
+        request = LeaseRequest(worker=f"worker-{number:03}", queues=served, limit=4)
+        store.exchange(request=request)
+    store.pin("deploy", "v1.2", "", actor="bench")
+    fill_minutes(store, queues)
+
+
+def register_workers(store: Store) -> None:
+    """Workers that give a sign of life now: those of a store that was kept are long silent."""
     for number in range(WORKERS):
         store.register_worker(
             WorkerInfo(
                 id=f"worker-{number:03}",
                 host=f"host-{number % 20}",
                 pid=number + 1,
-                queues=queues[number : number + SERVED],
+                queues=queue_names()[number : number + SERVED],
                 slots=8,
                 started_at=store.now(),
                 heartbeat_at=store.now(),
                 tasks=tuple(f"app.part{number:03}:task_{task}" for task in range(TASKS_PER_QUEUE)),
             )
         )
-        served = queues[number : number + SERVED]
-        request = LeaseRequest(worker=f"worker-{number:03}", queues=served, limit=4)
-        store.exchange(request=request)
-    store.pin("deploy", "v1.2", "", actor="bench")
-    fill_minutes(store, queues)
 
 
 def queue_names() -> tuple[str, ...]:
@@ -155,15 +165,21 @@ class Took(NamedTuple):
     size: int
 
 
-async def measure(queue: TaskQueue, server: ServerTime) -> AsyncIterator[Took]:
-    """Each page, a few times."""
-    transport = httpx.ASGITransport(app=dashboard(queue, insecure=True))
-    compile_templates()  # A server does so as soon as it has started.
-    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-        for page in pages(queue):
-            # The alert rules and the rates are about the last minutes: all queues are busy in them.
-            fill_latest(queue.store, queue_names(), ALERT_MINUTES)
-            took, processor = [], []
+async def measure(store: Store, url: str, server: ServerTime) -> AsyncIterator[Took]:
+    """Each page, a few times, from a dashboard of its own: nothing is known from the one before."""
+    for name in LOADED_LATE:  # A server does both as soon as it has started.
+        import_module(name)
+    compile_templates()
+    for page in pages(TaskQueue(store, num_workers=0)):
+        # The alert rules and the rates are about the last minutes: all queues are busy in them.
+        fill_latest(store, queue_names(), ALERT_MINUTES)
+        own = connect(url)
+        own.now()
+        app = dashboard(TaskQueue(own, num_workers=0), insecure=True)
+        transport = httpx.ASGITransport(app=app)
+        took, processor = [], []
+        gc.collect()
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             for _ in range(AGAIN):
                 began_work = time.process_time() + server.seconds()
                 began = time.perf_counter()
@@ -172,14 +188,15 @@ async def measure(queue: TaskQueue, server: ServerTime) -> AsyncIterator[Took]:
                 processor.append(time.process_time() + server.seconds() - began_work)
                 if answer.status_code != 200:
                     print(f"{page}: {answer.status_code}", flush=True)
-            best = min(took[1:]), min(processor[1:])
-            yield Took(page, took[0], processor[0], *best, len(answer.content))
+        own.close()
+        best = min(took[1:]), min(processor[1:])
+        yield Took(page, took[0], processor[0], *best, len(answer.content))
 
 
-async def tell(queue: TaskQueue, server: ServerTime, *, busy: bool) -> None:
+async def tell(store: Store, url: str, server: ServerTime, *, busy: bool) -> None:
     """A line for each page, as soon as it is known."""
     print(f"{'page':48} {'first':>9} {'of it cpu':>9} {'again':>9} {'of it cpu':>9} {'KiB':>7}")
-    async for each in measure(queue, server):
+    async for each in measure(store, url, server):
         longest = max(each.first_processor, each.processor) if busy else max(each.first, each.again)
         slow = "  slow" if longest > ALLOWED_SECONDS else ""
         times = " ".join(f"{seconds * 1e3:6.0f} ms" for seconds in each[1:5])
@@ -197,20 +214,26 @@ def main() -> None:
         tell_live(asked.live)
         return
     with tempfile.TemporaryDirectory() as folder:
-        store = connect(asked.store or str(Path(folder) / "large.db"))
+        url = asked.store or str(Path(folder) / "large.db")
+        store = connect(url)
         began = time.perf_counter()
         if not store.queues():
             fill(store, asked.jobs)
             print(f"{asked.jobs:,} jobs in {time.perf_counter() - began:.0f} s", flush=True)
         fill_latest(store, queue_names(), HOUR_MINUTES)
+        register_workers(store)
         server = ServerTime(asked.store)
-        asyncio.run(tell(TaskQueue(store, num_workers=0), server, busy=asked.busy))
+        asyncio.run(tell(store, url, server, busy=asked.busy))
         server.close()
         store.close()
 
 
 def tell_live(path: str) -> None:
     """What browsers cost that have pages of the store at a path open."""
+    store = connect(path)
+    fill_latest(store, queue_names(), HOUR_MINUTES)
+    register_workers(store)
+    store.close()
     for pages, cost in browsers(path):
         dear = "  too much" if cost.share > ALLOWED_SHARE else ""
         told = f"{cost.events} events, {cost.looks} looks"

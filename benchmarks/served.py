@@ -1,4 +1,4 @@
-"""A service in a process of its own, on a fresh SQLite store."""
+"""A service in a process of its own, on a SQLite file or any store of a URL."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Served:
 
 @contextmanager
 def served(path: str) -> Iterator[Served]:
-    """Serve the store at a path, over HTTP and gRPC, under FULL durability."""
+    """Serve the store at a path or URL, over HTTP and gRPC; a file under FULL durability."""
     store = connect(path)
     secret = new_token_secret(SYSTEM)
     # A store that was kept has the tokens of earlier runs.
@@ -55,7 +55,7 @@ def served(path: str) -> Iterator[Served]:
         (
             *(sys.executable, "-m", "leasehold.cli", "serve", "--port", "0"),
             *("--grpc", "127.0.0.1:0", "-o", "jsonl"),
-            *("--store", f"sqlite:///{path}?durability=full"),
+            *("--store", path if "://" in path else f"sqlite:///{path}?durability=full"),
         ),
         stdout=subprocess.PIPE,
         text=True,

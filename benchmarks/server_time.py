@@ -19,15 +19,24 @@ class ServerTime:
     def __init__(self, store: str | None) -> None:
         self._db = None
         self._known: dict[int, int] = {}
+        self._ignored: set[int] = set()
         if store is not None and store.startswith("postgres"):
             import psycopg
 
             self._db = psycopg.connect(store, autocommit=True)
 
+    def pids(self) -> set[int]:
+        """Those processes."""
+        return set() if self._db is None else {pid for (pid,) in self._db.execute(BACKENDS)}
+
+    def ignore(self, pids: set[int]) -> None:
+        """Do not count these: they answer somebody else."""
+        self._ignored |= pids
+
     def seconds(self) -> float:
         """So far; that of processes that have ended stays counted."""
         if self._db is not None:
-            for (pid,) in self._db.execute(BACKENDS).fetchall():
+            for pid in self.pids() - self._ignored:
                 used = Path(f"/proc/{pid}/schedstat").read_text().split()[0]
                 self._known[pid] = int(used)
         return sum(self._known.values()) / 1e9

@@ -31,6 +31,12 @@ def test_durability_is_a_parameter_or_an_argument(tmp_path: Path, suffix: str) -
     store.close()
 
 
+@pytest.mark.parametrize("url", ["jobs\0.db", "sqlite:///jobs\0.db", "jobs\ud800.db"])
+def test_characters_that_no_path_has_are_refused(url: str) -> None:
+    with pytest.raises(UnsupportedError, match="no URL and no path"):
+        connect(url)
+
+
 def test_memory_is_fresh_every_time() -> None:
     assert connect("memory://") is not connect("memory://")
 

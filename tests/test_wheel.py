@@ -233,6 +233,24 @@ def metadata_of(wheelhouse: Path) -> Message:
         return message_from_bytes(wheel.read(metadata))
 
 
+def test_the_dashboard_brings_the_libraries_of_its_pages_with_their_licences(
+    wheelhouse: Path,
+) -> None:
+    vendored = ROOT / "src/leasehold/dashboard/static/vendor"
+    with zipfile.ZipFile(_wheel_in(wheelhouse)) as wheel:
+        names = wheel.namelist()
+        for each in vendored.iterdir():
+            inside = f"leasehold/dashboard/static/vendor/{each.name}"
+            assert wheel.read(inside) == each.read_bytes(), each.name
+    for licence in vendored.glob("*-LICENSE.txt"):
+        assert [name for name in names if name.endswith(f"/licenses/{_within_src(licence)}")]
+    assert metadata_of(wheelhouse)["License-Expression"] == "MIT AND 0BSD"
+
+
+def _within_src(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
 def test_every_extra_is_tried(wheelhouse: Path) -> None:
     extras = metadata_of(wheelhouse).get_all("Provides-Extra") or []
     assert sorted(extras) == sorted(TRIED.keys() - {""})

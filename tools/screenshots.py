@@ -17,6 +17,7 @@ from playwright.sync_api import Browser, sync_playwright
 ROOT = Path(__file__).parent.parent
 WIDE: Any = {"width": 1280, "height": 860}
 TALL: Any = {"width": 1280, "height": 1280}
+MARGIN = 16
 PHONE: Any = {"width": 390, "height": 860}
 PICTURES: tuple[tuple[str, str, str, Any], ...] = (
     ("overview", ".?over=24h", "light", TALL),
@@ -50,6 +51,7 @@ def main(program: str, port: int = 8702) -> None:
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
         for picture in PICTURES:
             _take(browser, f"http://127.0.0.1:{port}/dashboard/", *picture)
+        _take_span(browser, f"http://127.0.0.1:{port}/dashboard/?over=24h")
         browser.close()
     stop.set()
     server.should_exit = True
@@ -75,6 +77,31 @@ def _take(browser: Browser, base: str, name: str, path: str, scheme: Any, size: 
         page.wait_for_load_state()
     page.locator("#live[data-state=on]").wait_for()
     page.screenshot(path=ROOT / f"docs/dashboard-{name}.png")
+    page.close()
+
+
+def _take_span(browser: Browser, address: str) -> None:
+    """Charts of a part of the day, with the cursor on them."""
+    # All of it fits, so that nothing scrolls away from the pointer.
+    page = browser.new_page(viewport={"width": 1280, "height": 2000}, color_scheme="dark")
+    page.goto(address)
+    page.locator("#live[data-state=on]").wait_for()
+    chart = page.locator(".u-over").first
+    chart.hover(position={"x": 240, "y": 60})
+    page.mouse.down()
+    chart.hover(position={"x": 330, "y": 60})
+    page.mouse.up()
+    page.locator("#span").wait_for()
+    chart.hover(position={"x": 160, "y": 60})
+    page.locator(".tip:not([hidden])").first.wait_for()
+    box: Any = page.locator("#region").bounding_box()
+    clip: Any = {
+        "x": box["x"] - MARGIN,
+        "y": box["y"] - MARGIN,
+        "width": box["width"] + 2 * MARGIN,
+        "height": box["height"] + 2 * MARGIN,
+    }
+    page.screenshot(path=ROOT / "docs/dashboard-charts.png", clip=clip)
     page.close()
 
 

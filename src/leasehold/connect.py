@@ -18,6 +18,7 @@ from typing import Final, Literal, cast
 from leasehold.core.contract.accelerator import Accelerator
 from leasehold.core.contract.store import Store
 from leasehold.core.model.retention import RetentionPolicy
+from leasehold.core.model.text import is_text
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import UnsupportedError
 from leasehold.interrupts import import_whole
@@ -54,6 +55,10 @@ def connect(
 PostgreSQL faster: postgresql://...?redis=redis://...
     """
     text = os.fspath(url)
+    if not is_text(text) or "\0" in text:
+        raise UnsupportedError(
+            f"{text!r} is no URL and no path: it has characters that none can have"
+        )
     scheme, separator, rest = text.partition("://")
     if not separator:
         path, _, query = text.partition("?")

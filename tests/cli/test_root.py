@@ -94,6 +94,23 @@ def test_errors_have_their_exit_codes(error: errors.LeaseholdError, code: Exit) 
     assert exit_for(error) is code
 
 
+@pytest.mark.parametrize("closed", [">&-", "<&- >&- 2>&-"])
+def test_closed_streams_hinder_no_command(shell: Shell, closed: str) -> None:
+    shell.ok("init")
+    command = " ".join(shell.command("config", "set", "max_retries", "4"))
+    done = subprocess.run(
+        ["/bin/sh", "-c", f"{command} {closed}"],
+        cwd=shell.folder,
+        env=shell.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "4" in shell.ok("config", "get", "max_retries").out
+    assert shell.ok("check").code == 0
+
+
 def test_who_has_read_enough_of_the_output_is_not_told_off(shell: Shell) -> None:
     shell.ok("init")
     command = " ".join(shell.command("status", "-o", "json"))

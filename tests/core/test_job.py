@@ -53,13 +53,18 @@ def test_what_is_no_priority(bad: Any) -> None:
     priority=st.integers(0, 100),
     max_retries=st.integers(0, 1_000_000),
     seconds=st.none() | st.floats(0.001, 1e8),
+    lease_seconds=st.none() | st.floats(1, 1e8),
 )
 def test_a_good_draft_passes(
-    job_id: str, priority: int, max_retries: int, seconds: float | None
+    job_id: str,
+    priority: int,
+    max_retries: int,
+    seconds: float | None,
+    lease_seconds: float | None,
 ) -> None:
     Draft(
         id=job_id, task="work", priority=priority, max_retries=max_retries,
-        delay_seconds=seconds, timeout_seconds=seconds, lease_seconds=seconds,
+        delay_seconds=seconds, timeout_seconds=seconds, lease_seconds=lease_seconds,
         start_within_seconds=seconds, deadline=START,
     ).check()  # fmt: skip
 
@@ -70,7 +75,7 @@ def test_a_good_draft_passes(
         ("id", ""), ("id", "x" * 256), ("id", "a\x00b"), ("id", 7), ("task", ""), ("queue", "\n"),
         ("priority", -1), ("priority", 101), ("max_retries", -1), ("max_retries", 1_000_001),
         ("delay_seconds", -0.1), ("delay_seconds", math.nan), ("timeout_seconds", 0),
-        ("lease_seconds", math.inf), ("start_within_seconds", 0),
+        ("lease_seconds", math.inf), ("lease_seconds", 0.9), ("start_within_seconds", 0),
         ("idempotency_key", ""), ("parent_id", "\x1b"), ("run_at", NAIVE),
         ("deadline", NAIVE),
     ],

@@ -33,7 +33,7 @@ configs = st.builds(
     client_rate_per_second=st.none() | st.floats(0.01, 1000),
     key_concurrency=counts,
     key_rate_per_second=st.none() | st.floats(0.01, 1000),
-    lease_seconds=st.none() | st.floats(0.1, 1000),
+    lease_seconds=st.none() | st.floats(1, 1000),
     max_retries=st.none() | st.integers(0, 100),
     retry=st.sampled_from([None, Constant(5), Exponential()]),
 )

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import threading
 from contextlib import closing
+from typing import Any
 
 import pytest
+from starlette.applications import Starlette
 
+from dashboard.conftest import asked
+from leasehold.core.model.job import Draft
+from leasehold.dashboard.app import dashboard_routes
 from leasehold.dashboard.recent import (
     KEPT_SECONDS,
     KEPT_SECONDS_MAX,
@@ -221,3 +226,24 @@ def test_no_finding_is_shown_again_for_long_however_long_it_took() -> None:
     assert noted == [KEPT_SECONDS_MAX]
     clock.advance(KEPT_SECONDS_MAX + OLD_SECONDS)
     assert recent.get("very slow", lambda: "new") == "new"
+
+
+def test_a_server_makes_the_dearest_figures_beforehand_and_shows_none_of_them() -> None:
+    with closing(MemoryStore(env=Env(clock=ManualClock()))) as store:
+        asked_for = []
+        by_queue = store.metrics_by_queue
+
+        def metrics_by_queue(**how: Any) -> Any:
+            asked_for.append(threading.current_thread().name)
+            return by_queue(**how)
+
+        store.metrics_by_queue = metrics_by_queue  # type: ignore[method-assign]
+        store.submit([Draft(id="job", task="t")])
+        app = Starlette(routes=dashboard_routes(Api(store, env=Env(ManualClock()), insecure=True)))
+        for thread in threading.enumerate():
+            if thread.name == "leasehold-templates":
+                thread.join(WAIT_SECONDS)
+        assert asked_for == ["leasehold-templates"]
+        store.submit([Draft(id="later", task="t", queue="later")])
+        assert ">later<" in asked(app, "/dashboard/queues").text
+        assert len(asked_for) == 2

@@ -16,8 +16,10 @@ from dashboard.conftest import People, asked
 from leasehold import Every, NewJob, TaskQueue, Workflow
 from leasehold.core.model.lease import LeaseRequest, Settlement
 from leasehold.core.model.outcome import Complete
+from leasehold.core.model.search import PASSED_FOR_ONE_READ
 from leasehold.dashboard import app, dashboard
 from leasehold.dashboard.exporting import JOBS_AT_ONCE
+from leasehold.dashboard.pages import jobs
 
 HOSTILE = "<script>alert(1)</script> \u202eevil & \"quoted\" 'name'"
 HOSTILE_NAME = "<img src=x onerror=alert(1)> & \"q\" 'n' %2F/?#"
@@ -290,3 +292,28 @@ def test_a_result_that_cannot_be_read_is_told(people: People, result: bytes) -> 
     page = people.somebody("operator").get("job", params={"id": job.id})
     assert page.status_code == 200
     assert "is not JSON" in page.text
+
+
+def test_a_search_by_task_says_how_far_it_looked_and_looks_further(
+    people: People, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs, "READ_MAX", 2)
+    rare = people.queue.submit("far:rare", queue="far")
+    people.queue.submit_many([NewJob("far:often", queue="far") for _ in range(30)])
+    operator = people.somebody("operator")
+    page = operator.get("jobs", params={"q": "queue:far task:far:rare"})
+    assert f"Up to {2 * PASSED_FOR_ONE_READ} jobs were read" in page.text
+    assert rare.id not in page.text
+    further = re.search(r'href="(jobs\?[^"]*cursor=[^"]*)"[^>]*>Search further', page.text)
+    assert further is not None
+    assert rare.id in operator.get(html.unescape(further[1])).text
+
+
+def test_what_a_search_offers_is_not_read_from_the_workers_each_time(
+    people: People, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    operator = people.somebody("operator")
+    operator.get("jobs")
+    # Nobody may ask for them now.
+    monkeypatch.setattr(people.store, "workers", None)
+    assert operator.get("jobs", params={"q": "status:dead"}).status_code == 200

@@ -31,6 +31,9 @@ CONNECTIONS = """
     SELECT application_name FROM pg_stat_activity
     WHERE client_addr IS NOT NULL AND backend_start > %s
 """
+COMMITTING = """
+    SELECT pid FROM pg_stat_activity WHERE application_name = %s AND wait_event = 'SyncRep'
+"""
 WORK = "support.faulty_worker:work"
 
 
@@ -79,11 +82,15 @@ def test_the_job_of_a_host_that_is_cut_off_runs_elsewhere_when_its_lease_ends(
         runner, first = news.wait_for("started", "held")
         assert runner == holder
         net.cut("left")
+        # What it has renewed before, and nothing comes from there any more.
+        lease_end = queue.get("held").lease_expires_at
+        assert lease_end is not None
         other = right.spawn(WORK, url(net, "right", "moved"), news.path, options)
         # After three heartbeats that nobody answered it no longer believes that it holds the job.
         assert news.wait_for("lost", "held") == (holder, first)
         runner, second = news.wait_for("started", "held")
         assert (runner, second > first) == (other, True)
+        assert queue.attempts("held")[1].started_at >= lease_end
         news.open_gate("held", second)
         assert queue.wait("held", PATIENCE_SECONDS).status is Status.COMPLETED
 
@@ -97,6 +104,80 @@ def test_the_job_of_a_host_that_is_cut_off_runs_elsewhere_when_its_lease_ends(
         news.open_gate("next", version)
         assert queue.wait("next", PATIENCE_SECONDS).status is Status.COMPLETED
         assert queue.get_result("held") == other
+        assert queue.check() == []
+
+
+def test_what_a_host_settles_after_its_lease_has_ended_is_refused_when_it_is_back(
+    net: Hosts, server: Server, news: News
+) -> None:
+    """A holder that knows of nothing: it has no heartbeat that would tell it."""
+    with (
+        TaskQueue(f"{server.url}&schema=late", num_workers=0) as queue,
+        host(net, "left") as left,
+        host(net, "right") as right,
+    ):
+        queue.submit_many([NewJob("hold", (news.path, "late"), job_id="late")])
+        consume = "support.faulty_worker:consume"
+        holder = left.spawn(consume, url(net, "left", "late"), news.path, 3.0)
+        assert news.wait_for("started", "late")[0] == holder
+        first = queue.get("late").lease_version
+        net.cut("left")
+        options: dict[str, Any] = {"sweep_interval": 1.0}
+        other = right.spawn(WORK, url(net, "right", "late"), news.path, options)
+        runner, second = news.wait_for("started", "late")
+        assert (runner, second > first) == (other, True)
+        net.join("left")
+        # While the other one runs it, and under the earlier lease.
+        news.open_gate("late", first)
+        assert news.wait_for("LeaseConflictError", "late") == (holder, first)
+        news.open_gate("late", second)
+        assert queue.wait("late", PATIENCE_SECONDS).status is Status.COMPLETED
+        assert queue.get_result("late") == other
+        assert queue.check() == []
+
+
+@pytest.mark.parametrize("comes_back", [True, False], ids=["comes back", "stays away"])
+def test_a_submit_whose_server_vanishes_during_its_commit_is_stored_once(
+    net: Hosts, server: Server, news: News, comes_back: bool
+) -> None:
+    """Nobody says goodbye: the commit is carried out, and its answer is lost with the link."""
+    schema = "came" if comes_back else "stayed"
+    with (
+        host(net, "left") as left,
+        psycopg.connect(server.url, autocommit=True) as db,
+        TaskQueue(f"{server.url}&schema={schema}", num_workers=0) as queue,
+    ):
+        where = f"{url(net, 'left', schema)}&options=-csynchronous_commit%3Don"
+        submit = "submit_without_key" if comes_back else "submit_by_key"
+        child = left.spawn(f"support.faulty_worker:{submit}", where, news.path, "one", "two")
+        assert news.wait_for("started", "one") == (child, 1)
+        news.open_gate("one", 1)
+        assert news.wait_for("submitted", "one") == (child, 1)
+        assert news.wait_for("started", "two") == (child, 1)
+        # Commits wait for a standby that is not there.
+        db.execute(b"ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
+        db.execute(b"SELECT pg_reload_conf()")
+        try:
+            news.open_gate("two", 1)
+            committing = None
+            while committing is None:
+                committing = db.execute(COMMITTING, (f"leasehold {schema}",)).fetchone()
+            net.cut("left")
+        finally:
+            db.execute(b"ALTER SYSTEM RESET synchronous_standby_names")
+            db.execute(b"SELECT pg_reload_conf()")
+        # The server gives up the connection, of which its client does not hear.
+        db.execute(b"SELECT pg_terminate_backend(%s, 10000)", committing)
+        if comes_back:
+            net.join("left")
+            assert news.wait_for("submitted", "two") == (child, 1)
+        else:
+            assert news.wait_for("StoreUnavailableError", "two") == (child, 1)
+            net.join("left")
+            assert news.wait_for("started", "two") == (child, 2)
+            news.open_gate("two", 2)
+            assert news.wait_for("submitted", "two") == (child, 2)
+        assert [job.metadata for job in queue.search()] == [{"name": "two"}, {"name": "one"}]
         assert queue.check() == []
 
 

@@ -27,6 +27,7 @@ from leasehold.core.model.outcome import Complete
 from leasehold.core.model.records import WorkListener
 from leasehold.core.model.status import Status
 from leasehold.env import SYSTEM
+from leasehold.errors import StoreUnavailableError
 from leasehold.interrupts import SHIELD
 from support.effort import THOROUGH
 from support.interrupted_walk import in_another_thread, interrupt_twice, walk
@@ -75,6 +76,7 @@ class Scene:
     def __init__(self, url: str, server: str) -> None:
         self.url = f"{url}{'&' if '?' in url else '?'}pool_size=2&pool_timeout_seconds=20"
         self.store = PostgresStore(self.url)
+        self.connection: Any = self.store.connect()
         self._server = psycopg.connect(server, autocommit=True)
         self._name = name_of(self.store._database.address)
         self.submitted: list[str] = []
@@ -83,6 +85,9 @@ class Scene:
     def examine(self, verb: str = "") -> None:
         """Raise unless everybody can go on."""
         assert not SHIELD.is_closed()
+        if self.connection.closed:
+            self.connection = self.store.connect()
+        assert not self.connection.in_transaction
         until(self._every_connection_is_back)
         until(lambda: self.asked(OPEN) == 0)
         in_another_thread(self.submit)
@@ -120,6 +125,7 @@ class Scene:
             job = self.store.get(job_id)
             assert job is not None
             assert job.status is Status.COMPLETED
+        self.connection.close()
         self.store.close()
         self._server.close()
 
@@ -175,6 +181,26 @@ def prepare_look(scene: Scene) -> Callable[[], object]:
     return lambda: scene.store.get(job_id)
 
 
+def prepare_own_transaction(scene: Scene) -> Callable[[], object]:
+    connection = scene.connection
+
+    def transact() -> None:
+        with connection.transaction():
+            connection.execute("CREATE TEMPORARY TABLE IF NOT EXISTS app_row (n integer)")
+
+    return transact
+
+
+def prepare_within(scene: Scene) -> Callable[[], object]:
+    connection = scene.connection
+
+    def transact() -> None:
+        with connection.transaction():
+            scene.store.submit_within(connection, [Draft(id=SYSTEM.new_id(), task="t")])
+
+    return transact
+
+
 VERBS: dict[str, Callable[[Scene], Callable[[], object]]] = {
     "submit": lambda scene: scene.submit,
     "lease": prepare_lease,
@@ -183,6 +209,8 @@ VERBS: dict[str, Callable[[Scene], Callable[[], object]]] = {
     "renew": prepare_renew,
     "cancel": prepare_cancel,
     "look": prepare_look,
+    "own_transaction": prepare_own_transaction,
+    "within": prepare_within,
 }
 
 
@@ -400,4 +428,44 @@ def test_interrupted_all_the_time_a_store_keeps_every_promise(scene: Scene, tmp_
     scene.submitted += acknowledged
     unacknowledged = scene.store.stats().submitted - len(scene.submitted)
     assert 0 <= unacknowledged <= REAL_INTERRUPTS
+    scene.examine()
+
+
+class Enough(Exception):  # noqa: N818 - it is no error: the application goes on.
+    """Raised by a signal, also in the midst of psycopg."""
+
+
+def test_a_block_that_ended_is_committed_however_often_others_were_interrupted(
+    scene: Scene,
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise Enough
+
+    dice = random.Random(11)
+    before = signal.signal(signal.SIGALRM, interrupt)
+    ended: list[str] = []
+    interrupted = 0
+    try:
+        for _ in range(REAL_INTERRUPTS * 4):
+            if scene.connection.closed:
+                scene.connection = scene.store.connect()
+            connection, job_id = scene.connection, SYSTEM.new_id()
+            try:
+                signal.setitimer(signal.ITIMER_REAL, dice.uniform(0.0001, 0.006))
+                with connection.transaction():
+                    connection.execute("SELECT 1")
+                    scene.store.submit_within(connection, [Draft(id=job_id, task="t")])
+                ended.append(job_id)
+            except (Enough, StoreUnavailableError, psycopg.Error):
+                interrupted += 1
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            except Enough:
+                interrupted += 1
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert interrupted
+    assert ended
+    assert [job_id for job_id in ended if scene.store.get(job_id) is None] == []
     scene.examine()

@@ -149,6 +149,16 @@ def test_without_tokens_commands_are_refused_all_the_same() -> None:
     store.close()
 
 
+def test_headers_that_say_who_asks_are_sent_once(memory_service: Service) -> None:
+    """A proxy might go by one of them, and the service by the other."""
+    client = memory_service.client("admin")
+    token = client.headers["Authorization"]
+    for name, value in (("Authorization", token), ("Idempotency-Key", "once")):
+        twice = [("Authorization", token), (name, value), (name, value)]
+        answer = memory_service.anonymous().post(JOBS, json={"task": "a"}, headers=twice)
+        assert (answer.status_code, answer.json()["code"]) == (400, "repeated_header"), name
+
+
 def test_dns_rebinding_and_other_sites_are_refused(memory_service: Service) -> None:
     """Attack 4: every method, with and without a token."""
     client = memory_service.client("admin")

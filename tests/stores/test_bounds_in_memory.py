@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import heapq
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -31,6 +32,7 @@ from leasehold.env import Env, ManualClock
 from leasehold.stores.memory import MemoryStore, heaps, lanes, parking, state
 from leasehold.stores.memory import lease as leasing
 from leasehold.stores.memory.record import Record
+from leasehold.stores.memory.state import State
 from support.effort import drawn
 
 MANY = drawn(100_000, one_in=5)
@@ -194,18 +196,18 @@ def test_a_queue_is_deleted_so_many_jobs_at_a_time(
     """A delete that is cut short goes on with the next sweep."""
     count = 3 * BURIED_AT_ONCE
     store.submit([Draft(id=f"{n}", task="t") for n in range(count)])
-    run = store._run
+    run = store._write
     holds = 0
 
-    def cut_short(verb: object, *arguments: object) -> object:
+    def cut_short(operation: Callable[[State], object]) -> object:
         nonlocal holds
         holds += 1
         if holds > 3:
             raise KeyboardInterrupt
-        return run(verb, *arguments)  # type: ignore[arg-type]
+        return run(operation)
 
     with monkeypatch.context() as patch:
-        patch.setattr(store, "_run", cut_short)
+        patch.setattr(store, "_write", cut_short)
         with pytest.raises(KeyboardInterrupt):
             store.delete_queue("default", force=True, actor="me")
     info = store.queue_info("default")
@@ -247,11 +249,11 @@ def test_jobs_are_placed_by_changed_rules_so_many_at_a_time(
     many = 3 * PLACED_AT_ONCE
     store.submit([Draft(id=f"{n}", task="t", limit_key="k", priority=n % 3) for n in range(many)])
     holds: list[int] = []
-    run, place_anew, show = store._run, lanes.Lanes.place_anew, parking.ParkingShelf.show
+    run, place_anew, show = store._write, lanes.Lanes.place_anew, parking.ParkingShelf.show
 
-    def held(verb: object, *args: object) -> object:
+    def held(operation: Callable[[State], object]) -> object:
         holds.append(0)
-        return run(verb, *args)  # type: ignore[arg-type]
+        return run(operation)
 
     def placed(lanes: lanes.Lanes, record: Record, now: int) -> None:
         holds[-1] += 1
@@ -262,7 +264,7 @@ def test_jobs_are_placed_by_changed_rules_so_many_at_a_time(
         show(shelf, *job)
 
     with monkeypatch.context() as patch:
-        patch.setattr(store, "_run", held)
+        patch.setattr(store, "_write", held)
         patch.setattr(lanes.Lanes, "place_anew", placed)
         patch.setattr(parking.ParkingShelf, "show", shown)
         store.update_queue("default", CHANGES[change], actor="me")

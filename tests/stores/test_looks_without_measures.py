@@ -1,8 +1,9 @@
-"""What was measured in a queue's whole life is not read to tell of its last minutes."""
+"""To tell of a queue's last minutes, its whole life is not read, and what is over is read once."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,10 @@ from leasehold.core.contract.store import Store
 from leasehold.core.model.job import Draft
 from leasehold.core.model.lease import LeaseRequest, Settlement
 from leasehold.core.model.outcome import Complete
-from leasehold.env import Env, ManualClock
+from leasehold.core.model.span import MINUTES_KEPT
+from leasehold.env import Env, ManualClock, from_micros
 from leasehold.stores.tables import sampling
+from leasehold.stores.tables.closed_spans import ANSWERS_MAX, ClosedSpans
 
 QUEUES = tuple(f"q{number}" for number in range(7))
 
@@ -25,35 +28,106 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def store(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) -> Iterator[Store]:
-    is_server = request.param == "postgres"
-    url = request.getfixturevalue("schemas").lend() if is_server else str(tmp_path / "jobs.db")
-    store = connect(url, env=Env(clock))
-    yield store
-    store.close()
-    if is_server:
-        request.getfixturevalue("schemas").take_back(url)
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    if request.param == "sqlite":
+        yield str(tmp_path / "jobs.db")
+        return
+    schemas = request.getfixturevalue("schemas")
+    url = schemas.lend()
+    yield url
+    schemas.take_back(url)
 
 
-def test_only_the_minutes_asked_for_are_decoded(
-    store: Store, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def store(url: str, clock: ManualClock) -> Iterator[Store]:
+    with closing(connect(url, env=Env(clock))) as store:
+        yield store
+
+
+def work(store: Store, minute: int) -> None:
+    """A job in every queue, which is run."""
+    store.submit([Draft(id=f"{name}-{minute}", task="t", queue=name) for name in QUEUES])
+    leases = store.exchange(request=LeaseRequest(worker="w", queues=QUEUES, limit=99)).leases
+    store.exchange([Settlement(each.job_id, each.version, Complete()) for each in leases])
+
+
+@pytest.fixture
+def decoded(store: Store, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Grows with every minute of a queue that is decoded, of a store that has three of each."""
     for minute in range(3):
-        store.submit([Draft(id=f"{name}-{minute}", task="t", queue=name) for name in QUEUES])
-        leases = store.exchange(request=LeaseRequest(worker="w", queues=QUEUES, limit=99)).leases
-        store.exchange([Settlement(each.job_id, each.version, Complete()) for each in leases])
+        work(store, minute)
         clock.advance(60)
     # The first write of a minute keeps the one before.
     store.submit([Draft(id="latest", task="t", queue=QUEUES[0])])
-    decode, decoded = sampling._decode, []
+    decode = sampling._decode
+    decoded: list[int] = []
 
     def counted(measures: Any) -> Any:
         decoded.append(1)
         return decode(measures)
 
     monkeypatch.setattr(sampling, "_decode", counted)
+    return decoded
+
+
+def test_only_the_minutes_asked_for_are_decoded(store: Store, decoded: list[int]) -> None:
     lately = {each.queue: each for each in store.metrics_by_queue(window_seconds=60)}
     assert len(decoded) == len(QUEUES), "one minute of each"
     assert [lately[name].completed for name in QUEUES] == [1] * len(QUEUES)
     assert lately[QUEUES[0]].submitted == 2
     assert lately[QUEUES[0]].totals["submitted"] == 4
+
+
+def test_minutes_that_are_over_are_decoded_once_a_minute(
+    store: Store, clock: ManualClock, decoded: list[int]
+) -> None:
+    since = from_micros(clock.time_micros() - 120_000_000)
+    metrics = ["completed", "wait_p50_seconds"]
+    store.metrics_by_queue(window_seconds=120)
+    hour = store.timeline(metrics, since=since)
+    first = len(decoded)
+    assert first >= 2 * len(QUEUES)
+    work(store, 3)
+    lately = {each.queue: each for each in store.metrics_by_queue(window_seconds=120)}
+    later = store.timeline(metrics, since=since)
+    assert len(decoded) == first, "nothing that is over has changed"
+    # The latest job before that was waiting in the first queue.
+    assert [lately[name].completed for name in QUEUES] == [4, *[3] * (len(QUEUES) - 1)]
+    assert later.values["completed"] == [*hour.values["completed"][:-1], len(QUEUES) + 1]
+    clock.advance(60)
+    store.submit([Draft(id="after", task="t", queue=QUEUES[0])])
+    lately = {each.queue: each for each in store.metrics_by_queue(window_seconds=120)}
+    assert len(decoded) >= first + 2 * len(QUEUES), "another minute is over"
+    assert [lately[name].completed for name in QUEUES] == [3, *[2] * (len(QUEUES) - 1)]
+
+
+def test_who_looks_for_the_first_time_and_who_looked_before_are_told_the_same(
+    store: Store, clock: ManualClock, decoded: list[int], url: str
+) -> None:
+    seconds = MINUTES_KEPT * 60
+    for minute in range(3, 9):
+        work(store, minute)
+        with closing(connect(url, env=Env(clock))) as other:
+            for each in (store, other):
+                each.series("q0", minutes=9)
+            assert store.metrics_by_queue(window_seconds=seconds) == other.metrics_by_queue(
+                window_seconds=seconds
+            )
+            assert store.metrics() == other.metrics()
+            assert store.series("q0", minutes=9) == other.series("q0", minutes=9)
+        clock.advance(20)
+
+
+def test_of_minutes_that_are_over_little_is_remembered() -> None:
+    closed = ClosedSpans()
+    for number in range(2 * ANSWERS_MAX):
+        closed.keep(7, number, [number])
+    assert [closed.known(7, n) for n in range(ANSWERS_MAX, 2 * ANSWERS_MAX)] == [
+        [n] for n in range(ANSWERS_MAX, 2 * ANSWERS_MAX)
+    ]
+    assert closed.known(7, 0) is None
+    assert closed.known(8, ANSWERS_MAX) is None
+    # A clock that was repaired goes back.
+    closed.keep(6, "earlier", "answer")
+    assert closed.known(6, "earlier") == "answer"
+    assert closed.known(7, ANSWERS_MAX) is None

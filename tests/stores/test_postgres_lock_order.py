@@ -22,9 +22,10 @@ from leasehold.core.model.lease import Consumer, Lease, LeaseRequest, Renewal, S
 from leasehold.core.model.outcome import Complete, Fail, JobError
 from leasehold.core.model.queue_config import QueueConfig, QueueState
 from leasehold.core.model.records import WorkerInfo
+from leasehold.core.model.retention import RetentionPolicy, Scope
 from leasehold.core.model.schedule import ScheduleDraft
 from leasehold.core.model.search import JobFilter
-from leasehold.core.model.status import Event
+from leasehold.core.model.status import Event, Status
 from leasehold.core.model.timing import Every
 from leasehold.core.rules.filter_orders import CancelAll
 from leasehold.env import EPOCH, SYSTEM
@@ -36,6 +37,7 @@ needs_psycopg()
 import psycopg  # noqa: E402
 
 from leasehold.stores.postgres import PostgresStore  # noqa: E402
+from leasehold.stores.postgres.keeping import days  # noqa: E402
 
 ROUNDS = int(os.environ.get("LEASEHOLD_TEST_LOCK_ROUNDS", "0"))
 BUDGET_SECONDS = 15
@@ -49,6 +51,10 @@ RUNNING = """
     FROM running JOIN job USING (seq) JOIN lane ON lane.id = job.lane
     WHERE queue IN ('limited', 'keyed') GROUP BY 1, 2
 """
+CLEAN = RetentionPolicy(
+    completed_seconds=0, cancelled_seconds=0, dead_seconds=0, archive_seconds=86400.0
+)
+FORCE = Scope(force=True)
 DEADLOCKS = "SELECT sum(deadlocks) FROM pg_stat_database"
 
 
@@ -66,16 +72,24 @@ class Actor:
     def job(self) -> str:
         return self.random.choice(JOBS)
 
+    def new_job(self) -> str:
+        """One of those that both know, or one that is new: else most would be refused."""
+        return self.random.choice([self.job(), f"new-{self.random.randrange(10**9)}"])
+
     def some_jobs(self) -> list[str]:
         return self.random.sample(JOBS, 3)
 
     def held(self) -> list[Lease]:
+        if self.random.random() < 0.5:
+            # Else most of them would have ended by now.
+            request = LeaseRequest(worker="a", queues=(PLAIN,), limit=2)
+            self.leases += self.store.exchange(request=request).leases
         return self.random.sample(self.leases[-4:], min(3, len(self.leases[-4:])))
 
     def draft(self, **more: object) -> Draft:
         queue = self.random.choice(QUEUES)
         key = self.random.choice(["red", "green"]) if queue == KEYED else None
-        given = {"id": self.job(), "task": "work", "queue": queue, "limit_key": key, **more}
+        given = {"id": self.new_job(), "task": "work", "queue": queue, "limit_key": key, **more}
         return Draft(**given)  # type: ignore[arg-type]
 
     # -- the verbs ---------------------------------------------------------------------------
@@ -85,17 +99,19 @@ class Actor:
 
     def submit_plain(self) -> None:
         ids = self.some_jobs()
+        if self.random.random() < 0.5:
+            ids = [self.new_job() for _ in ids]
         self.store.submit([self.draft(id=each, queue=PLAIN, limit_key=None) for each in ids])
 
     def submit_with_key(self) -> None:
         self.store.submit([self.draft(idempotency_key=self.job())])
 
     def submit_dependent(self) -> None:
-        first, second, third = self.some_jobs()
-        self.store.submit([self.draft(id=first, depends_on=(second, third))])
+        second, third = self.some_jobs()[:2]
+        self.store.submit([self.draft(id=self.new_job(), depends_on=(second, third))])
 
     def submit_once(self) -> None:
-        self.store.submit_once(f"request-{self.job()}-00000000", [self.draft()])
+        self.store.submit_once(f"request-{self.new_job()}-00000000", [self.draft()])
 
     def submit_within(self) -> None:
         with psycopg.connect(self.address) as own:
@@ -176,7 +192,9 @@ class Actor:
         self.store.discard(self.some_jobs(), actor="t")
 
     def reprioritize(self) -> None:
-        self.store.reprioritize(self.job(), self.random.randrange(101), actor="t")
+        waiting = self.store.search(JobFilter(statuses=(Status.PENDING,)), limit=3).jobs
+        job_id = waiting[-1].id if waiting else self.job()
+        self.store.reprioritize(job_id, self.random.randrange(101), actor="t")
 
     def order(self) -> None:
         self.store.order(CancelAll(reason="r"), JobFilter(queues=(LIMITED,)), actor="t")
@@ -202,12 +220,20 @@ class Actor:
         self.store.set_setting("max_retries", self.random.randrange(5), actor="t")
 
     def prune(self) -> None:
-        self.store.prune(actor="t")
+        """A whole clean-up, which makes today's partition of the archive and drops an old one."""
+        days.make(self.store._database, self.random.randrange(1000))
+        report = self.store.prune(CLEAN, scope=FORCE, actor="t")
+        while report.more:
+            report = self.store.prune(CLEAN, run=report.run, scope=FORCE, actor="t")
+
+    def search_archive(self) -> None:
+        self.store.search_archive(JobFilter())
+        self.store.archived(self.job())
 
 
 VERBS = [
     name for name, each in vars(Actor).items()
-    if callable(each) and name not in ("__init__", "job", "some_jobs", "held", "draft")
+    if callable(each) and name not in ("__init__", "job", "new_job", "some_jobs", "held", "draft")
 ]  # fmt: skip
 
 
@@ -263,7 +289,7 @@ def test_no_two_verbs_wait_for_each_other(url: str) -> None:
         first.store.create_queue(LIMITED, QueueConfig(max_concurrency=RUNNING_MAX), actor="t")
         first.store.create_queue(KEYED, QueueConfig(key_concurrency=RUNNING_MAX), actor="t")
         for n, names in enumerate(pairs()):
-            if n % 4 == 0:
+            if ROUNDS or n % 4 == 0:
                 fill(first.store)
             together = threading.Barrier(2)
             running = [

@@ -18,7 +18,7 @@ from leasehold.core.model.queue_config import QueueConfig
 from leasehold.core.model.retention import RetentionPolicy, Scope
 from leasehold.core.model.retry import Constant
 from leasehold.env import Env, ManualClock
-from leasehold.errors import DuplicateJobError, QueueFullError
+from leasehold.errors import DuplicateJobError, InvalidJobError, QueueFullError
 from support.relay import Relay, relay
 from support.servers import Schemas, needs_psycopg
 
@@ -184,6 +184,15 @@ def test_an_id_that_is_taken_is_told(store: PostgresStore, pieces: Pieces) -> No
     assert pieces.read() == (1, 1)
     assert store.stats().submitted == FIRST_SUBMITS + 2
     assert store.check() == []
+
+
+@pytest.mark.parametrize("options", [{"priority": 101}, {"priority": -1}, {"max_retries": -1}])
+def test_a_bad_job_is_refused_as_by_any_other_submit(
+    store: PostgresStore, pieces: Pieces, options: dict[str, Any]
+) -> None:
+    with pytest.raises(InvalidJobError, match=next(iter(options))):
+        store.submit([Draft(id="bad", task="work", **options)])
+    assert pieces.read() == (0, 0)
 
 
 # -- what has changed ------------------------------------------------------------------------------

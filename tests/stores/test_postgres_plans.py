@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from leasehold.core.model.job import Draft
+from leasehold.core.model.lease import LeaseRequest
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import Status
 from leasehold.env import Env, ManualClock
@@ -40,6 +42,17 @@ READ_ALL = {
     # Reads the whole store: that is its purpose.
     "check",
 }
+LANES = 100
+SPREAD_OVER_LANES = (
+    (
+        "INSERT INTO lane (queue, task, made_at) SELECT 'others', 'work-' || n, 0 "
+        "FROM generate_series(1, 500) AS n"
+    ),
+    (
+        "UPDATE job SET lane = lane.id FROM lane WHERE lane.task = 'work-' || 1 + job.seq % 500 "
+        "AND job.seq > 1000000"
+    ),
+)
 EXPLAINED = (
     "LOAD 'auto_explain'",
     "SET auto_explain.log_min_duration = 0",
@@ -137,6 +150,46 @@ def test_a_check_of_a_store_that_is_believed_to_be_empty_reads_it_some_times_ove
     assert len(read) > 10
     for statement, visited in read.items():
         assert sum(visited.values()) <= 10 * JOBS, f"{visited} by {statement}"
+
+
+@pytest.mark.parametrize("history", ["never_analyzed", "vacuumed_empty"])
+def test_a_search_by_task_passes_jobs_over_and_looks_up_the_lane_of_none(
+    url: str, monkeypatch: pytest.MonkeyPatch, history: str
+) -> None:
+    plans = Plans()
+    fill_and_explain(url, monkeypatch, plans, history)
+    server, _, schema = url.rpartition("schema=")
+    with closing(PostgresStore(url, env=Env(clock=ManualClock()))) as store:
+        store.submit([Draft(id="rare", task="rare", queue="rare")])
+        with psycopg.connect(server.rstrip("?&"), autocommit=True) as db:
+            db.execute(f"SET search_path = {schema}".encode())
+            for statement in SPREAD_OVER_LANES:
+                db.execute(statement.encode())
+        store.dead_workers()
+        store._beliefs.correct()
+        for where in (JobFilter(tasks=("rare",)), JobFilter(queues=("rare",))):
+            list(plans.take())
+            # It is the oldest job.
+            assert [job.id for job in store.search(where, limit=1).jobs] == ["rare"]
+            read = [visited for _, visited in plans.take() if visited.get("job")]
+            assert max(visited["job"] for visited in read) >= JOBS, "all are passed over"
+            assert max(visited.get("lane", 0) for visited in read) < 10
+
+
+@pytest.mark.parametrize("history", ["vacuumed_empty"])
+def test_what_was_measured_is_read_once_however_many_lanes_there_are(
+    url: str, monkeypatch: pytest.MonkeyPatch, history: str
+) -> None:
+    plans = Plans()
+    fill_and_explain(url, monkeypatch, plans, history)
+    with closing(PostgresStore(url, env=Env(clock=ManualClock()))) as store:
+        store.submit([Draft(id=f"job-{n}", task=f"t{n}", queue="many") for n in range(LANES)])
+        store.exchange(request=LeaseRequest(worker="w", queues=("many",), limit=LANES))
+        list(plans.take())
+        assert store.metrics("many").leased == LANES
+        [read] = [read for _, visited in plans.take() if (read := visited.get("measured"))]
+    # The wait of each, and the worker's count of leases.
+    assert LANES <= read <= 3 * LANES
 
 
 def fill_and_explain(url: str, monkeypatch: pytest.MonkeyPatch, plans: Plans, history: str) -> None:

@@ -16,6 +16,8 @@ from leasehold.core.model.lease import LeaseRequest
 from leasehold.core.model.records import WorkerInfo
 from leasehold.env import EPOCH, SYSTEM, Env
 from leasehold.testing.conformance import MakeStore
+from leasehold.testing.conformance.archiving import ArchivingClauses
+from leasehold.testing.conformance.expiring import ExpiringClauses
 from leasehold.testing.conformance.leasing import LeasingClauses
 from leasehold.testing.conformance.transacting import TransactingClauses
 from leasehold.testing.conformance.waking import Ears
@@ -82,7 +84,7 @@ class PooledStore(PostgresStore):
         self._schemas.take_back(self._direct, "DROP TABLE IF EXISTS public.app_row")
 
 
-class TestBehindPgBouncer(LeasingClauses, TransactingClauses):
+class TestBehindPgBouncer(LeasingClauses, TransactingClauses, ArchivingClauses, ExpiringClauses):
     not_kept = NOT_KEPT
     # Listeners are told to look now and then, whether there is something or not.
     test_txn_2_listeners_hear_of_it_after_the_commit = None  # type: ignore[assignment]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
@@ -61,6 +62,26 @@ def test_looking_shows_the_replica_and_deciding_the_primary(urls: tuple[str, str
         assert lease.job_id == "new"
         queue.ack(lease)
         assert [job.id for job in queue.store.search(JobFilter(), limit=9).jobs] == ["new"]
+
+
+def test_a_forked_child_has_connections_of_its_own_to_the_replica(urls: tuple[str, str]) -> None:
+    with closing(PostgresStore(urls[0])) as store:
+        replica: Any = store._looking
+
+        def process() -> int:
+            with replica.read() as db:
+                (pid,) = db.execute("SELECT pg_backend_pid()").fetchone()
+                return int(pid)
+
+        parents = process()
+        child = os.fork()
+        if child == 0:
+            try:
+                os._exit(process() == parents)
+            finally:
+                os._exit(2)
+        assert os.waitpid(child, 0)[1] == 0
+        assert process() == parents
 
 
 def test_a_replica_proves_nobody_dead(urls: tuple[str, str]) -> None:

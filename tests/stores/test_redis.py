@@ -18,12 +18,13 @@ from leasehold.core.model.queue_config import QueueConfig
 from leasehold.core.model.records import Submitted
 from leasehold.env import Env
 from leasehold.errors import RateLimitedError, StoreBusyError
-from leasehold.testing.conformance import MakeStore
+from leasehold.testing.conformance import MakeStore, StoreConformance
 from leasehold.testing.conformance.admitting import AdmittingClauses
 from leasehold.testing.conformance.base import at_once, draft, submit
 from leasehold.testing.conformance.keying import KeyingClauses
 from leasehold.testing.conformance.limiting import LimitingClauses, numbered
 from leasehold.testing.conformance.waking import Ears, WakingClauses
+from support.effort import THOROUGH
 from support.poolers import pgbouncer
 from support.redis_servers import RedisServer, needs_redis, redis_server
 from support.servers import Schemas, needs_psycopg
@@ -35,6 +36,7 @@ import psycopg  # noqa: E402
 
 from leasehold.stores.postgres import PostgresStore  # noqa: E402
 from leasehold.stores.postgres.clauses import NOT_KEPT  # noqa: E402
+from leasehold.stores.postgres.reading import feed  # noqa: E402
 from leasehold.stores.postgres.server import lending, session  # noqa: E402
 from leasehold.stores.redis import RedisAccelerator, address  # noqa: E402
 
@@ -63,7 +65,29 @@ class AcceleratedStore(PostgresStore):
 
     def close(self) -> None:
         super().close()
-        self._schemas.take_back(self._url)
+        self._schemas.take_back(self._url, "DROP TABLE IF EXISTS public.app_row")
+
+
+@pytest.fixture
+def make_store(schemas: Schemas, server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> MakeStore:
+    monkeypatch.setattr(lending, "open_pool", schemas.open_pool)
+    return lambda env: AcceleratedStore(schemas, server, env)
+
+
+@pytest.mark.skipif(not THOROUGH, reason="the clauses that Redis touches are tried in every run")
+class TestAllClausesWithRedis(StoreConformance):
+    not_kept = NOT_KEPT
+    # Who begins to listen is told to look, since there may have been news before.
+    test_txn_2_listeners_hear_of_it_after_the_commit = None  # type: ignore[assignment]
+
+    @pytest.fixture
+    def make_store(self, make_store: MakeStore) -> MakeStore:
+        return make_store
+
+    @pytest.fixture
+    def changes_kept(self, monkeypatch: pytest.MonkeyPatch) -> int:
+        monkeypatch.setattr(feed, "CHANGES_KEPT", 2000)
+        return 2000
 
 
 class TestWithRedis(WakingClauses):
@@ -80,11 +104,8 @@ class TestWithRedis(WakingClauses):
     test_rate_of_keys = KeyingClauses.test_key_7_each_key_has_its_own_rate
 
     @pytest.fixture
-    def make_store(
-        self, schemas: Schemas, server: RedisServer, monkeypatch: pytest.MonkeyPatch
-    ) -> MakeStore:
-        monkeypatch.setattr(lending, "open_pool", schemas.open_pool)
-        return lambda env: AcceleratedStore(schemas, server, env)
+    def make_store(self, make_store: MakeStore) -> MakeStore:
+        return make_store
 
     def test_of_submits_at_once_no_more_come_in_than_the_rate_lets(self, store: Store) -> None:
         store.create_queue("default", QueueConfig(rate_per_second=3), actor="me")

@@ -1,16 +1,22 @@
 """Stores compared by their texts: what a person reads must not depend on where the jobs are.
 
-The same random script runs on both stores. After each verb its answer is compared (an error by its
-class and its words), then every job with its history, attempts and log, and the store's figures and
-audit log. The machines compare statuses; here a message that only one of the stores writes fails.
+The same random script runs on the memory store and on another. After each verb its answer is
+compared (an error by its class and its words), then every job with its history, attempts and log,
+and the store's figures and audit log. The machines compare statuses; here a message that only one
+of the stores writes fails.
+
+The PostgreSQL store takes its lease versions from one sequence: they are compared as the versions
+that the memory store has granted in their place.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
 from datetime import timedelta
 from pathlib import Path
 from random import Random
@@ -203,10 +209,14 @@ def tour() -> list[Verb]:
 class Side:
     """One of the stores, and the leases that were taken from it."""
 
+    never_granted = 1
+    """A version that is off is higher by so much."""
+
     def __init__(self, store: Store, clock: ManualClock) -> None:
         self.store = store
         self.clock = clock
         self.held: dict[str, Lease] = {}
+        self.granted: list[Lease] = []
 
     def do(self, verb: tuple[Any, ...]) -> Any:
         try:
@@ -225,7 +235,7 @@ class Side:
         if not self.held:
             return IDS[back], 1 + off
         lease = list(self.held.values())[-1 - back % len(self.held)]
-        return lease.job_id, lease.version + off
+        return lease.job_id, lease.version + off * self.never_granted
 
     def _submit(self, drafts: list[Draft], partial: bool) -> Any:
         return self.store.submit(drafts, partial=partial)
@@ -238,6 +248,7 @@ class Side:
         for lease in leases:
             self.held.pop(lease.job_id, None)
             self.held[lease.job_id] = lease
+        self.granted += leases
         return leases
 
     def _settle(self, back: int, off: int, outcome: Outcome) -> Any:
@@ -247,7 +258,11 @@ class Side:
         """Settle the latest leases in one exchange: good ones, stale ones, one perhaps twice."""
         leases = list(self.held.values())[-3:]
         given = [
-            Settlement(lease.job_id, lease.version + (off if place == 1 else 0), outcome)
+            Settlement(
+                lease.job_id,
+                lease.version + (off if place == 1 else 0) * self.never_granted,
+                outcome,
+            )
             for place, (lease, outcome) in enumerate(zip(leases, outcomes, strict=False))
         ]
         return self.store.exchange(given + given[:1] if twice else given).settled
@@ -364,31 +379,78 @@ def told(answer: Any) -> Any:
     return answer
 
 
-def difference(script: list[Verb]) -> str | None:
-    """Play a script on both stores; the first thing of which they speak differently."""
-    clock = ManualClock()
+Another = Callable[[Env], AbstractContextManager[Store]]
+"""Opens the store that is compared with the one in memory."""
+
+
+@contextmanager
+def on_sqlite(env: Env) -> Iterator[Store]:
     with tempfile.TemporaryDirectory() as folder:
-        sqlite_env = Env(clock=clock, random=Random(7))
-        stores: tuple[Store, Store] = (
-            MemoryStore(Env(clock=clock, random=Random(7))),
-            SQLiteStore(Path(folder) / "jobs.db", env=sqlite_env, durability="normal"),
-        )
-        memory, sqlite = (Side(store, clock) for store in stores)
-        try:
-            for verb in script:
-                clock.advance(verb[1] if verb[0] == "wait" else 0.001)
-                one, other = memory.do(verb), sqlite.do(verb)
+        path = Path(folder) / "jobs.db"
+        with closing(SQLiteStore(path, env=env, durability="normal")) as store:
+            yield store
+
+
+class SequenceSide(Side):
+    """One whose lease versions come from a sequence that all jobs share."""
+
+    never_granted = 10**9
+
+    def versions_as_of(self, other: Side) -> dict[int, int]:
+        """The versions that this one has granted, as the other one has."""
+        pairs = zip(self.granted, other.granted, strict=False)
+        return {mine.version: theirs.version for mine, theirs in pairs}
+
+
+NUMBER: Final = re.compile(r"\b\d{13,}\b")
+HIGH_UP: Final = 10**13
+FROM_HIGH_UP: Final = (
+    f"SELECT setval('lease_version', greatest(last_value, {HIGH_UP})) FROM lease_version"
+)
+"""Then no other number in what a store says can be taken for a version."""
+
+
+def renumbered(answer: Any, versions: dict[int, int]) -> Any:
+    """An answer with other lease versions, also in its words."""
+    off = SequenceSide.never_granted
+
+    def of(number: int) -> int:
+        return versions.get(number) or versions.get(number - off, number - 1) + 1
+
+    if isinstance(answer, dict):
+        return {name: renumbered(value, versions) for name, value in answer.items()}
+    if isinstance(answer, list):
+        return [renumbered(each, versions) for each in answer]
+    if isinstance(answer, str):
+        return NUMBER.sub(lambda found: str(of(int(found[0]))), answer)
+    return of(answer) if type(answer) is int else answer
+
+
+def difference(script: list[Verb], another: Another = on_sqlite) -> str | None:
+    """Play a script on two stores; the first thing of which they speak differently."""
+    clock = ManualClock()
+    memory_env, env = (Env(clock=clock, random=Random(7)) for _ in range(2))
+    with closing(MemoryStore(memory_env)) as first, another(env) as second:
+        memory = Side(first, clock)
+        in_sequence = not isinstance(second, SQLiteStore)
+        side = SequenceSide(second, clock) if in_sequence else Side(second, clock)
+
+        def as_in_memory(answer: Any) -> Any:
+            if not isinstance(side, SequenceSide):
+                return answer
+            return renumbered(answer, side.versions_as_of(memory))
+
+        for verb in script:
+            clock.advance(verb[1] if verb[0] == "wait" else 0.001)
+            one, other = memory.do(verb), side.do(verb)
+            if one != (other := as_in_memory(other)):
+                return f"{verb} is answered differently\n{apart(one, other)}"
+            before, after = memory.picture(), as_in_memory(side.picture())
+            for name in [*before, *(after.keys() - before.keys())]:
+                one, other = before.get(name), after.get(name)
                 if one != other:
-                    return f"{verb} is answered differently\n{apart(one, other)}"
-                before, after = memory.picture(), sqlite.picture()
-                for name in [*before, *(after.keys() - before.keys())]:
-                    one, other = before.get(name), after.get(name)
-                    if one != other:
-                        return f"after {verb}: {name}\n{apart(one, other)}"
-            assert [store.check() for store in stores] == [[], []]
-        finally:
-            for store in stores:
-                store.close()
+                    return f"after {verb}: {name}\n{apart(one, other)}"
+        assert [store.check() for store in (first, second)] == [[], []]
     return None
 
 
@@ -403,18 +465,32 @@ def apart(one: Any, other: Any) -> str:
     return f"{one!r}\n  against {other!r}"
 
 
-def shortest(script: list[Verb]) -> str | None:
+def shortest(script: list[Verb], another: Another = on_sqlite) -> str | None:
     """The difference that a script shows, with as few of its verbs as show one."""
-    found = difference(script)
+    found = difference(script, another)
     place = 0
     while found is not None and place < len(script):
         shorter = script[:place] + script[place + 1 :]
-        still = difference(shorter)
+        still = difference(shorter, another)
         if still is None:
             place += 1
         else:
             script, found = shorter, still
     return None if found is None else "\n".join([*map(str, script), found])
+
+
+@pytest.fixture
+def on_postgres(lent_stores: Callable[[Env], Store]) -> Another:
+    from leasehold.stores.postgres import PostgresStore
+
+    def opened(env: Env) -> AbstractContextManager[Store]:
+        store = lent_stores(env)
+        assert isinstance(store, PostgresStore)
+        with store._database.beside_all() as db:
+            db.execute(FROM_HIGH_UP)
+        return closing(store)
+
+    return opened
 
 
 @pytest.mark.parametrize("seed", range(SCRIPTS))
@@ -424,8 +500,19 @@ def test_both_stores_say_the_same(seed: int) -> None:
         pytest.fail(shortest(script) or "the difference does not come again")
 
 
+@pytest.mark.parametrize("seed", range(SCRIPTS))
+def test_the_postgresql_store_says_the_same(seed: int, on_postgres: Another) -> None:
+    script = a_script(seed)
+    if difference(script, on_postgres) is not None:
+        pytest.fail(shortest(script, on_postgres) or "the difference does not come again")
+
+
 def test_both_stores_say_the_same_on_the_tour() -> None:
     assert difference(tour()) is None
+
+
+def test_the_postgresql_store_says_the_same_on_the_tour(on_postgres: Another) -> None:
+    assert difference(tour(), on_postgres) is None
 
 
 def test_a_message_that_only_one_store_writes_is_noticed() -> None:

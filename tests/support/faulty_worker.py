@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -72,11 +73,31 @@ def consume(path: str, news: str, lease_seconds: float) -> None:
 def submit(path: str, news: str, *names: str) -> None:
     """Submit a job at each opening of a gate, and the same again until it is acknowledged."""
     queue = TaskQueue(path, num_workers=0)
+    _submit(news, names, lambda name: queue.submit("hold", job_id=name))
+
+
+def submit_by_key(path: str, news: str, *names: str) -> None:
+    """The same, of jobs without ids: who does not know what became of a submit may repeat it."""
+    queue = TaskQueue(path, num_workers=0)
+
+    def submit(name: str) -> None:
+        queue.submit("hold", idempotency_key=name, metadata={"name": name})
+
+    _submit(news, names, submit)
+
+
+def submit_without_key(path: str, news: str, *names: str) -> None:
+    """The same, of jobs that nothing tells apart: each that is submitted twice is there twice."""
+    queue = TaskQueue(path, num_workers=0)
+    _submit(news, names, lambda name: queue.submit("hold", metadata={"name": name}))
+
+
+def _submit(news: str, names: tuple[str, ...], submit: Callable[[str], object]) -> None:
     for name in names:
         for attempt in count(1):
             _hold(news, name, attempt)
             try:
-                queue.submit("hold", job_id=name)
+                submit(name)
             except StoreUnavailableError as error:
                 tell(news, type(error).__name__, name, os.getpid(), attempt)
             else:

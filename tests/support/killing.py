@@ -37,7 +37,7 @@ def kill_again_and_again(
 
 
 def under_fire(
-    path: Path,
+    path: Path | str,
     told: Acknowledged,
     random: Random,
     functions: Sequence[str],
@@ -48,8 +48,8 @@ def under_fire(
 ) -> None:
     """Let processes use a store, each running one function ("module:name"), and kill all of them.
 
-    `kills` are replaced, and the last ones are killed too. A function is given the store's path, a
-    name of its own, a seed, where to tell what was acknowledged, and `more`.
+    `kills` are replaced, and the last ones are killed too. A function is given the store's path or
+    URL, a name of its own, a seed, where to tell what was acknowledged, and `more`.
     """
     modules = {function.partition(":")[0] for function in functions}
     with zygote(*sorted(modules), pass_fds=(told.tell_fd,)) as processes:

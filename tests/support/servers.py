@@ -265,6 +265,11 @@ EMPTY = """
         name text;
     BEGIN
         {deletes}
+        FOR name IN SELECT inhrelid::regclass FROM pg_inherits
+            WHERE inhparent = '{schema}.archive'::regclass
+        LOOP
+            EXECUTE format('DROP TABLE %s', name);
+        END LOOP;
         FOR name IN SELECT proname FROM pg_proc WHERE pronamespace = '{schema}'::regnamespace LOOP
             EXECUTE format('DROP FUNCTION %I() CASCADE', name);
         END LOOP;
@@ -275,7 +280,7 @@ EMPTY = """
 """
 TABLES = """
     SELECT relname FROM pg_class WHERE relnamespace = current_schema()::regnamespace
-        AND relkind = 'r' AND relname NOT IN ('migration', 'store_state')
+        AND relkind = 'r' AND NOT relispartition AND relname NOT IN ('migration', 'store_state')
 """
 
 

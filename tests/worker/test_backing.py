@@ -40,7 +40,9 @@ class Desk:
             on_cancel=lambda *_: None,
         )
         self.reports = Reports(store, env, lambda: None)
-        self.backing = WorkerBacking(store, self.heartbeat, self.reports, InHand(Prefetch(1)))
+        self.backing = WorkerBacking(
+            store, self.heartbeat, self.reports, InHand(Prefetch(1)), env.clock
+        )
         submit_to(store, "t", id="job")
         self.lease: Lease = LeaseManager(store, "me", lease_seconds=LEASE_SECONDS).acquire()[0]
         self.heartbeat.add(self.lease)

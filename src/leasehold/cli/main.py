@@ -26,11 +26,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # Imported modules live as long as the process: looking through them for garbage every few
     # hundred objects only makes a quick command slower, by a few milliseconds.
     gc.set_threshold(OBJECTS_UNTIL_COLLECTION)
+    _open_standard_streams()
     try:
         code = run(sys.argv[1:] if arguments is None else arguments)
     except KeyboardInterrupt:  # While it was imported: afterwards `run` hears of it.
         code = _say("interrupted", Exit.INTERRUPTED)
     sys.exit(code)
+
+
+def _open_standard_streams() -> None:
+    """Let streams that the caller has closed lead nowhere, so that no file gets their numbers."""
+    # In this order, each gets the lowest number that is free, which is its own.
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  # for ever
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -6,12 +6,10 @@ under any path, mounted or behind a proxy, without being told.
 
 from __future__ import annotations
 
-import mimetypes
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from importlib import import_module
-from importlib.resources import files
 from threading import Thread
 from typing import Any, Final
 from urllib.parse import parse_qsl, quote, urlsplit
@@ -26,7 +24,9 @@ from leasehold.aio import AsyncTaskQueue
 from leasehold.core.contract.store import Store
 from leasehold.core.model.tokens import LOOKING, Role
 from leasehold.core.rules.operations import Operation
+from leasehold.dashboard import static_files
 from leasehold.dashboard.bulk import agreement
+from leasehold.dashboard.charts import hour_of
 from leasehold.dashboard.exporting import MEDIA, ExportResponse, Kind, export
 from leasehold.dashboard.forms import fields_of
 from leasehold.dashboard.orders import order_named, told
@@ -45,10 +45,12 @@ from leasehold.errors import (
     InvalidQueueError,
     InvalidRequestError,
     InvalidSettingError,
+    LeaseholdError,
     StoreError,
     UnauthenticatedError,
 )
 from leasehold.queue.facade import TaskQueue
+from leasehold.queue.health import findings_of
 from leasehold.service.api import Api
 from leasehold.service.caller import Caller
 from leasehold.service.http_answers import failure as fault
@@ -99,11 +101,15 @@ def dashboard_routes(api: Api) -> list[BaseRoute]:
     async def to_folder(_: Request) -> Response:
         return RedirectResponse(f"{FOLDER[1:]}/", 307, HEADERS)
 
-    return [Route("/", to_folder), Route(FOLDER, to_folder), Mount(FOLDER, _app(api))]
+    return [
+        Route("/", to_folder),
+        Route(FOLDER, to_folder),
+        Mount(FOLDER, _app(api, is_warmed=True)),
+    ]
 
 
-def _app(api: Api) -> Starlette:
-    face = _Face(api)
+def _app(api: Api, *, is_warmed: bool = False) -> Starlette:
+    face = _Face(api, is_warmed=is_warmed)
     routes: list[BaseRoute] = [
         *(Route(f"/{path}", face.page(view, roles)) for path, _, _, view, roles in PAGES),
         Route("/jobs.json", face.export("json")),
@@ -114,7 +120,7 @@ def _app(api: Api) -> Starlette:
         Route("/confirm", face.confirm),
         Route("/do", face.do, methods=["POST"]),
         Route("/theme", face.theme, methods=["POST"]),
-        Route("/static/{name}", face.static),
+        Route("/static/{name:path}", face.static),
     ]
     handlers: dict[Any, Any] = {
         CodedError: face.refused,
@@ -127,24 +133,30 @@ def _app(api: Api) -> Starlette:
     return app
 
 
-def _prepare() -> None:
-    """What the first page would have to wait for: templates, and modules that are loaded late."""
+def _prepare(desk: Desk | None) -> None:
+    """What the first page would have to wait for: templates, modules that are loaded late, and in
+    a server of our own, given a desk, what a database prepares for the dearest figures.
+    """
     compile_templates()
     for name in LOADED_LATE:
         import_module(name)
+    if desk is not None:
+        # They are not shown: the first page makes its own, and is told the error.
+        with suppress(LeaseholdError):
+            findings_of(desk.queue)
+            hour_of(desk.queue)
 
 
 class _Face:
     """The handlers. Each finds out who asks, and checks their role, before anything else."""
 
-    def __init__(self, api: Api) -> None:
+    def __init__(self, api: Api, *, is_warmed: bool) -> None:
         self.api = api
         self.desk = Desk(api)
         self.sessions = Sessions(api)
         self.templates = templates()
-        Thread(target=_prepare, name="leasehold-templates", daemon=True).start()
-        folder = files("leasehold.dashboard") / "static"
-        self.files = {each.name: each.read_bytes() for each in folder.iterdir() if each.is_file()}
+        warmed = (self.desk if is_warmed else None,)
+        Thread(target=_prepare, args=warmed, name="leasehold-templates", daemon=True).start()
 
     # -- reads -----------------------------------------------------------------------------------
 
@@ -213,11 +225,17 @@ class _Face:
 
     async def static(self, request: Request) -> Response:
         name = request.path_params["name"]
-        if name not in self.files:
+        if name not in static_files.contents():
             raise HTTPException(404)
-        kept = {"Cache-Control": "public, max-age=31536000, immutable"}
-        media = mimetypes.guess_type(name)[0] or "application/octet-stream"
-        return Response(self.files[name], 200, HEADERS | kept, media)
+        tag = f'W/"{static_files.digests()[name]}"'
+        kept = {"Cache-Control": static_files.KEPT, "ETag": tag, "Vary": "Accept-Encoding"}
+        headers = HEADERS | kept
+        if request.headers.get("if-none-match") == tag:
+            return Response(None, 304, headers)
+        body = static_files.contents()[name]
+        if "gzip" in request.headers.get("accept-encoding", ""):
+            headers["Content-Encoding"], body = "gzip", static_files.packed(name)
+        return Response(body, 200, headers, static_files.media_type(name))
 
     async def theme(self, request: Request) -> Response:
         form = await self._form(request)
@@ -337,7 +355,7 @@ class _Face:
             "caller": visit.caller,
             "may_order": visit.may("operator"),
             "may_follow": visit.may_any(OVERSEERS),
-            "store_name": str(self.desk.queue.describe().get("path") or "")[-60:],
+            "store_name": self.desk.store_name,
             "theme": visit.theme,
             "themes": THEMES,
             "done": done,

@@ -24,9 +24,9 @@ HEADROOM: Final = 4.0
 """Above the highest value, so that its line is not cut."""
 
 TICKS: Final = 4
-_MINUTE, _HOUR, _DAY = 60, 3600, 86_400
+MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 DURATION_TOPS: Final = (
-    *(_MINUTE * each for each in (1, 2, 4, 10, 20, 40)),
+    *(MINUTE * each for each in (1, 2, 4, 10, 20, 40)),
     *(_HOUR * each for each in (1, 2, 4, 8, 12, 24)),
     *(_DAY * each for each in (2, 4, 10, 20, 40, 100)),
 )
@@ -77,6 +77,28 @@ class Chart:
         """The steps whose times stand below the chart."""
         last = len(self.at) - 1
         return sorted({round(last * share / TICKS) for share in range(TICKS + 1)})
+
+    @property
+    def begin(self) -> int:
+        """The first moment, in seconds since 1970."""
+        return int(self.at[0].timestamp())
+
+    @property
+    def step_seconds(self) -> int:
+        return int((self.at[1] - self.at[0]).total_seconds()) if len(self.at) > 1 else MINUTE
+
+    @property
+    def is_in_seconds(self) -> bool:
+        return self.show is _seconds
+
+    @property
+    def values(self) -> str:
+        """All values as JSON, for the script that draws the chart anew: a list for each line."""
+        lines = (
+            ",".join("null" if value is None else f"{value:.6g}" for value in line.values)
+            for line in self.lines
+        )
+        return f"[{','.join(f'[{line}]' for line in lines)}]"
 
     @property
     def is_empty(self) -> bool:

@@ -15,9 +15,9 @@ from leasehold.errors import LeaseholdError
 
 KEPT_SECONDS: Final = 2.0
 """For so long, a finding is shown again."""
-KEPT_REST: Final = 50.0
+KEPT_REST: Final = 100.0
 """Or so many times as long as it took to find out: hundreds of queues take a while, and none of the
-findings that open pages wait for is to cost more than a fiftieth of a core.
+findings that open pages wait for is to cost more than a hundredth of a core.
 """
 KEPT_SECONDS_MAX: Final = 10.0
 """But never longer: on a busy machine everything takes long, and people look for what is wrong."""

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import re
 from datetime import UTC, datetime
-from importlib.resources import files
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -17,6 +15,7 @@ from leasehold.core.model.phrases import counted
 from leasehold.core.model.safe_text import safe
 from leasehold.core.model.status import Status
 from leasehold.dashboard.searching import quoted
+from leasehold.dashboard.static_files import address
 from leasehold.documents.spans import age_of, took
 
 GLYPHS: Final = {
@@ -58,7 +57,7 @@ def templates() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    env.globals.update(glyphs=GLYPHS, statuses=list(Status), link=link, static=static, NAMED=NAMED)
+    env.globals.update(glyphs=GLYPHS, statuses=list(Status), link=link, static=address, NAMED=NAMED)
     env.filters.update(
         line=line,
         text=text,
@@ -99,11 +98,6 @@ def link(page: str, **query: Any) -> str:
     """
     given = {name: value for name, value in query.items() if value not in (None, "")}
     return f"{page}?{urlencode(given)}" if given else page
-
-
-def static(name: str) -> str:
-    """A file of the dashboard's own, under a name that changes with it: it may be kept for ever."""
-    return f"static/{name}?v={_DIGESTS[name]}"
 
 
 def line(value: object) -> str:
@@ -263,15 +257,3 @@ def stored(name: str, value: object) -> str | None:
 def json_text(value: Any) -> str:
     """Data as indented JSON."""
     return msgspec.json.format(msgspec.json.encode(value), indent=2).decode(errors="replace")
-
-
-def _digests() -> dict[str, str]:
-    folder = files("leasehold.dashboard") / "static"
-    return {
-        each.name: hashlib.blake2b(each.read_bytes(), digest_size=6).hexdigest()
-        for each in folder.iterdir()
-        if each.is_file()
-    }
-
-
-_DIGESTS: Final = _digests()

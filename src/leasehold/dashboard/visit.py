@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import cached_property
 from typing import Any, Final
 
 from starlette.datastructures import QueryParams
@@ -17,6 +18,8 @@ from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import Status
 from leasehold.core.model.tokens import Role
 from leasehold.core.rules.metrics import QueueMetrics
+from leasehold.core.rules.timeline import Timeline
+from leasehold.dashboard.charts import hour_of
 from leasehold.dashboard.operation_runner import OperationRunner
 from leasehold.dashboard.recent import Recent
 from leasehold.observe.findings import Finding
@@ -49,6 +52,11 @@ class Desk:
         self.pages = Recent(api.env, PAGES_KEPT)
         """Pages that look again by themselves: drawn once for all who have them open."""
 
+    @cached_property
+    def store_name(self) -> str:
+        """What stands on every page; to describe a store takes its whole description."""
+        return str(self.queue.describe().get("path") or "")[-60:]
+
     def order_was_given(self) -> None:
         """Who gave it looks for what it did: the verdict is made anew, and the pages are."""
         self._figures.forget("findings")
@@ -70,6 +78,20 @@ class Desk:
     def measured(self) -> list[QueueMetrics]:
         """What each queue did in the last minutes: the alerts are about the same as the pages."""
         return self.lately("queues", lambda: lately_of(self.queue))
+
+    def hour(self) -> Timeline:
+        """What all queues did in the last hour, minute by minute."""
+        return self.lately("hour", lambda: hour_of(self.queue))
+
+    def known_queues(self) -> list[str]:
+        """The names of the queues, to be offered while somebody types."""
+        return self.lately("known queues", self.queue.queues)
+
+    def known_tasks(self) -> set[str]:
+        """The tasks that workers know; patterns of them, too."""
+        return self.lately(
+            "known tasks", lambda: {name for each in self.queue.workers() for name in each.tasks}
+        )
 
     def tasks_of(self, queue: str) -> list[TaskFigures]:
         """How long the latest jobs of each task of a queue waited and ran."""

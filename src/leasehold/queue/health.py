@@ -159,7 +159,7 @@ def _unrunnable(queue: TaskQueue) -> dict[str, str]:
     from leasehold.worker.unrunnable import is_handed_back
 
     delayed = queue.search_page(
-        status="scheduled", limit=LOOKED_AT, without=("payload", "result")
+        status="scheduled", limit=LOOKED_AT, without=("payload", "result", "metadata")
     ).jobs
     return {
         job.task: (job.reason or "").removeprefix(UNRUNNABLE)

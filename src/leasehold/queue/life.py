@@ -37,7 +37,7 @@ from leasehold.queue.new_store import tell_of_new_store
 from leasehold.queue.options import JobRef
 from leasehold.queue.ready import Ready
 from leasehold.queue.waiters import Waiters
-from leasehold.queue.within import own_lease, refuse_shutdown
+from leasehold.queue.within import own_lease, refuse_shutdown, refuse_shutdown_in_child
 from leasehold.queue.workermaker import WorkerMaker
 from leasehold.worker.executors.role import is_child_process
 from leasehold.worker.hooks import Hooks
@@ -220,6 +220,7 @@ class QueueLife(QueueCalls, ABC):
             worker = self._worker
             if worker is not None:
                 refuse_shutdown(own_lease(), worker.id)
+            refuse_shutdown_in_child(own_lease(), self.store)
             self._closed = True
         self._autostart.cancel()
         atexit.unregister(self._shut_down_at_exit)

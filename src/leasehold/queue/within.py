@@ -10,6 +10,7 @@ from leasehold.core.model.records import ALL_QUEUES
 from leasehold.core.model.status import Status
 from leasehold.errors import UnsupportedError
 from leasehold.worker.context import running_job
+from leasehold.worker.executors.role import is_child_process
 
 
 def own_lease() -> Lease | None:
@@ -32,6 +33,18 @@ def refuse_join(lease: Lease | None, store: Store, queues: tuple[str, ...]) -> N
         f"{job.queue!r}, too: wait for the jobs you mean, with queue.wait(jobs), or submit what "
         "comes after them with depends_on"
     )
+
+
+def refuse_shutdown_in_child(lease: Lease | None, store: Store) -> None:
+    """Raise UnsupportedError if a child process would close the queue that all its jobs use."""
+    if lease is None or not is_child_process():
+        return
+    job = store.get(lease.job_id)
+    if job is not None and (job.worker, job.lease_version) == (lease.worker, lease.version):
+        raise UnsupportedError(
+            f"queue.shutdown() in job {lease.job_id} would close the queue for the next jobs of "
+            "this child process: leave that to the worker"
+        )
 
 
 def refuse_shutdown(lease: Lease | None, worker: str) -> None:

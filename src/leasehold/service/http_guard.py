@@ -31,6 +31,10 @@ SECURITY_HEADERS: Final = (
 )
 
 
+SENT_ONCE: Final = (b"authorization", b"idempotency-key")
+"""Of two such headers a proxy may go by one, and the service by the other."""
+
+
 class Guard:
     """Lets in what names one of the hosts and comes from no other site."""
 
@@ -44,8 +48,7 @@ class Guard:
             return
         refusal = self._refusal(scope)
         if refusal is not None:
-            code, detail = refusal
-            await plain_problem(403, code, detail)(scope, receive, send)
+            await plain_problem(*refusal)(scope, receive, send)
             return
 
         async def send_guarded(message: Message) -> None:
@@ -60,17 +63,25 @@ class Guard:
         scope["path"] = scope["raw_path"].decode()
         await self._app(scope, receive, send_guarded)
 
-    def _refusal(self, scope: Scope) -> tuple[str, str] | None:
+    def _refusal(self, scope: Scope) -> tuple[int, str, str] | None:
         if scope["raw_path"] in PROBES:
             return None
+        names = [name for name, _ in scope["headers"]]
+        for once in SENT_ONCE:
+            if names.count(once) > 1:
+                return 400, "repeated_header", f"the header {once.decode()} was sent more than once"
         hosts = [value for name, value in scope["headers"] if name == b"host"]
         host = _name_of(hosts[0].decode("latin-1")) if len(hosts) == 1 else None
         if host is None or not self._is_ours(host):
-            return "unknown_host", "this service does not answer to that Host: see --allow-host"
+            return (
+                403,
+                "unknown_host",
+                "this service does not answer to that Host: see --allow-host",
+            )
         origins = [value for name, value in scope["headers"] if name == b"origin"]
         for origin in origins:
             if _place_of(origin.decode("latin-1")) != hosts[0].decode("latin-1").lower():
-                return "foreign_origin", "requests from pages of other sites are refused"
+                return 403, "foreign_origin", "requests from pages of other sites are refused"
         return None
 
     def _is_ours(self, host: str) -> bool:

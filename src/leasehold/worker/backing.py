@@ -6,9 +6,10 @@ from leasehold.core.contract.local_store import LocalVerbs, local_part
 from leasehold.core.contract.store import Store
 from leasehold.core.contract.transactions import JobTransaction
 from leasehold.core.model.lease import Lease
+from leasehold.env import Clock
 from leasehold.errors import LeaseLostError
 from leasehold.worker.heartbeat import Heartbeat
-from leasehold.worker.inhand import InHand
+from leasehold.worker.inhand import InHand, timeout_failure
 from leasehold.worker.reports import Reports
 
 
@@ -37,12 +38,18 @@ class WorkerBacking:
     """
 
     def __init__(
-        self, store: Store, heartbeat: Heartbeat, reports: Reports, in_hand: InHand
+        self,
+        store: Store,
+        heartbeat: Heartbeat,
+        reports: Reports,
+        in_hand: InHand,
+        clock: Clock,
     ) -> None:
         self._store = store
         self._heartbeat = heartbeat
         self._reports = reports
         self._in_hand = in_hand
+        self._clock = clock
 
     def open(self, lease: Lease) -> JobTransaction:
         self.make_way(lease)
@@ -65,7 +72,12 @@ class WorkerBacking:
 
     def claim(self, lease: Lease) -> bool:
         run = self._in_hand.find(lease)
-        return run is not None and run.claim()
+        if run is None:
+            return False
+        # The worker's loop may be late: on SQLite it waits for this very transaction.
+        if run.is_out_of_time(self._clock.monotonic()):
+            run.decide(timeout_failure(lease))
+        return run.claim()
 
     def gave_up(self, lease: Lease) -> None:
         self._heartbeat.resume(lease)

@@ -62,7 +62,7 @@ class HandingOver:
         self._env = env
         self._settling = settling
         fetch = partial(fetch_results, leases.store, large=large)
-        backing = WorkerBacking(leases.store, heartbeat, reports, in_hand)
+        backing = WorkerBacking(leases.store, heartbeat, reports, in_hand, env.clock)
         self._host = Host(
             inbox.on_change,
             heartbeat.holds,

@@ -144,13 +144,7 @@ class InHand:
 
     def timed_out(self, now: float) -> list[Run]:
         """Runs that ran longer than they may, and are not decided yet, in a stated order."""
-        timed_out = [
-            run
-            for run in self._timed
-            if run.started is not None
-            and run.outcome is None
-            and now >= run.started + (run.lease.timeout_seconds or 0.0)
-        ]
+        timed_out = [run for run in self._timed if run.outcome is None and run.is_out_of_time(now)]
         # A set has an order of its own in every process; the simulator needs the same in each.
         return sorted(timed_out, key=lambda run: (run.lease.job_id, run.lease.version))
 
@@ -166,14 +160,19 @@ class InHand:
     def next_moment(self, now: float) -> float:
         """When the next run will have timed out or waited too long, at the earliest."""
         self._drop_started()
+        moment = self.next_timeout(now)
+        if self._batches:
+            moment = min(moment, self._batches[0][0] + START_SECONDS_MAX)
+        return moment
+
+    def next_timeout(self, now: float) -> float:
+        """When the next run will have timed out, at the earliest."""
         moments = [
             # A run that has not started may start right now.
             (now if run.started is None else run.started) + (run.lease.timeout_seconds or 0.0)
             for run in self._timed
             if run.outcome is None
         ]
-        if self._batches:
-            moments.append(self._batches[0][0] + START_SECONDS_MAX)
         return min(moments, default=float("inf"))
 
     def _drop_started(self) -> None:

@@ -26,6 +26,7 @@ from leasehold.worker.inbox import Inbox
 from leasehold.worker.inhand import InHand
 from leasehold.worker.large import LargeData
 from leasehold.worker.leases import LeaseManager
+from leasehold.worker.overtime import Overtime
 from leasehold.worker.pace import REST_SECONDS_MIN, RESTS_MAX, Pace
 from leasehold.worker.reports import Reports
 from leasehold.worker.safelog import safe_logger
@@ -79,6 +80,12 @@ class Loop:
         self._emptiness = Emptiness(leases.store, rules.queues, rules.tasks)
         self.settling = Settling(hooks)
         self._cutting_short = CuttingShort(inbox, in_hand, self.settling, stopping)
+        self._overtime = Overtime(
+            leases.worker,
+            self._cutting_short.stop_what_timed_out,
+            in_hand.next_timeout,
+            env.clock,
+        )
         self._handing_over = HandingOver(
             rules,
             registry,
@@ -109,11 +116,13 @@ class Loop:
         loop ends, to be run anew in another process.
         """
         self.begin(team, replace_stuck=replace_stuck)
+        self._overtime.is_on = True
         while True:
             delay_seconds = self._tick_safely()
             if self._stopping.is_over(self._clock.monotonic(), self._has_work()):
                 break
             self._inbox.sleep(delay_seconds)
+        self._overtime.stop()
         if self.settling:
             logger.error(
                 "worker %s stops with %s that the store did not take; their jobs are "
@@ -147,18 +156,20 @@ class Loop:
     def tick(self) -> float:
         """Do all there is to do now; answers how many seconds until there may be more."""
         self._inbox.open()
-        now = self._clock.monotonic()
-        self._cutting_short.drop_what_was_lost()
-        self._cutting_short.pass_on_cancels()
-        self._cutting_short.stop_what_timed_out(now)
-        self.started_jobs -= self._cutting_short.hand_back_what_waits(now)
-        self._cutting_short.hand_back_what_must_end(now)
-        self._collect()
-        self._reports.write_due()
-        self._settle_and_lease(now)
-        self._fire_schedules(now)
-        self._recycle_if_worn(now)
-        return self._seconds_until_next()
+        with self._overtime.turn:
+            now = self._clock.monotonic()
+            self._cutting_short.drop_what_was_lost()
+            self._cutting_short.pass_on_cancels()
+            self._cutting_short.stop_what_timed_out(now)
+            self.started_jobs -= self._cutting_short.hand_back_what_waits(now)
+            self._cutting_short.hand_back_what_must_end(now)
+            self._collect()
+            with self._overtime.away:
+                self._reports.write_due()
+            self._settle_and_lease(now)
+            self._fire_schedules(now)
+            self._recycle_if_worn(now)
+            return self._seconds_until_next()
 
     # -- the steps of a tick -----------------------------------------------------------------
 
@@ -197,20 +208,22 @@ class Loop:
         self._inbox.jobs_may_be_ready = False
         sent = self.settling.waiting()
         if self._reports.due_at is not None:
-            self._reports.write_last(lease for lease, _ in sent)
+            with self._overtime.away:
+                self._reports.write_last(lease for lease, _ in sent)
         settlements = [Settlement(lease.job_id, lease.version, outcome) for lease, outcome in sent]
         self._heartbeat.discard_all(lease for lease, _ in sent)
         self._heartbeat.expect()
         asked_at = self._clock.monotonic()
         try:
-            answer = self._leases.exchange(
-                settlements,
-                served_queues(self._leases.store, self._rules.queues) if look else (),
-                room if look else 0,
-                self._rules.tasks,
-                free_slots=self._free_slots(),
-                except_lanes=self._handing_over.passed_over() if look else (),
-            )
+            with self._overtime.away:
+                answer = self._leases.exchange(
+                    settlements,
+                    served_queues(self._leases.store, self._rules.queues) if look else (),
+                    room if look else 0,
+                    self._rules.tasks,
+                    free_slots=self._free_slots(),
+                    except_lanes=self._handing_over.passed_over() if look else (),
+                )
         except Exception as error:
             # The outcomes stay, and so must the leases under which they are to be settled.
             self._heartbeat.add_all(lease for lease, _ in sent)
@@ -277,8 +290,9 @@ class Loop:
     def _settle_each(self, sent: list[tuple[Lease, Outcome]]) -> None:
         """One of these cannot be stored: its own job fails, and the others do not wait for it."""
         try:
-            for lease in self.settling.one_by_one(self._leases, sent):
-                self._heartbeat.discard_all([lease])
+            with self._overtime.away:
+                for lease in self.settling.one_by_one(self._leases, sent):
+                    self._heartbeat.discard_all([lease])
         except StoreError as error:
             self._store_failed(error)
 
@@ -286,7 +300,8 @@ class Loop:
         if now < self._trouble.retry_at or self._stopping.is_asked:
             return
         try:
-            self._ticking.fire_if_due(now)
+            with self._overtime.away:
+                self._ticking.fire_if_due(now)
         except StoreError as error:
             self._store_failed(error)
 
@@ -306,6 +321,7 @@ class Loop:
     def _seconds_until_next(self) -> float:
         now = self._clock.monotonic()
         self._inbox.is_hungry = self._room() > 0
+        self._overtime.expect(self._in_hand.next_timeout(now))
         moments = [
             now + SLEEP_SECONDS_MAX,
             self._in_hand.next_moment(now),

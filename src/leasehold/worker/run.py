@@ -113,6 +113,11 @@ class Run:
             self.decide(Release(reason="its lease ran out before it began"))
         return self.outcome
 
+    def is_out_of_time(self, now: float) -> bool:
+        """Whether its code has run for longer than the job's timeout."""
+        seconds = self.lease.timeout_seconds
+        return self.started is not None and seconds is not None and now >= self.started + seconds
+
     def decide(self, outcome: Outcome) -> bool:
         """Set the outcome unless there is one; False if it came too late."""
         with self._host.deciding:

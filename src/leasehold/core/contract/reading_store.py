@@ -67,7 +67,9 @@ class ReadingStore(Protocol):
         - SEA-4  A cursor that no page gave is refused with InvalidCursorError.
         - SEA-5  With `read_max`, it reads about so many jobs where nothing but a look at each tells
                  whether it fits: then a page may have fewer jobs than `limit`, or none, and a
-                 cursor with which to read on. All pages together have the same jobs as without it.
+                 cursor with which to read on. Jobs that are only passed over, as they are of
+                 another queue or task, are ten times as many. All pages together have the same
+                 jobs as without it.
         """
 
     def count(

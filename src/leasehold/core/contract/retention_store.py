@@ -56,7 +56,8 @@ class RetentionStore(Protocol):
                  clean-up is in the audit log too.
         - RET-10  A clean-up that was given up half-way leaves nothing half-done, and the next one
                  does the rest.
-        - RET-11  Days of the archive older than the policy keeps are dropped.
+        - RET-11  Days of the archive older than the policy keeps are dropped, `limit` jobs at
+                  once or a whole day; a day that is being read may be left to a later clean-up.
         - RET-15  Audit records older than the policy's `audit_seconds` go to the archive, and are
                  dropped when they have been there for `audit_archive_seconds`. Until then
                  `audit_page` tells them, as archived.

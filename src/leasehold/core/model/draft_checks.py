@@ -7,7 +7,12 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Final
 
-from leasehold.core.model.limits import METADATA_LENGTH_MAX, NAME_LENGTH_MAX, SECONDS_MAX
+from leasehold.core.model.limits import (
+    LEASE_SECONDS_MIN,
+    METADATA_LENGTH_MAX,
+    NAME_LENGTH_MAX,
+    SECONDS_MAX,
+)
 from leasehold.core.model.text import is_text, shown
 from leasehold.errors import InvalidJobError
 
@@ -48,6 +53,15 @@ def check_seconds(what: str, value: float) -> None:
     if not ((value >= 0 if zero else value > 0) and value <= SECONDS_MAX):
         least = "0 or more" if zero else "above 0"
         raise InvalidJobError(f"{what} must be {least} and at most ten years in seconds: {value!r}")
+
+
+def check_lease_seconds(value: float) -> None:
+    """A lease is long enough to be renewed in time."""
+    if not LEASE_SECONDS_MIN <= value <= SECONDS_MAX:
+        raise InvalidJobError(
+            f"lease_seconds must be from {LEASE_SECONDS_MIN:g} second to ten years: a shorter "
+            f"lease would end before it is renewed; not {value!r}"
+        )
 
 
 def check_reason(reason: str) -> None:

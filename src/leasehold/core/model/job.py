@@ -12,6 +12,7 @@ from msgspec.structs import astuple
 
 from leasehold.core.model.blob import BLOB_CODEC, decode_reference, names_blob_of
 from leasehold.core.model.draft_checks import (
+    check_lease_seconds,
     check_metadata,
     check_moment,
     check_name,
@@ -187,7 +188,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         if self.timeout_seconds is not None:
             check_seconds("timeout_seconds", self.timeout_seconds)
         if self.lease_seconds is not None:
-            check_seconds("lease_seconds", self.lease_seconds)
+            check_lease_seconds(self.lease_seconds)
         if self.start_within_seconds is not None:
             check_seconds("start_within_seconds", self.start_within_seconds)
         if self.result_ttl_seconds is not None:

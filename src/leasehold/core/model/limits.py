@@ -24,5 +24,8 @@ LOG_LINE_LENGTH_MAX: Final = 4096
 """Characters of one log line; a longer one is cut."""
 IDEMPOTENCY_SECONDS: Final = 24 * 3600
 """How long an idempotency key stands for the job that first used it."""
+LEASE_SECONDS_MIN: Final = 1.0
+"""For the lease of a job, a queue or the settings: a shorter one ends before it can be renewed, and
+its job would be handed back again and again. A consumer may ask for less."""
 EXTENSION_SECONDS_MAX: Final = 24 * 3600.0
 """How long one lease may be kept alive by renewals, so that no zombie lives for ever."""

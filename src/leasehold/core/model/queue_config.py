@@ -17,7 +17,7 @@ import msgspec
 
 from leasehold.core.model.job import Draft
 from leasehold.core.model.key_limits import KeyLimits
-from leasehold.core.model.limits import NAME_LENGTH_MAX, SECONDS_MAX
+from leasehold.core.model.limits import LEASE_SECONDS_MIN, NAME_LENGTH_MAX, SECONDS_MAX
 from leasehold.core.model.phrases import did_you_mean, listed
 from leasehold.core.model.priority import Scoring
 from leasehold.core.model.queue_retention import QueueRetention
@@ -162,10 +162,10 @@ class QueueConfig(
         _check_rate("key_starts_per_second", self.key_starts_per_second)
         if self.lease_seconds is not None:
             _check_number("lease_seconds", self.lease_seconds)
-            if not 0 < self.lease_seconds <= SECONDS_MAX:
+            if not LEASE_SECONDS_MIN <= self.lease_seconds <= SECONDS_MAX:
                 raise InvalidQueueError(
-                    "lease_seconds must be above 0 and at most ten years in seconds, "
-                    f"not {self.lease_seconds!r}"
+                    f"lease_seconds must be from {LEASE_SECONDS_MIN:g} second to ten years, not "
+                    f"{self.lease_seconds!r}"
                 )
         if not isinstance(self.retry, Exponential | Linear | Constant | Delays | None):
             raise InvalidQueueError(f"retry must be a retry policy, not {self.retry!r}")

@@ -22,7 +22,12 @@ import msgspec
 
 from leasehold.core.model.durations import plain_seconds
 from leasehold.core.model.job import DEFAULT_LEASE_SECONDS, DEFAULT_MAX_RETRIES, Draft
-from leasehold.core.model.limits import ATTEMPT_RECORDS_MAX, EXTENSION_SECONDS_MAX, SECONDS_MAX
+from leasehold.core.model.limits import (
+    ATTEMPT_RECORDS_MAX,
+    EXTENSION_SECONDS_MAX,
+    LEASE_SECONDS_MIN,
+    SECONDS_MAX,
+)
 from leasehold.core.model.phrases import listed
 from leasehold.core.model.retention import DAY_SECONDS, RetentionPolicy
 from leasehold.core.model.retry import DEFAULT_POLICY, DELAY_SECONDS_MAX, Exponential, RetryPolicy
@@ -172,7 +177,8 @@ DEFINITIONS: Final[Mapping[str, SettingDefinition]] = {
                 "The largest random share that is added to a delay."),
         _seconds("timeout_seconds", None, (0.001, SECONDS_MAX), _SUBMIT_OF_JOBS,
                  "How long an attempt may run.", "as long as it takes"),
-        _seconds("lease_seconds", DEFAULT_LEASE_SECONDS, (1, EXTENSION_SECONDS_MAX), _LEASE,
+        _seconds("lease_seconds", DEFAULT_LEASE_SECONDS,
+                 (LEASE_SECONDS_MIN, EXTENSION_SECONDS_MAX), _LEASE,
                  "How long a worker holds a job without a heartbeat."),
         _seconds("lease_extension_max", EXTENSION_SECONDS_MAX, (1, SECONDS_MAX),
                  "when a lease is granted or renewed",

@@ -152,7 +152,10 @@ def _go_on(store: CleanedStore[K], run: int, order: PruneRequest) -> PruneReport
             lock_seconds=store.monotonic() - began,
         )
         record = _counted(now_open.record, report, write.now)
-        write.save(CleanUpProgress(record, *_after(phase, found)))
+        # A store may leave days of the archive that are being read: the next clean-up tries again.
+        is_over = phase is Phase.ARCHIVE and not report.taken
+        following = _after(phase, CleanUpBatch() if is_over else found)
+        write.save(CleanUpProgress(record, *following))
         return report
 
     report = store.write(operation)

@@ -149,7 +149,10 @@ class CleanUpWrite(CleanUpRecords, Protocol[K]):
     def drop_histories(self, keys: Sequence[K]) -> int: ...
 
     def drop_archived(self, first_day: int, limit: int) -> int:
-        """Forget archived jobs of earlier days, up to so many; answers how many there were."""
+        """Forget archived jobs of earlier days, up to so many; answers how many there were.
+
+        A store that keeps days apart may forget whole days at once, and leave them for later.
+        """
 
     def drop_rest(self, limit: int, scope: Scope) -> int:
         """Tidy up so much of it; answers how much there was."""

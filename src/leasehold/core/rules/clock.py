@@ -69,15 +69,25 @@ class StoreTime(NamedTuple):
 
 def tell_time(stored: int, basis: ClockBasis, reading: ClockReading) -> StoreTime:
     """What time it is for a store whose latest write was at `stored`."""
-    # The clocks agree, nearly always: every write comes by here, so this is spelled out.
+    now = time_in_step(stored, basis, reading)
+    if now is None:
+        return _tell_odd_time(stored, basis, reading)
+    return tuple.__new__(StoreTime, (now, 0, basis))  # In half the time of its own name.
+
+
+def time_in_step(stored: int, basis: ClockBasis, reading: ClockReading) -> int | None:
+    """The same where the clocks agree, as nearly always; None if more has to be thought of.
+
+    Every write comes by here, so it is spelled out, and makes nothing but a number.
+    """
     wall, awake, boot, boot_id = reading
     known_id, clock, awake_then, boot_then, doubt_since, _, _ = basis
     if known_id == boot_id and awake_then <= awake and boot_then <= boot and doubt_since is None:
         now = max(stored, wall)
         in_step = -TOLERANCE_MICROS <= wall - clock - boot + boot_then <= TOLERANCE_MICROS
         if in_step and boot_id and now - clock - awake + awake_then <= TOLERANCE_MICROS:
-            return tuple.__new__(StoreTime, (now, 0, basis))  # In half the time of its own name.
-    return _tell_odd_time(stored, basis, reading)
+            return now
+    return None
 
 
 def _tell_odd_time(stored: int, basis: ClockBasis, reading: ClockReading) -> StoreTime:
@@ -88,9 +98,13 @@ def _tell_odd_time(stored: int, basis: ClockBasis, reading: ClockReading) -> Sto
     elapsed = reading.boot - basis.boot
     expected = basis.clock + elapsed
     ahead = reading.wall - expected
+    tolerated = TOLERANCE_MICROS
     if ahead < -TOLERANCE_MICROS:
         now = max(stored, reading.wall, basis.clock + elapsed // 2)
         basis_then = basis_of_now(now, reading, basis.repairs)
+        # A comparison that begins anew forgets what was tolerated: a clock that is set back again
+        # and again would use up leases by as much each time.
+        tolerated = 0
     elif ahead <= TOLERANCE_MICROS:
         now = max(stored, reading.wall)
         basis_then = _without_doubt(basis)
@@ -104,7 +118,7 @@ def _tell_odd_time(stored: int, basis: ClockBasis, reading: ClockReading) -> Sto
         now = max(stored, reading.wall)
         basis_then = basis_of_now(now, reading, basis.repairs)
     shift = (now - basis.clock) - (reading.awake - basis.awake)
-    if shift <= TOLERANCE_MICROS:
+    if shift <= tolerated:
         return StoreTime(now, 0, basis_then)
     moved = basis_of_now(now, reading, basis.repairs)
     return StoreTime(

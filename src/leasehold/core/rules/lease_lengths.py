@@ -27,7 +27,6 @@ class LeaseLengths(dict[tuple[str, float | None], LeaseTerm]):
     __slots__ = ("_now", "_request", "_settings")
 
     def __init__(self, request: LeaseRequest, settings: SettingsInForce, now: int) -> None:
-        super().__init__()
         self._request = request
         self._settings = settings
         self._now = now
@@ -35,10 +34,11 @@ class LeaseLengths(dict[tuple[str, float | None], LeaseTerm]):
     def __missing__(self, job: tuple[str, float | None]) -> LeaseTerm:
         task, own_seconds = job
         request, settings = self._request, self._settings
+        by_task = request.lease_seconds_by_task
         asked = (
             request.lease_seconds_override
             or own_seconds
-            or (request.lease_seconds_by_task or {}).get(task)
+            or (by_task and by_task.get(task))
             or request.lease_seconds
             or settings.lease_seconds
         )

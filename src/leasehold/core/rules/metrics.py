@@ -22,6 +22,7 @@ from leasehold.core.model.span import (
     SUMMED,
     WAIT_IN,
     Measure,
+    QueueSpans,
     Span,
     all_in_all,
     counts_of,
@@ -163,17 +164,20 @@ def metrics(reader: MetricsReader, queue: str | None, window_seconds: float) -> 
     check_window(window_seconds)
     now = reader.now
     first = first_minute(now, window_seconds)
-    spans = (
-        [spans_of_all(reader, Resolution.MINUTE, first)]
-        if queue is None
-        else spans_of(reader, queue, Resolution.MINUTE, first).values()
-    )
+    if queue is None:
+        of_all = reader.totals_of_all()
+        totals: Collection[Span] = [of_all]
+        spans: Collection[QueueSpans] = [spans_of_all(reader, Resolution.MINUTE, first, of_all)]
+    else:
+        of_each = reader.totals(queue)
+        totals = of_each.values()
+        spans = spans_of(reader, queue, Resolution.MINUTE, first, of_each).values()
     return _metrics_of(
         queue,
         now,
         first,
         all_in_all(spans, first),
-        [reader.totals_of_all()] if queue is None else reader.totals(queue).values(),
+        totals,
         reader.standings(queue).values(),
         active_workers(reader.workers(), queue, now),
     )

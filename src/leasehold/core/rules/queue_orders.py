@@ -13,6 +13,7 @@ import msgspec
 
 from leasehold.core.model.queue_config import (
     QueueConfig,
+    QueueInfo,
     QueueRule,
     QueueState,
     being_deleted,
@@ -25,7 +26,7 @@ from leasehold.core.model.status import WAITING, Status
 from leasehold.core.rules.messages import purged_by, queue_deleted
 from leasehold.errors import InvalidQueueError
 
-J = TypeVar("J", int, str)
+J = TypeVar("J")
 """However a store names its jobs."""
 
 _ACTIONS: Final = {
@@ -73,6 +74,9 @@ class QueueBook(Protocol[J]):
         """Delete ended jobs once all their dependents have been told of their ends."""
 
     def audit(self, actor: str, action: str, count: int, detail: dict[str, Any]) -> None: ...
+
+    def info(self, queue: str) -> QueueInfo:
+        """The queue as this write leaves it."""
 
 
 class Buried(NamedTuple):

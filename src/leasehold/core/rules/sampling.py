@@ -224,7 +224,8 @@ def spans_of(
     kept = reader.kept(resolution, queue, first)
     found = {}
     for name, latest in since_last_look(reader, queue, totals).items():
-        spans = kept.get(name, {})
+        # What is kept may be shared with other readers.
+        spans = dict(kept.get(name, {}))
         if latest.happened and now >= first:
             earlier = spans.get(now)
             spans[now] = latest if earlier is None else earlier.then(latest)
@@ -232,14 +233,17 @@ def spans_of(
     return found
 
 
-def spans_of_all(reader: SpanReader, resolution: Resolution, first: int) -> QueueSpans:
+def spans_of_all(
+    reader: SpanReader, resolution: Resolution, first: int, totals: Span | None = None
+) -> QueueSpans:
     """The same for all queues together, from the spans kept of them together.
 
     How deep the deepest of them was is known of minutes in which anything happened, and of now.
     """
     now = reader.open_minute() * MINUTE_MICROS // resolution.micros
     spans = dict(reader.kept(resolution.of_all, None, first).get(ALL_QUEUES, {}))
-    before, totals = reader.last_look_of_all(), reader.totals_of_all()
+    before = reader.last_look_of_all()
+    totals = reader.totals_of_all() if totals is None else totals
     deepest = max(before.deepest, totals.deepest)
     latest = msgspec.structs.replace(growth(before, totals), deepest=deepest)
     if now >= first and latest.happened:

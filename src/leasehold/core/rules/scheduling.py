@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
 from leasehold.core.model.budget import SCHEDULED_JOBS_AT_ONCE, SCHEDULES_AT_ONCE
-from leasehold.core.model.job import Draft, MetadataValue
+from leasehold.core.model.job import Draft, Job, MetadataValue
 from leasehold.core.model.limits import SECONDS_MAX
 from leasehold.core.model.schedule import (
     REFUSED_AGAIN_SECONDS,
@@ -87,6 +87,15 @@ class ScheduleShelf(Protocol):
 
     def wake(self) -> None:
         """Tell workers to look when the next tick is."""
+
+
+class FiringShelf(ScheduleShelf, Protocol):
+    """The same, as a store fires what is due and tells what became of it."""
+
+    def fire_due(self) -> tuple[int, int | None]:
+        """Fire due schedules; answers how many jobs that submitted, and when to look again."""
+
+    def read_job(self, job_id: str) -> Job | None: ...
 
 
 def set_schedule(shelf: ScheduleShelf, draft: ScheduleDraft, actor: str) -> Schedule:

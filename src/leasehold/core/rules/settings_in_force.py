@@ -1,9 +1,9 @@
-"""The settings of a store in force at one moment, and the record of a change to one of them."""
+"""The settings of a store in force at one moment, and the change of one of them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from msgspec import UNSET, UnsetType
 
@@ -54,8 +54,24 @@ class SettingsInForce(NamedTuple):
         )
 
 
+class SettingShelf(Protocol):
+    """Where a store keeps its settings, inside one write."""
+
+    def in_force(self) -> SettingsInForce: ...
+
+    def change(self, name: str, value: SettingValue | UnsetType) -> None:
+        """Write one, or forget it (UNSET); raise the generation, and wake the workers, who should
+        look at them.
+        """
+
+    def stored(self) -> StoredSettings:
+        """The settings as callers see them, by now."""
+
+    def audit(self, actor: str, action: str, count: int, detail: dict[str, Any]) -> None: ...
+
+
 class SettingChange(NamedTuple):
-    """The record of a change, which a store writes in a write of its own generation, and audits."""
+    """The record of a change."""
 
     name: str
     value: SettingValue | UnsetType
@@ -80,3 +96,20 @@ def setting_to_unset(values: SettingValues, name: str) -> SettingChange | None:
         return None
     detail = {"setting": name, "before": values[name]}
     return SettingChange(name, UNSET, "unset_setting", detail)
+
+
+def set_setting(shelf: SettingShelf, name: str, value: SettingValue, actor: str) -> StoredSettings:
+    """Set one; the same again changes nothing."""
+    return _change(shelf, setting_to_set(shelf.in_force().values, name, value), actor)
+
+
+def unset_setting(shelf: SettingShelf, name: str, actor: str) -> StoredSettings:
+    """Let the default of one count again."""
+    return _change(shelf, setting_to_unset(shelf.in_force().values, name), actor)
+
+
+def _change(shelf: SettingShelf, change: SettingChange | None, actor: str) -> StoredSettings:
+    if change is not None:
+        shelf.change(change.name, change.value)
+        shelf.audit(actor, change.action, 0, change.detail)
+    return shelf.stored()

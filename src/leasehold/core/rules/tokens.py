@@ -16,6 +16,16 @@ ENDED_SESSIONS_KEPT: Final = 200
 """Of one token. A session lasts some hours: those before them have mostly ended by themselves."""
 
 
+class TokenReader(Protocol):
+    """A store's tokens, for who looks."""
+
+    def every(self) -> list[Token]:
+        """All that can be read, by name."""
+
+    def ended_sessions(self, name: str) -> Sequence[str]:
+        """The sessions of a token that were ended, in order."""
+
+
 class TokenShelf(Protocol):
     """Where a store keeps its tokens, inside one write."""
 

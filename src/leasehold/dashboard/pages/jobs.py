@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from leasehold.core.contract.looking import looking
 from leasehold.core.model.job import Job
-from leasehold.core.model.search import Count, JobFilter, Page
+from leasehold.core.model.search import Count, JobFilter, Page, looked_through
 from leasehold.core.model.status import Status
 from leasehold.dashboard.job_columns import (
     COLUMNS,
@@ -48,11 +48,11 @@ def jobs(desk: Desk, visit: Visit) -> FilledPage:
         "numbers": NUMBERS,
         "problem": None,
         "search": None,
+        "read_max": READ_MAX,
         "jobs": [],
         "next_cursor": None,
         "total": None,
         "stopped": False,
-        "read_max": READ_MAX,
         "is_first": not visit.text("cursor"),
     }
     try:
@@ -66,6 +66,7 @@ def jobs(desk: Desk, visit: Visit) -> FilledPage:
         )
         values |= {
             "search": search,
+            "read_max": looked_through(search.where, READ_MAX) or READ_MAX,
             "jobs": [(each, _tags(each)) for each in found.jobs],
             "next_cursor": found.next_cursor,
             "total": _total(desk, search.where, found, is_first=not visit.text("cursor")),
@@ -92,11 +93,10 @@ def _tags(job: Job) -> str:
 
 def _completions(desk: Desk) -> list[str]:
     """Completions of a search: the qualifiers, and values where there are few."""
-    known = {name for each in desk.queue.workers() for name in each.tasks}
-    tasks = [name for name in known if "*" not in name and name.isprintable()]
+    tasks = [name for name in desk.known_tasks() if "*" not in name and name.isprintable()]
     values = {
         "status": [status.value for status in Status],
-        "queue": desk.queue.queues()[:COMPLETED_MAX],
+        "queue": desk.known_queues()[:COMPLETED_MAX],
         "task": sorted(tasks)[:COMPLETED_MAX],
     }
     signs = {"priority": ">", "created": ">-", "meta.": ""}

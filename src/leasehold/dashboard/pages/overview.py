@@ -17,7 +17,7 @@ from leasehold.core.model.safe_text import safe
 from leasehold.core.model.status import Status
 from leasehold.core.rules.failures import FAILURES_MAX
 from leasehold.core.rules.timeline import Timeline
-from leasehold.dashboard.charts import RANGES, Range, charts, hour_of
+from leasehold.dashboard.charts import RANGES, Range, charts
 from leasehold.dashboard.shown import link, percent
 from leasehold.dashboard.visit import Desk, FilledPage, Visit
 from leasehold.observe.findings import Finding, Level
@@ -145,7 +145,7 @@ def overview(desk: Desk, visit: Visit) -> FilledPage:
     shown, left_out = few_of(urgent)
     now = queue.now()
     over = chosen_range(visit)
-    hour = desk.lately("hour", lambda: hour_of(queue))
+    hour = desk.hour()
     workers = at_work(workers, queue.lost_workers(), now)
     failures = newest_failures(desk)
     deploy = next(iter(queue.deploys()[::-1]), None)

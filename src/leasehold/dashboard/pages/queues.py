@@ -16,6 +16,8 @@ from leasehold.dashboard.visit import Desk, FilledPage, Visit
 from leasehold.queue.health import ALERT_SECONDS
 
 TASKS_SHOWN: Final = 20
+FEW: Final = 10
+"""So many queues are found without a search."""
 
 
 @dataclass(frozen=True)
@@ -52,10 +54,12 @@ def queues(desk: Desk, visit: Visit) -> FilledPage:
     infos = desk.queue.list_queues()
     known = desk.queue.workers()
     urgent = [each for each in desk.findings(infos, known) if each.level in URGENT]
-    ordered = by_trouble(infos, urgent)
+    asked = visit.text("q").strip()
+    wanted = [info for info in infos if asked.casefold() in info.name.casefold()]
+    ordered = by_trouble(wanted, urgent)
     now = desk.queue.now()
     workers = at_work(known, desk.queue.lost_workers(), now)
-    serving = who_serves(workers, (info.name for info in infos))
+    serving = who_serves(workers, (info.name for info in wanted))
     lately = {each.queue: each for each in desk.measured()}
     rows = [
         # A queue that came after the measurement is measured by itself.
@@ -63,7 +67,16 @@ def queues(desk: Desk, visit: Visit) -> FilledPage:
         for info, level in ordered
     ]
     return FilledPage(
-        "queues.html", {"title": "Queues", "page": "queues", "now": now, "rows": rows}
+        "queues.html",
+        {
+            "title": "Queues",
+            "page": "queues",
+            "now": now,
+            "rows": rows,
+            "q": asked,
+            "all": len(infos),
+            "is_long": len(infos) > FEW,
+        },
     )
 
 

@@ -1,4 +1,4 @@
-// What pages do beyond links and forms: relative times, completion, keys; charts.js and live.js do the rest.
+// What pages do beyond links and forms: relative times, completion, keys.
 // Without scripts every page still reads and every order still works.
 "use strict";
 
@@ -29,23 +29,23 @@ function tellTimes(root) {
 
 // -- the search box completes the last word, the toolbar says how many rows are ticked -------------
 
+let completions = null;
+
 function complete(box) {
-  const all = [...box.list.options].map((each) => each.value);
-  box.addEventListener("input", () => {
-    const start = box.value.lastIndexOf(" ") + 1;
-    const [before, word] = [box.value.slice(0, start), box.value.slice(start)];
-    const fitting = all.filter((each) => each.startsWith(word) && each !== word).slice(0, 20);
-    box.list.replaceChildren(...fitting.map((each) => new Option("", before + each)));
-  });
+  completions ??= [...box.list.options].map((each) => each.value);
+  const start = box.value.lastIndexOf(" ") + 1;
+  const [before, word] = [box.value.slice(0, start), box.value.slice(start)];
+  const fitting = completions.filter((each) => each.startsWith(word) && each !== word).slice(0, 20);
+  box.list.replaceChildren(...fitting.map((each) => new Option("", before + each)));
+  // While a word is being written, there is nothing to look for.
+  if (!word || !fitting.length) htmx.trigger(box, "typed");
 }
 
 function countChosen(form) {
   const label = form.querySelector("[data-chosen]");
-  const nobody = label?.textContent;
-  form.addEventListener("change", () => {
-    const count = form.querySelectorAll(".pick input:checked").length;
-    if (label) label.textContent = count ? `To the ${count} selected:` : nobody;
-  });
+  label.dataset.nobody ??= label.textContent;
+  const count = form.querySelectorAll(".pick input:checked").length;
+  label.textContent = count ? `To the ${count} selected:` : label.dataset.nobody;
 }
 
 // Not by scrollIntoView: the first Tab would go on from there, and past the link that skips the list.
@@ -88,6 +88,8 @@ function keys() {
     rows[place].scrollIntoView({ block: "nearest" });
   }
   document.addEventListener("keydown", (event) => {
+    // It leaves the box; to empty it would look for everything.
+    if (event.key === "Escape" && event.target.type === "search") { event.preventDefault(); event.target.blur(); }
     // A box takes no letters; one in a dialog that was closed has the focus until the next frame.
     const writes = event.target.matches("input:not([type=checkbox]), textarea, select");
     if (event.ctrlKey || event.metaKey || event.altKey || writes) return;
@@ -102,14 +104,20 @@ function keys() {
   });
 }
 
+document.addEventListener("input", ({ target }) => { if (target.matches("[data-completes]")) complete(target); });
+document.addEventListener("change", ({ target }) => { if (target.matches(".pick input")) countChosen(target.form); });
+
+// All of the page at first, and whatever comes into it later.
+htmx.onLoad((root) => {
+  tellTimes(root);
+  showChosen();
+});
+
 document.addEventListener("DOMContentLoaded", () => {
   tellTimes(document);
   setInterval(() => { if (!document.hidden) tellTimes(document); }, TIMES_MS);
-  drawCursors(document);
   // On a phone the list of pages is one line, longer than the screen.
   showPlace(document.querySelector(".side nav"));
-  document.querySelectorAll("[data-completes]").forEach(complete);
-  document.querySelectorAll("form:has(.pick)").forEach(countChosen);
   keys();
   // A message about what was done is told once, not after each reload.
   const address = new URL(location.href);

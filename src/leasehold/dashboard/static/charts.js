@@ -1,35 +1,43 @@
-// A cursor on charts, with the numbers of the table.
+// The charts of a page: one cursor for all of them, and one span that is chosen on any.
 "use strict";
 
-function drawCursors(root) {
-  for (const chart of root.querySelectorAll("[data-chart]")) {
-    const plot = chart.querySelector(".plot");
-    const lines = chart.querySelector("svg.lines");
-    const heads = [...chart.querySelectorAll("thead th")].map((each) => each.textContent);
-    const rows = [...chart.querySelectorAll("tbody tr")];
-    let tip = null;
-    let mark = null;
-    plot.addEventListener("pointermove", (event) => {
-      const box = plot.getBoundingClientRect();
-      const place = Math.round(((event.clientX - box.left) / box.width) * (rows.length - 1));
-      const row = rows[Math.min(Math.max(place, 0), rows.length - 1)];
-      if (!row) return;
-      if (!tip) {
-        tip = document.createElement("div");
-        tip.className = "tip";
-        mark = document.createElementNS("http://www.w3.org/2000/svg", "line");
-        mark.setAttribute("class", "cursor");
-        mark.setAttribute("y1", "0");
-        mark.setAttribute("y2", "100");
-        plot.append(tip);
-        lines.append(mark);
-      }
-      tip.textContent = [...row.cells].map((cell, n) => (n ? `${heads[n]} ${cell.textContent}` : cell.textContent)).join(" · ");
-      mark.setAttribute("x1", place);
-      mark.setAttribute("x2", place);
-      const left = (place / Math.max(1, rows.length - 1)) * box.width;
-      tip.style.left = `${Math.min(Math.max(0, left + 12), Math.max(0, box.width - tip.offsetWidth))}px`;
-    });
-    plot.addEventListener("pointerleave", () => { tip?.remove(); mark?.remove(); tip = mark = null; });
+const charts = new Map(); // By title: a page that looks again, or shows another time, has other elements.
+let span = null; // The first and the last chosen moment, in seconds since 1970; null for all.
+
+function choose(wanted) {
+  span = wanted;
+  for (const chart of charts.values()) chart.zoom();
+  const bar = document.getElementById("span");
+  bar.hidden = !span;
+  if (!span) return;
+  const [any] = charts.values();
+  const [from, to] = [span[0], span[1] + any.step];
+  bar.querySelector("[data-span]").textContent = `${any.clock(from)} – ${any.clock(any.step < DAY ? to : span[1])}`;
+  const [after, before] = [from, to].map((each) => new Date(each * 1000).toISOString().slice(0, 19));
+  for (const link of bar.querySelectorAll("[data-by]")) {
+    const by = link.dataset.by;
+    link.href = `jobs?${new URLSearchParams({ q: `${bar.dataset.q} ${by}>=${after} ${by}<${before}`.trim() })}`;
   }
+}
+
+function drawCharts(root) {
+  const isNew = root.querySelector("#span button");
+  isNew?.addEventListener("click", () => choose(null));
+  if (isNew) span = null; // It is about another time.
+  for (const box of root.querySelectorAll("[data-values]")) {
+    const title = box.dataset.title;
+    if (!charts.has(title)) charts.set(title, new LiveChart());
+    charts.get(title).show(box);
+  }
+  // What was chosen is past by now.
+  const [any] = charts.values();
+  if (span && any && span[0] < any.begin) choose(null);
+}
+
+if (window.uPlot) {
+  htmx.onLoad(drawCharts);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => charts.forEach((chart) => chart.plot.redraw()));
+  document.addEventListener("DOMContentLoaded", () => {
+    new ResizeObserver(() => charts.forEach((chart) => chart.fit())).observe(document.getElementById("main"));
+  });
 }

@@ -1,11 +1,7 @@
-// Live pages: one stream per browser, shared by its tabs, none for hidden tabs; what it tells is looked up.
+// Live pages: a page that looks again changes its values in place, and its rows hold still.
 "use strict";
 
 const REFRESH_MS = 3000; // At most so often a page looks again, however much happens.
-const QUIET_MS = 60000; // So often a visible page looks again where nothing happens: queues without a worker, its session.
-const RETRY_MS = 5000; // After so long a stream that was refused is asked for again.
-
-// -- looking again: values change in place, rows hold still ---------------------------------------
 
 let looking = false;
 let missed = false; // Something has changed while it looked.
@@ -29,6 +25,7 @@ async function look() {
   if (looking || document.hidden) return;
   looking = true;
   lookedAt = Date.now();
+  const stands = document.querySelector("#region > :last-child");
   try {
     const answer = await fetch(location.href, { headers: { Accept: "text/html", "X-Leasehold-Again": "1" } });
     if (answer.redirected) return ended();
@@ -36,6 +33,8 @@ async function look() {
     // Pages and slow figures are shared for a while: this one may be older than what it was asked about.
     const rest = Number(answer.headers.get("X-Leasehold-Fresh-In"));
     if (rest && laterLooks-- > 0) setTimeout(lookSoon, rest * 1000);
+    // It is about another list by now: that one is fresh.
+    if (stands && !stands.isConnected) return;
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
     const pointed = document.querySelector("[data-row]:hover");
     const before = pointed?.getBoundingClientRect().top;
@@ -53,15 +52,21 @@ async function look() {
   }
 }
 
+// A message about the page, or a part of it, above that; each is there once.
+function warn(id, words, way, address, part = "main") {
+  document.getElementById(id)?.remove();
+  const told = document.createElement("p");
+  const link = document.createElement("a");
+  Object.assign(told, { id, className: "problem", textContent: words });
+  told.setAttribute("role", "alert");
+  Object.assign(link, { href: address, textContent: way });
+  told.append(link);
+  document.getElementById(part).prepend(told);
+}
+
 function ended() {
   if (document.getElementById("ended")) return;
-  const told = document.createElement("p");
-  const again = document.createElement("a");
-  Object.assign(told, { id: "ended", className: "problem", textContent: "Your session has ended; this page stands still. " });
-  told.setAttribute("role", "alert");
-  Object.assign(again, { href: location.href, textContent: "Log in again" });
-  told.append(again);
-  document.getElementById("main").prepend(told);
+  warn("ended", "Your session has ended; this page stands still. ", "Log in again", location.href);
 }
 
 // While somebody points into a table or has the focus in it, its rows keep their places: new ones come last, and those
@@ -104,11 +109,12 @@ function renew(part, fresh) {
   const places = [...part.querySelectorAll(".code, .scroll")].map((each) => [each.scrollLeft, each.scrollTop]);
   const open = [...part.querySelectorAll("details")].map((each) => each.open);
   part.className = fresh.className;
-  keepFocus(part, () => part.replaceChildren(...[...fresh.childNodes].map((each) => document.importNode(each, true))));
+  keepFocus(part, () => {
+    part.replaceChildren(...[...fresh.childNodes].map((each) => document.importNode(each, true)));
+    htmx.trigger(part, "htmx:load");
+  });
   part.querySelectorAll("details").forEach((each, place) => { each.open = open[place] ?? each.open; });
   part.querySelectorAll(".code, .scroll").forEach((each, place) => each.scrollTo(...(places[place] ?? [0, 0])));
-  drawCursors(part);
-  showChosen();
 }
 
 function renewRows(part, fresh) {
@@ -142,71 +148,8 @@ function announce(part, count) {
     button.className = "new-rows";
     button.type = "button";
     button.setAttribute("aria-live", "polite");
-    button.addEventListener("click", () => location.reload());
+    button.addEventListener("click", showAgain);
     part.before(button);
   }
   button.textContent = `${count} new – show`;
-}
-
-// -- one stream per browser, none for hidden tabs -------------------------------------------------
-
-function follow(address) {
-  // Another dashboard of this origin has another path, and streams of its own.
-  const name = `leasehold ${new URL(address, location.href).pathname}`;
-  const sign = document.getElementById("live");
-  const channel = new BroadcastChannel(name);
-  let leave = null; // How this tab stops being the one that has the stream, or waits for it.
-  let holds = null; // The state of the stream, in the tab that has it.
-
-  function tell(state) {
-    sign.dataset.state = state;
-    sign.textContent = { on: "live", lost: "reconnecting", off: "not live" }[state];
-  }
-  function heard(state) {
-    holds = state;
-    tell(state);
-    channel.postMessage(state);
-  }
-  channel.onmessage = ({ data }) => {
-    if (data === "ask") { if (holds) channel.postMessage(holds); return; }
-    tell(data === "changes" ? "on" : data);
-    if (data === "changes") lookAtChanges();
-  };
-
-  function open(whenDone) {
-    let stream = null;
-    let again = null;
-    function changed() { heard("on"); channel.postMessage("changes"); lookAtChanges(); }
-    function connect() {
-      stream = new EventSource(address);
-      stream.addEventListener("changes", changed);
-      stream.addEventListener("gap", changed);
-      stream.onopen = () => heard("on");
-      stream.onerror = () => {
-        heard("lost");
-        // A browser goes on by itself, unless it was answered by something else: a proxy, or a closed session.
-        if (stream.readyState === EventSource.CLOSED) { again = setTimeout(connect, RETRY_MS); lookSoon(); }
-      };
-    }
-    connect();
-    leave = () => { stream.close(); clearTimeout(again); leave = holds = null; whenDone(); };
-  }
-
-  function begin() {
-    if (leave) return;
-    if (!navigator.locks) return open(() => {});
-    const waiting = new AbortController();
-    leave = () => { waiting.abort(); leave = null; };
-    navigator.locks.request(name, { signal: waiting.signal }, () => new Promise(open)).catch(() => {});
-    channel.postMessage("ask");
-  }
-
-  document.addEventListener("visibilitychange", () => {
-    if (document.hidden) leave?.();
-    else { begin(); lookSoon(); }
-  });
-  addEventListener("pagehide", () => leave?.());
-  addEventListener("pageshow", () => { if (!document.hidden) begin(); });
-  if (!document.hidden) begin();
-  setInterval(lookSoon, QUIET_MS);
 }

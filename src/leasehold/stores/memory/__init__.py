@@ -1,8 +1,9 @@
 """The memory store: a heap per queue in this process, no disk.
 
-store.py is put together from the verbs of each theme; a verb stands in the file of its theme, above
-the class through which a rule of the core sees the state. locked.py is the one lock, and who is
-woken after it; state.py is all that is kept, with the one function that changes a job's status.
+store.py is put together from the verbs of each theme, most of which are those of all stores
+(stores/verbs); the file of a theme has the classes through which rules of the core see the state,
+and what this store adds to the verbs. locked.py is the one lock, and who is woken after it;
+state.py is all that is kept, with the one function that changes a job's status.
 
 * Submits: submission.py. Exchanges: leasing.py, made of settling.py and lease.py.
 * Jobs that wait: lanes.py, in the order that heaps.py keeps; parking.py has those whose key is

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from leasehold.core.model.pins import Pin, PinKind
 from leasehold.core.model.retention import MEMORY_RETENTION
@@ -15,17 +15,13 @@ from leasehold.core.model.settings import (
     StoredSettings,
     retention_values,
 )
-from leasehold.core.model.tokens import Token, TokenDraft
-from leasehold.core.rules import pins, tokens
-from leasehold.core.rules.settings_in_force import (
-    SettingChange,
-    SettingsInForce,
-    setting_to_set,
-    setting_to_unset,
-)
+from leasehold.core.model.tokens import Token
+from leasehold.core.rules.pins import stops_in
+from leasehold.core.rules.settings_in_force import SettingsInForce
 from leasehold.env import from_micros
 from leasehold.stores.memory.locked import LockedState
-from leasehold.stores.memory.state import Shelf, State
+from leasehold.stores.memory.state import RuleView, State
+from leasehold.stores.verbs.access import PinVerbs, SettingVerbs, TokenVerbs
 
 _OWN_DEFAULTS: Final = {
     name: value
@@ -34,55 +30,26 @@ _OWN_DEFAULTS: Final = {
 }
 
 
-class SettingVerbs(LockedState):
-    """The stored settings."""
+class SettingShelf(RuleView):
+    """See `leasehold.core.rules.settings_in_force.SettingShelf`."""
 
-    def settings(self) -> StoredSettings:
-        return self._look(_stored)
+    def in_force(self) -> SettingsInForce:
+        return self._state.settings
 
-    def set_setting(self, name: str, value: SettingValue, *, actor: str) -> StoredSettings:
-        return self._run(
-            lambda state: _change(state, setting_to_set(state.settings.values, name, value), actor)
-        )
-
-    def unset_setting(self, name: str, *, actor: str) -> StoredSettings:
-        return self._run(
-            lambda state: _change(state, setting_to_unset(state.settings.values, name), actor)
-        )
-
-
-def _stored(state: State) -> StoredSettings:
-    return state.settings.stored(_OWN_DEFAULTS, pins.stops_in(list(state.pins.values())))
-
-
-def _change(state: State, change: SettingChange | None, actor: str) -> StoredSettings:
-    if change is not None:
-        known = state.settings
-        values = {**known.values, change.name: change.value}
-        kept = {name: value for name, value in values.items() if value is not UNSET}
-        state.settings = SettingsInForce.of(known.generation + 1, kept)
-        state.note_action(actor, change.action, 0, change.detail)
-        state.note_change("setting", change.name)
+    def change(self, name: str, value: SettingValue | UnsetType) -> None:
+        state = self._state
+        values = {**state.settings.values, name: value}
+        kept = {each: value for each, value in values.items() if value is not UNSET}
+        state.settings = SettingsInForce.of(state.settings.generation + 1, kept)
+        state.note_change("setting", name)
         state.retention_changed()
-        # Workers should look at them.
         state.wake()
-    return _stored(state)
+
+    def stored(self) -> StoredSettings:
+        return self.in_force().stored(_OWN_DEFAULTS, stops_in(list(self._state.pins.values())))
 
 
-class PinVerbs(LockedState):
-    """Deploy marks, named views, and stops of workers."""
-
-    def pins(self, kind: PinKind) -> list[Pin]:
-        return self._look(lambda state: PinShelf(state).every(kind))
-
-    def pin(self, kind: PinKind, name: str, text: str, *, actor: str) -> Pin:
-        return self._run(lambda state: pins.pin(PinShelf(state), kind, name, text, actor))
-
-    def unpin(self, kind: PinKind, name: str, *, actor: str) -> Pin | None:
-        return self._run(lambda state: pins.unpin(PinShelf(state), kind, name, actor))
-
-
-class PinShelf(Shelf):
+class PinShelf(RuleView):
     """See `leasehold.core.rules.pins.PinShelf`."""
 
     def every(self, kind: PinKind) -> list[Pin]:
@@ -101,41 +68,11 @@ class PinShelf(Shelf):
         self._state.wake()
 
 
-class TokenVerbs(LockedState):
-    """Access from other machines."""
-
-    def create_token(self, draft: TokenDraft, digest: str, *, actor: str) -> Token:
-        return self._run(lambda state: tokens.create_token(TokenShelf(state), draft, digest, actor))
-
-    def tokens(self) -> list[Token]:
-        return self._look(lambda state: sorted(state.tokens.values(), key=lambda token: token.name))
-
-    def find_token(self, digest: str) -> Token | None:
-        return self._look(find_token, digest)
-
-    def revoke_token(self, name: str, *, actor: str) -> Token:
-        return self._run(lambda state: tokens.revoke_token(TokenShelf(state), name, actor))
-
-    def end_session(self, token: str, session: str) -> None:
-        self._run(lambda state: tokens.end_session(TokenShelf(state), token, session))
-
-    def is_session_over(self, token: str, session: str) -> bool:
-        return self._look(
-            lambda state: tokens.is_over(TokenShelf(state).ended_sessions(token), session)
-        )
-
-    def signing_key(self) -> bytes:
-        return self._look(lambda state: state.signing_key)
-
-
-def find_token(state: State, digest: str) -> Token | None:
-    """The token with this digest of its secret, while it is good."""
-    token = state.tokens.get(digest)
-    return token if token is not None and token.is_good_at(from_micros(state.now)) else None
-
-
-class TokenShelf(Shelf):
+class TokenShelf(RuleView):
     """See `leasehold.core.rules.tokens.TokenShelf`."""
+
+    def every(self) -> list[Token]:
+        return sorted(self._state.tokens.values(), key=lambda token: token.name)
 
     def find(self, name: str) -> Token | None:
         return next((each for each in self._state.tokens.values() if each.name == name), None)
@@ -153,3 +90,32 @@ class TokenShelf(Shelf):
 
     def keep_ended_sessions(self, name: str, sessions: Sequence[str]) -> None:
         self._state.ended_sessions[name] = sessions
+
+
+def find_token(state: State, digest: str) -> Token | None:
+    """The token with this digest of its secret, while it is good."""
+    token = state.tokens.get(digest)
+    return token if token is not None and token.is_good_at(from_micros(state.now)) else None
+
+
+class AccessVerbs(LockedState, SettingVerbs, PinVerbs, TokenVerbs):
+    """The reads of these verbs, which are one look at a dictionary here."""
+
+    _setting_shelf = SettingShelf
+    _pin_shelf = PinShelf
+    _tokens = TokenShelf
+
+    def _token_shelf(self, write: State) -> TokenShelf:
+        return TokenShelf(write)
+
+    def settings(self) -> StoredSettings:
+        return self._look(lambda state: SettingShelf(state).stored())
+
+    def pins(self, kind: PinKind) -> list[Pin]:
+        return self._look(lambda state: PinShelf(state).every(kind))
+
+    def find_token(self, digest: str) -> Token | None:
+        return self._look(find_token, digest)
+
+    def signing_key(self) -> bytes:
+        return self._look(lambda state: state.signing_key)

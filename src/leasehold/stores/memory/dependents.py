@@ -20,7 +20,7 @@ from leasehold.core.rules.intake import NewLinks
 from leasehold.core.rules.resolving import Dependent, Ended
 from leasehold.stores.memory.finished import forget, free_key
 from leasehold.stores.memory.record import Record
-from leasehold.stores.memory.state import Shelf, State
+from leasehold.stores.memory.state import RuleView, State
 
 
 def link(state: State, record: Record, links: NewLinks) -> None:
@@ -34,7 +34,7 @@ def link(state: State, record: Record, links: NewLinks) -> None:
 # -- ends --------------------------------------------------------------------------------------
 
 
-class Links(Shelf):
+class Links(RuleView):
     """See `leasehold.core.rules.resolving.Links`."""
 
     def next_ended(self) -> Ended[Record] | None:
@@ -55,7 +55,7 @@ class Links(Shelf):
             Dependent(
                 record,
                 record.draft.on_dependency_failure,
-                record.run_at,
+                record.available_at,
                 waits_for_others=not links.satisfy(record, ended.id),
             )
             for record in found
@@ -67,7 +67,7 @@ class Links(Shelf):
 
     def free(self, pending: Sequence[Record], scheduled: Sequence[Record], message: str) -> None:
         for record in pending:
-            record.run_at = self.now
+            record.available_at = self.now
             self._state.step(record, Event.UNBLOCKED, Status.PENDING, message)
         for record in scheduled:
             self._state.step(record, Event.UNBLOCKED, Status.SCHEDULED, message)
@@ -96,7 +96,7 @@ def erase(state: State, record: Record) -> None:
 # -- inherited priorities ----------------------------------------------------------------------
 
 
-class Bases(Shelf):
+class Bases(RuleView):
     """See `leasehold.core.rules.inheritance.Bases`; jobs go by their ids."""
 
     def own_of(self, job_id: str) -> int:

@@ -1,29 +1,23 @@
-"""The fence, and a holder's messages behind it while it runs a job: renew, progress, log."""
+"""The histories of jobs, and what their holders say while they run."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
-from leasehold.core.model.joblog import LogLine, LogTail, bounded, check_progress
-from leasehold.core.model.lease import (
-    Renewal,
-    Renewed,
-    RunningLease,
-    Settled,
-    decide_renewal,
-)
+from leasehold.core.model.joblog import LogLine, LogTail
+from leasehold.core.model.lease import RunningLease, Settled
 from leasehold.core.model.status import Event
 from leasehold.core.rules import fence
+from leasehold.core.rules.holding import LeaseName
 from leasehold.env import from_micros
-from leasehold.errors import LeaseExpiredError, LeaseLostError
-from leasehold.stores.memory.locked import LockedState
+from leasehold.errors import LeaseLostError
 from leasehold.stores.memory.record import Record
-from leasehold.stores.memory.state import Shelf, State
+from leasehold.stores.memory.state import RuleView
 
 
-class Histories(Shelf):
+class Histories(RuleView):
     """The histories of this store's jobs."""
 
     def standing(self, job_id: str) -> Record | None:
@@ -64,76 +58,43 @@ class Histories(Shelf):
         self._state.tell(job, event, before=job.status, message=message, holder=holder)
 
 
-def refuse(state: State, job_id: str, version: int) -> LeaseLostError:
-    """Refuse a stale holder, and tell the job's history."""
-    return fence.refuse(Histories(state), job_id, version)
+class HolderBook(Histories):
+    """See `leasehold.core.rules.holding.HolderBook`."""
 
+    @property
+    def extension_seconds_max(self) -> float:
+        return self._state.settings.extension_seconds_max
 
-class HoldingVerbs(LockedState):
-    """Messages of holders of leases."""
+    def held(
+        self, leases: Collection[LeaseName]
+    ) -> Mapping[LeaseName, tuple[Record, RunningLease]]:
+        found = {}
+        for job_id, version in leases:
+            job = self._state.running.get(job_id)
+            if job is not None and job.lease_version == version:
+                lease = (job.acquired_at, job.expires_at, job.moved_by, job.cancel_requested)
+                found[job_id, version] = job, RunningLease(*lease)
+        return found
 
-    def renew(self, worker: str, renewals: Sequence[Renewal]) -> list[Renewed | LeaseLostError]:
-        for renewal in renewals:
-            round(renewal.lease_seconds)  # NaN and infinity raise before anything is renewed.
+    def refuse(self, job_id: str, version: int) -> LeaseLostError:
+        return fence.refuse(self, job_id, version)
 
-        def renew(state: State) -> list[Renewed | LeaseLostError]:
-            info = state.workers.get(worker)
-            if info is not None:
-                now = from_micros(state.now)
-                state.workers[worker] = msgspec.structs.replace(info, heartbeat_at=now)
-            return [_renew(state, renewal) for renewal in renewals]
+    def extend(self, extended: Sequence[tuple[Record, int]]) -> None:
+        for job, until in extended:
+            job.expires_at = until
+            job.heartbeat_at = self.now
+            self._state.queues[job.draft.queue].totals.renewed += 1
 
-        return self._run(renew)
+    def note_alive(self, worker: str) -> None:
+        info = self._state.workers.get(worker)
+        if info is not None:
+            alive = msgspec.structs.replace(info, heartbeat_at=from_micros(self.now))
+            self._state.workers[worker] = alive
 
-    def report_progress(self, job_id: str, version: int, progress: bytes) -> None:
-        check_progress(job_id, progress)
+    def keep_progress(self, job: Record, progress: bytes) -> None:
+        job.progress = progress
 
-        def keep(state: State) -> None:
-            _held_or_raise(state, job_id, version).progress = progress
-
-        self._run(keep)
-
-    def append_log(
-        self, job_id: str, version: int, lines: Sequence[LogLine], *, dropped: int = 0
-    ) -> None:
-        def append(state: State) -> None:
-            record = _held_or_raise(state, job_id, version)
-            if record.log is None:
-                record.log = LogTail()
-            record.log.extend((LogLine(line.at, bounded(line.text)) for line in lines), dropped)
-
-        self._run(append)
-
-    def tell(
-        self, job_id: str, event: Event, *, worker: str | None, version: int, message: str
-    ) -> None:
-        self._run(
-            lambda state: fence.tell(Histories(state), job_id, event, worker, version, message)
-        )
-
-
-def _renew(state: State, renewal: Renewal) -> Renewed | LeaseLostError:
-    record = state.records.get(renewal.job_id)
-    if record is None or not fence.is_held(record, renewal.version):
-        return refuse(state, renewal.job_id, renewal.version)
-    decided = decide_renewal(
-        renewal,
-        RunningLease(
-            record.acquired_at, record.expires_at, record.moved_by, record.cancel_requested
-        ),
-        now=state.now,
-        extension_seconds_max=state.settings.extension_seconds_max,
-    )
-    if isinstance(decided, LeaseExpiredError):
-        return decided
-    record.expires_at, answer = decided
-    record.heartbeat_at = state.now
-    state.queues[record.draft.queue].totals.renewed += 1
-    return answer
-
-
-def _held_or_raise(state: State, job_id: str, version: int) -> Record:
-    record = state.records.get(job_id)
-    if record is None or not fence.is_held(record, version):
-        raise refuse(state, job_id, version)
-    return record
+    def add_lines(self, job: Record, lines: Sequence[LogLine], dropped: int) -> None:
+        if job.log is None:
+            job.log = LogTail()
+        job.log.extend(lines, dropped)

@@ -62,8 +62,7 @@ class Lanes:
         if deadline is None and not record.attempts and self.scoring is DEFAULT_SCORING:
             # What `place` says of nearly all, without the way there.
             tier = DEFAULT_TIERS[record.base]
-            # As `available_at` says, without the call.
-            turn = max(record.created_at, record.run_at)
+            turn = record.available_at
         else:
             tier, turn, crosses_at = place(
                 record.base,
@@ -117,7 +116,7 @@ class Lanes:
 
     def add_delayed(self, record: Record) -> None:
         self._stamp += 1
-        entry = (record.run_at, self._stamp, record)
+        entry = (record.available_at, self._stamp, record)
         record.stamp = self._stamp
         self.delayed.add(entry)
 

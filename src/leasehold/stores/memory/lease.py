@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import datetime
 from functools import partial
 from typing import Final
@@ -12,19 +12,17 @@ from leasehold.core.model.budget import PROMOTED_AT_ONCE
 from leasehold.core.model.lease import Lease, LeaseRequest
 from leasehold.core.model.limits import UNLIMITED
 from leasehold.core.model.outcome import Complete, Fail, Outcome
-from leasehold.core.model.queue_config import DEFAULT_CONFIG
 from leasehold.core.model.span import WAIT_OF_PRIORITY
 from leasehold.core.model.status import Event, Status
 from leasehold.core.rules.lease_lengths import LeaseLengths, LeaseTerm
-from leasehold.core.rules.leasing import OpenLane, OpenQueue, Verdict, Walk, open_lane
+from leasehold.core.rules.leasing import OpenLane, Verdict, Walk, open_lane
 from leasehold.core.rules.messages import not_started_by
 from leasehold.core.rules.queue_limits import free_slots
 from leasehold.core.rules.starting import count_starts, free_starts, next_start_at
 from leasehold.env import from_micros
-from leasehold.stores.memory.heaps import Stream, Tiers, in_order
+from leasehold.stores.memory.heaps import Stream, in_order
 from leasehold.stores.memory.lanes import Lanes
-from leasehold.stores.memory.parking import KeyInTask
-from leasehold.stores.memory.queue_record import MemoryQueue, StartBook
+from leasehold.stores.memory.queue_record import MemoryQueue, OpenedQueue, StartBook
 from leasehold.stores.memory.record import KeptAttempt, Record
 from leasehold.stores.memory.state import State
 
@@ -38,13 +36,13 @@ _CLOSED: Final = BreakerState()
 _LEASED: Final = ("leased",)
 
 
-def lease(
-    state: State, request: LeaseRequest, names: list[str], now: datetime
-) -> tuple[list[Lease], bool]:
-    """Take up to `limit` jobs of these queues; whether a budget was used up: there may be more."""
-    opened: dict[str, _Open] = {}
-    for name in names:
-        queue = state.queues[name]
+def lease(state: State, request: LeaseRequest) -> tuple[list[Lease], bool]:
+    """Take up to `limit` jobs; whether a budget was used up: there may be more."""
+    opened: dict[str, OpenedQueue] = {}
+    for name in request.queues:
+        queue = state.queues.get(name)
+        if queue is None or name in opened:
+            continue
         lanes, rule = queue.lanes, queue.rule
         if lanes.delayed.entries:
             promote(state, queue)
@@ -54,16 +52,20 @@ def lease(
         if rule is not None:
             slots = free_slots(rule.state, rule.config, queue.counts[Status.RUNNING])
             free = min(slots, free_starts(StartBook(state), name, rule.config))
-        queue_now = opened[name] = _Open(name, queue, free)
-        if request.parent_id is not None and queue_now.limits_keys and lanes.shelf is not None:
-            queue_now.parked = lanes.shelf.some_of_group(request.parent_id)
+        looked_into = opened[name] = queue.opened
+        looked_into.free = looked_into.free_before = free
+        looked_into.parked = ()
+        if queue.breakers:
+            looked_into.lanes = {}
+        if request.parent_id is not None and looked_into.limits_keys and lanes.shelf is not None:
+            looked_into.parked = lanes.shelf.some_of_group(request.parent_id)
     free_of_key = partial(_free_of_key, state)
     walk = Walk(
         state.now, request.limit, opened.values(), free_of_key, free_slots=request.free_slots
     )
     leases: list[Lease] = []
     # Each pass leaves out lanes that the one before found closed: by a breaker or a queue.
-    while not walk.is_over and _pass(state, request, opened, walk, now, leases):
+    while not walk.is_over and _pass(state, request, opened, walk, leases):
         pass
     if leases:
         _count_leased(state, request.worker, opened.values())
@@ -76,7 +78,7 @@ def lease(
     return leases, cut_short
 
 
-def _count_leased(state: State, worker: str, queues: Iterable[_Open]) -> None:
+def _count_leased(state: State, worker: str, queues: Iterable[OpenedQueue]) -> None:
     for queue in queues:
         jobs = queue.free_before - queue.free
         if jobs:
@@ -92,7 +94,7 @@ def _catch_up(lanes: Lanes, now: int) -> None:
         lanes.shelf.wake_rested()
 
 
-def _goes_on(queues: Iterable[_Open], parent_id: str, *, took: bool) -> bool:
+def _goes_on(queues: Iterable[OpenedQueue], parent_id: str, *, took: bool) -> bool:
     """Whether the next lease narrowed to this group has more of its keys to ask."""
     more = [
         queue.state.lanes.shelf.looked_at(parent_id, len(queue.parked), took=took)
@@ -102,28 +104,11 @@ def _goes_on(queues: Iterable[_Open], parent_id: str, *, took: bool) -> bool:
     return any(more)
 
 
-class _Open(OpenQueue):
-    """A queue that is looked into."""
-
-    __slots__ = ("free_before", "lanes", "parked", "state")
-
-    def __init__(self, name: str, state: MemoryQueue, free: int) -> None:
-        rule = state.rule
-        super().__init__(name, free, DEFAULT_CONFIG if rule is None else rule.config)
-        self.free_before = free
-        self.state = state
-        self.lanes: dict[str, OpenLane] = {}
-        """By task, the lanes that were met."""
-        self.parked: Sequence[tuple[KeyInTask, Tiers]] = ()
-        """The parked jobs of the group that the lease is narrowed to, of some keys."""
-
-
 def _pass(
     state: State,
     request: LeaseRequest,
-    queues: dict[str, _Open],
+    queues: dict[str, OpenedQueue],
     walk: Walk,
-    now: datetime,
     leases: list[Lease],
 ) -> bool:
     """Lease while the same tasks and queues may be leased from; whether to go on without some."""
@@ -138,12 +123,12 @@ def _pass(
             if queue.parked:
                 free_of_key = partial(walk.free_of_key, queue.name)
                 streams += queue.state.lanes.parked_streams(tasks, queue.parked, free_of_key)
-    now_micros, worker = state.now, request.worker
+    now_micros, now, worker = state.now, from_micros(state.now), request.worker
     lengths = LeaseLengths(request, state.settings, now_micros)
     for record in in_order(streams, now_micros):
         draft = record.draft
         queue = queues[draft.queue]
-        lane = queue.lanes.get(draft.task) or _lane(state, queue, draft.task)
+        lane = _lane(state, queue, draft.task) if queue.state.breakers else queue.any_lane
         verdict = walk.judge(lane, record.start_by, record.lease_version, draft.limit_key)
         if verdict is TAKE:
             if queue.is_paced:
@@ -151,9 +136,8 @@ def _pass(
                 config = queue.state.rule.config
                 count_starts(StartBook(state), queue.name, config, (draft.limit_key,))
             length = lengths[draft.task, draft.lease_seconds]
-            since = max(record.created_at, record.run_at)
             waits = queue.state.meter.measures[WAIT_OF_PRIORITY[record.priority]]
-            waits.add(now_micros - since)
+            waits.add(now_micros - record.available_at)
             leases.append(_grant(state, record, worker, now, length))
             if lane.probe is not None:
                 queue.state.breakers[draft.task] = lane.probe.probed(now_micros)
@@ -169,11 +153,12 @@ def _pass(
     return False
 
 
-def _lane(state: State, queue: _Open, task: str) -> OpenLane:
-    breaker = queue.state.breakers.get(task)
-    # Lanes that are held back were left out before.
-    opened = None if breaker is None else open_lane(queue, task, breaker, state.now)
-    lane = queue.lanes[task] = opened or OpenLane(queue, task)
+def _lane(state: State, queue: OpenedQueue, task: str) -> OpenLane:
+    lane = queue.lanes.get(task)
+    if lane is None:
+        breaker = queue.state.breakers.get(task, _CLOSED)
+        # Lanes that are held back were left out before.
+        lane = queue.lanes[task] = open_lane(queue, task, breaker, state.now) or queue.any_lane
     return lane
 
 
@@ -182,13 +167,13 @@ def _free_of_key(state: State, queue: str, key: str) -> int:
     return UNLIMITED if shelf is None else shelf.free_of(key)
 
 
-def _tasks_asked_for(queue: _Open, request: LeaseRequest) -> tuple[str, ...]:
+def _tasks_asked_for(queue: OpenedQueue, request: LeaseRequest) -> tuple[str, ...]:
     """The tasks that are asked for and that have ready jobs."""
     return tuple(task for task in queue.state.lanes.tasks() if request.wants(queue.name, task))
 
 
 def _tasks_let_through(
-    state: State, queue: _Open, tasks: tuple[str, ...] | None
+    state: State, queue: OpenedQueue, tasks: tuple[str, ...] | None
 ) -> tuple[str, ...] | None:
     """The tasks that may be leased, or None for all of them."""
     breakers = queue.state.breakers
@@ -204,18 +189,20 @@ def _tasks_let_through(
     )
 
 
-def next_due(state: State, names: list[str]) -> list[int]:
-    """When the next delayed jobs are due, and tasks that are held back may be probed."""
-    moments = []
+def next_due(state: State, names: Iterable[str]) -> int | None:
+    """When the next delayed job is due, or a task that is held back may be probed."""
+    moments: list[int] = []
     for name in names:
-        queue = state.queues[name]
+        queue = state.queues.get(name)
+        if queue is None:
+            continue
         first = queue.lanes.delayed.first()
         moments += [] if first is None else [first[0]]
         waiting = queue.lanes.tasks() if queue.breakers else ()
         probes = [queue.breakers.get(task, _CLOSED).next_probe_at(state.now) for task in waiting]
         moments += [at for at in probes if at is not None]
         moments += _next_starts(state, name, queue)
-    return moments
+    return min(moments, default=None)
 
 
 def _next_starts(state: State, name: str, queue: MemoryQueue) -> list[int]:

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from leasehold.core.model.lease import Exchange, LeaseRequest, Settlement
-from leasehold.core.model.stored import moment
+from leasehold.core.model.lease import Exchange, Lease, LeaseRequest, Settlement
+from leasehold.core.rules import exchanging
 from leasehold.core.rules.replies import (
     check_request_id,
     digest_of_exchange,
     exchange_again,
     keep_exchange,
 )
-from leasehold.env import from_micros
 from leasehold.stores.memory import dependents, replies
 from leasehold.stores.memory.lease import lease, next_due
 from leasehold.stores.memory.locked import LockedState
 from leasehold.stores.memory.reading import get
 from leasehold.stores.memory.registry import note_consumer
-from leasehold.stores.memory.schedules import fire_due
+from leasehold.stores.memory.schedules import ScheduleShelf
 from leasehold.stores.memory.settling import settle
 from leasehold.stores.memory.state import State
 
@@ -29,7 +28,7 @@ class ExchangeVerbs(LockedState):
     def exchange(
         self, settlements: Sequence[Settlement] = (), request: LeaseRequest | None = None
     ) -> Exchange:
-        return self._run(exchange, settlements, request)
+        return self._write(lambda state: exchange(state, settlements, request))
 
     def exchange_once(
         self,
@@ -48,34 +47,45 @@ class ExchangeVerbs(LockedState):
             replies.keep(state, request_id, keep_exchange(answer, digest))
             return answer
 
-        return self._run(exchange_unless_done)
+        return self._write(exchange_unless_done)
 
 
 def exchange(
     state: State, settlements: Sequence[Settlement], request: LeaseRequest | None
 ) -> Exchange:
     """Settle finished attempts, then lease the next jobs."""
-    generation = state.settings.generation
-    now = from_micros(state.now)
-    settled = [settle(state, each, now) for each in settlements] if settlements else []
-    if request is None:
-        return Exchange(settled, [], settings_generation=generation, at=now)
-    if request.consumer is not None:
-        note_consumer(state, request)
-    # First, since settlements and due jobs may make others available.
-    if state.links.ended:
-        dependents.resolve(state)
-    if state.next_tick is not None:
-        fire_due(state)
-    queues = [*request.queues]
-    if len(queues) != 1 or queues[0] not in state.queues:
-        queues = [name for name in dict.fromkeys(queues) if name in state.queues]
-    leases, cut_short = lease(state, request, queues, now)
-    tick_at = None if state.next_tick is None else from_micros(state.next_tick)
-    if len(leases) >= request.limit:
-        return Exchange(settled, leases, None, tick_at, generation, now)
-    # Dependents of a job that came too late may be available when this call is over.
-    go_on = cut_short or bool(state.links.ended)
-    moments = [state.now] if go_on else next_due(state, queues)
-    moments += [] if state.next_tick is None else [state.next_tick]
-    return Exchange(settled, leases, moment(min(moments, default=None)), tick_at, generation, now)
+    settled = [settle(state, each) for each in settlements] if settlements else []
+    return exchanging.answer(ExchangeBook(state), settled, request)
+
+
+class ExchangeBook:
+    """See `leasehold.core.rules.exchanging.ExchangeBook`."""
+
+    __slots__ = ("_state", "generation", "now")
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self.now = state.now
+        self.generation = state.settings.generation
+
+    def note_consumer(self, request: LeaseRequest) -> None:
+        note_consumer(self._state, request)
+
+    def resolve(self) -> None:
+        if self._state.links.ended:
+            dependents.resolve(self._state)
+
+    def some_to_tell(self) -> bool:
+        return bool(self._state.links.ended)
+
+    def fire_due(self) -> int | None:
+        tick = self._state.next_tick
+        if tick is None or tick > self.now:
+            return tick
+        return ScheduleShelf(self._state).fire_due()[1]
+
+    def lease(self, request: LeaseRequest) -> tuple[list[Lease], bool]:
+        return lease(self._state, request)
+
+    def next_due(self, queues: Sequence[str]) -> int | None:
+        return next_due(self._state, queues)

@@ -16,6 +16,7 @@ from leasehold.interrupts import SHIELD, Interrupted
 from leasehold.stores.memory import dependents
 from leasehold.stores.memory.finished import make_room
 from leasehold.stores.memory.state import News, State
+from leasehold.stores.verbs.atomic import AtomicStore
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -23,7 +24,7 @@ T = TypeVar("T")
 logger = logging.getLogger("leasehold.stores.memory")
 
 
-class LockedState:
+class LockedState(AtomicStore):
     """The state, and the listeners to its changes."""
 
     def __init__(self, state: State) -> None:
@@ -58,10 +59,8 @@ class LockedState:
             self._state.look()
             return verb(self._state, *args, **kwargs)
 
-    def _run(
-        self, verb: Callable[Concatenate[State, P], T], *args: P.args, **kwargs: P.kwargs
-    ) -> T:
-        """Run a verb that may change the state, then wake the listeners it concerns."""
+    def _write(self, operation: Callable[[State], T]) -> T:
+        """Carry out what may change the state, then wake the listeners it concerns."""
         state = self._state
         links = state.links
         news, told = None, True
@@ -70,7 +69,7 @@ class LockedState:
                 if self._closed:
                     self._check_open()
                 state.tick()
-                answer = verb(state, *args, **kwargs)
+                answer = operation(state)
                 if links.ended or links.lowered or links.changed:
                     dependents.resolve(state)
                     told = False

@@ -5,117 +5,23 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from datetime import datetime
 
-import msgspec
-
 from leasehold.core.model.job import Job
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import Event, Status
-from leasehold.core.rules import operations, people, queue_orders
-from leasehold.core.rules.filter_orders import (
-    ORDERED_AT_ONCE,
-    Order,
-    Ordered,
-    carry_out,
-    is_oldest_first,
-    narrowed,
-)
-from leasehold.core.rules.operation_shelf import JobsFound
-from leasehold.core.rules.operations import (
-    Advance,
-    Operation,
-    OperationDraft,
-    Plan,
-    known_as,
-    to_look_for,
-)
+from leasehold.core.rules import operations, queue_orders
+from leasehold.core.rules.filter_orders import Order
+from leasehold.core.rules.operation_shelf import JobsFound, JobsToFind
+from leasehold.core.rules.operations import Operation, Plan
 from leasehold.core.rules.people import Replay
 from leasehold.core.rules.undoing import OperationPart
 from leasehold.env import from_micros, to_micros
-from leasehold.errors import LeaseholdError
 from leasehold.stores.memory import dependents, reading
 from leasehold.stores.memory.holding import Histories
 from leasehold.stores.memory.locked import LockedState
 from leasehold.stores.memory.queues import QueueBook
 from leasehold.stores.memory.record import Record, snapshot
-from leasehold.stores.memory.state import Shelf, State
-
-
-class PeopleVerbs(LockedState):
-    """Orders of people."""
-
-    def cancel(
-        self, job_ids: Sequence[str], *, reason: str, actor: str
-    ) -> list[Job | LeaseholdError]:
-        return self._run(
-            lambda state: people.cancel(OrderDesk(state), job_ids, reason=reason, actor=actor)
-        )
-
-    def replay(
-        self, job_ids: Sequence[str], *, reset_attempts: bool, actor: str
-    ) -> list[Job | LeaseholdError]:
-        return self._run(
-            lambda state: people.replay(
-                OrderDesk(state), job_ids, reset_attempts=reset_attempts, actor=actor
-            )
-        )
-
-    def discard(self, job_ids: Sequence[str], *, actor: str) -> list[Job | LeaseholdError]:
-        return self._run(lambda state: people.discard(OrderDesk(state), job_ids, actor=actor))
-
-    def reprioritize(self, job_id: str, priority: int, *, actor: str) -> Job:
-        return self._run(
-            lambda state: people.reprioritize(OrderDesk(state), job_id, priority, actor=actor)
-        )
-
-    def order(
-        self,
-        order: Order,
-        where: JobFilter,
-        *,
-        actor: str,
-        limit: int = ORDERED_AT_ONCE,
-        cursor: str | None = None,
-    ) -> Ordered:
-        able = narrowed(order, where, limit)
-        oldest_first = is_oldest_first(order)
-        job_ids, following = self._look(
-            reading.find_fitting, able, limit, cursor, oldest_first=oldest_first
-        )
-        if not job_ids:
-            return Ordered()
-        done = self._run(lambda state: carry_out(OrderDesk(state), order, able, job_ids, actor))
-        return msgspec.structs.replace(done, next_cursor=following)
-
-    def plan_operation(self, order: Order, where: JobFilter) -> Plan:
-        def plan(state: State) -> Plan:
-            fitting = reading.count_by_status(state, where)
-            return operations.plan(
-                state.env.new_id(), order, where, from_micros(state.now), fitting
-            )
-
-        return self._look(plan)
-
-    def begin_operation(self, draft: OperationDraft, *, actor: str) -> Operation:
-        return self._run(lambda state: operations.begin(OperationShelf(state), draft, actor))
-
-    def advance_operation(self, operation_id: str, *, limit: int = ORDERED_AT_ONCE) -> Advance:
-        asked = known_as(operation_id, self.operation(operation_id))
-        look = to_look_for(asked, limit)
-        found = None
-        if look is not None:
-            found = JobsFound(*self._look(reading.find_fitting, *look[:-1], oldest_first=look[-1]))
-        return self._run(
-            lambda state: operations.advance(OperationShelf(state), OrderDesk(state), asked, found)
-        )
-
-    def stop_operation(self, operation_id: str, *, actor: str) -> Operation:
-        return self._run(lambda state: operations.stop(OperationShelf(state), operation_id, actor))
-
-    def operations(self) -> list[Operation]:
-        return self._look(lambda state: list(state.operations.values())[::-1])
-
-    def operation(self, operation_id: str) -> Operation | None:
-        return self._look(lambda state: state.operations.get(operation_id))
+from leasehold.stores.memory.state import RuleView, State
+from leasehold.stores.verbs.people import PeopleVerbs
 
 
 class OrderDesk(Histories):
@@ -147,7 +53,7 @@ class OrderDesk(Histories):
         self._state.end_waiting(job, after, reason)
 
     def forget(self, jobs: Sequence[Record]) -> None:
-        queue_orders.forget(QueueBook(self._state), [job.id for job in jobs])
+        queue_orders.forget(QueueBook(self._state), jobs)
 
     def allow(self, job: Record, allowance: int) -> None:
         job.allowance = allowance
@@ -159,7 +65,7 @@ class OrderDesk(Histories):
         state = self._state
         job.attempts = replay.attempts
         job.allowance = replay.allowance
-        job.run_at = state.now
+        job.available_at = state.now
         job.start_by = job.reason = job.ended_by = None
         state.step(job, Event.REPLAYED, replay.status, replay.message)
         if waits_for:
@@ -184,7 +90,7 @@ class OrderDesk(Histories):
         return dependents.replay_order(self._state, job_ids)
 
 
-class OperationShelf(Shelf):
+class OperationShelf(RuleView):
     """See `leasehold.core.rules.operation_shelf.OperationShelf`."""
 
     def find(self, operation_id: str) -> Operation | None:
@@ -207,3 +113,33 @@ class OperationShelf(Shelf):
             del self._state.operations[operation_id]
         for operation_id in ids[:-with_parts]:
             self._state.operation_parts.pop(operation_id, None)
+
+
+class MemoryPeopleVerbs(LockedState, PeopleVerbs):
+    """What orders look for, and where operations are."""
+
+    _desk = OrderDesk
+
+    def _operation_shelf(self, write: State) -> OperationShelf:
+        return OperationShelf(write)
+
+    def _find_fitting(self, wanted: JobsToFind) -> JobsFound:
+        where, limit, cursor, oldest_first = wanted
+        return JobsFound(
+            *self._look(reading.find_fitting, where, limit, cursor, oldest_first=oldest_first)
+        )
+
+    def plan_operation(self, order: Order, where: JobFilter) -> Plan:
+        def plan(state: State) -> Plan:
+            fitting = reading.count_by_status(state, where)
+            return operations.plan(
+                state.env.new_id(), order, where, from_micros(state.now), fitting
+            )
+
+        return self._look(plan)
+
+    def operations(self) -> list[Operation]:
+        return self._look(lambda state: list(state.operations.values())[::-1])
+
+    def operation(self, operation_id: str) -> Operation | None:
+        return self._look(lambda state: state.operations.get(operation_id))

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from leasehold.core.model.breaker import BreakerState
 from leasehold.core.model.drain import Drain
-from leasehold.core.model.queue_config import QueueRule
+from leasehold.core.model.queue_config import DEFAULT_CONFIG, QueueRule
 from leasehold.core.model.span import SUBMITTED_IN, Span, band_of
 from leasehold.core.model.status import Status
+from leasehold.core.rules.leasing import OpenLane, OpenQueue
+from leasehold.stores.memory.heaps import Tiers
 from leasehold.stores.memory.lanes import Lanes
 from leasehold.stores.memory.meter import Meter
+from leasehold.stores.memory.parking import KeyInTask
 
 if TYPE_CHECKING:
     from leasehold.stores.memory.state import State
@@ -37,15 +40,36 @@ class QueueTotals(msgspec.Struct):
     cleaned: int = 0
 
 
+class OpenedQueue(OpenQueue):
+    """The queue as a lease looks into it, made anew when its rules change: most leases take one
+    job, and to make it for each would cost more than the job.
+    """
+
+    __slots__ = ("any_lane", "free_before", "lanes", "parked", "state")
+
+    def __init__(self, name: str, state: MemoryQueue) -> None:
+        config = DEFAULT_CONFIG if state.rule is None else state.rule.config
+        super().__init__(name, config=config)
+        self.state = state
+        self.any_lane = OpenLane(self, "")
+        """What stands for the lane of every task without a breaker."""
+        self.lanes: dict[str, OpenLane] = {}
+        """By task, the lanes that were met, while any task has a breaker."""
+        self.free_before = self.free
+        self.parked: Sequence[tuple[KeyInTask, Tiers]] = ()
+        """The parked jobs of the group that the lease is narrowed to, of some keys."""
+
+
 class MemoryQueue:
     """One queue: who waits in it, and its figures."""
 
     __slots__ = (
-        "breakers", "buckets", "counts", "deleted_after", "drain", "lanes", "meter", "rule",
-        "since", "submitted_by_priority", "totals",
+        "breakers", "buckets", "counts", "deleted_after", "drain", "lanes", "meter", "name",
+        "opened", "rule", "since", "submitted_by_priority", "totals",
     )  # fmt: skip
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
+        self.name = name
         self.since: int | None = None
         """When its first job came."""
         self.deleted_after: int | None = None
@@ -57,13 +81,17 @@ class MemoryQueue:
         self.totals = QueueTotals()
         self.submitted_by_priority = [0] * 101
         self.meter = Meter()
-        self.rule: QueueRule | None = None
-        """None for a queue that was never configured."""
+        self.set_rule(None)
         self.buckets: dict[str, int] = {}
         """The token buckets, of clients that submit and of starts, that were not full: when each
         will be, in nanoseconds."""
         self.drain: Drain | None = None
         """How fast it drains, once somebody has looked."""
+
+    def set_rule(self, rule: QueueRule | None) -> None:
+        """None, for a queue that is not configured."""
+        self.rule = rule
+        self.opened = OpenedQueue(self.name, self)
 
     def totals_ever(self) -> Span:
         """The lifetime totals, and the depth."""

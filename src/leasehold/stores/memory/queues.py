@@ -3,135 +3,66 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar
 
-from leasehold.core.model.budget import BURIED_AT_ONCE, PURGE_AT_ONCE, batched
-from leasehold.core.model.key_limits import KeyInfo, KeyLimits
+from leasehold.core.model.key_limits import KeyLimits
 from leasehold.core.model.priority import DEFAULT_SCORING
-from leasehold.core.model.queue_config import (
-    DELETED_RULE,
-    QueueConfig,
-    QueueInfo,
-    QueueRule,
-    QueueState,
-)
-from leasehold.core.model.records import Purged
+from leasehold.core.model.queue_config import QueueInfo, QueueRule
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import WAITING, Status
-from leasehold.core.model.stored import moment
-from leasehold.core.rules import queue_orders
-from leasehold.core.rules.starting import key_starts, next_start_at
+from leasehold.core.rules.queue_facts import QueueFacts, infos
 from leasehold.env import from_micros
 from leasehold.stores.memory import dependents
 from leasehold.stores.memory.locked import LockedState
-from leasehold.stores.memory.queue_record import StartBook
+from leasehold.stores.memory.queue_record import MemoryQueue, StartBook
 from leasehold.stores.memory.reading import search
+from leasehold.stores.memory.record import Record
 from leasehold.stores.memory.state import State
+from leasehold.stores.verbs.queues import QueueVerbs
 
-T = TypeVar("T")
 
+class QueueReader:
+    """See `leasehold.core.rules.queue_facts.QueueReader`."""
 
-class QueueVerbs(LockedState):
-    """Queues and their rules."""
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self.buckets = StartBook(state)
 
-    def queues(self) -> list[str]:
-        return self._look(lambda state: sorted(state.queues))
+    @property
+    def rules(self) -> Mapping[str, QueueRule]:
+        known = self._state.queues.items()
+        return {name: queue.rule for name, queue in known if queue.rule is not None}
 
-    def create_queue(self, queue: str, config: QueueConfig, *, actor: str) -> QueueInfo:
-        info = self._change(queue, lambda book: queue_orders.create(book, queue, config, actor))
-        self._place_anew(queue)
-        return info
+    def facts(self, queue: str | None) -> Mapping[str, QueueFacts]:
+        return {name: self._facts(each) for name, each in self._state.chosen(queue).items()}
 
-    def update_queue(self, queue: str, changes: Mapping[str, Any], *, actor: str) -> QueueInfo:
-        info = self._change(queue, lambda book: queue_orders.update(book, queue, changes, actor))
-        self._place_anew(queue)
-        return info
+    def _facts(self, queue: MemoryQueue) -> QueueFacts:
+        held = {
+            task: until
+            for task, breaker in sorted(queue.breakers.items())
+            if (until := breaker.next_probe_at(self._state.now)) is not None
+        }
+        is_deleted = queue.deleted_after == queue.totals.submitted
+        return QueueFacts(queue.rule, queue.counts, queue.since, is_deleted, held)
 
-    def set_queue_state(self, queue: str, state: QueueState, *, actor: str) -> QueueInfo:
-        return self._change(queue, lambda book: queue_orders.set_state(book, queue, state, actor))
+    def running_of_key(self, queue: str, key: str) -> int:
+        return running_by_key(self._state, queue)[key]
 
-    def purge_queue(
-        self, queue: str, where: JobFilter, *, actor: str, limit: int = PURGE_AT_ONCE
-    ) -> Purged:
-        def purge(state: State) -> Purged:
-            fitting = queue_orders.to_purge(queue, where)
-            if fitting is None:
-                return Purged(0, more=False)
-            page = search(state, fitting, limit, None)
-            jobs = [job.id for job in page.jobs]
-            more = page.next_cursor is not None
-            return queue_orders.purge(QueueBook(state), queue, where, jobs, actor, more=more)
+    def find(self, where: JobFilter, limit: int) -> tuple[list[Record], bool]:
+        page = search(self._state, where, limit, None)
+        return [self._state.records[job.id] for job in page.jobs], page.next_cursor is not None
 
-        return self._run(purge)
-
-    def delete_queue(self, queue: str, *, force: bool, actor: str) -> int:
-        if self._order(queue, lambda book: queue_orders.delete(book, queue, actor, force=force)):
-            return 0
-        return self._bury(queue)
-
-    def queue_info(self, queue: str) -> QueueInfo | None:
-        found = self._look(lambda state: _info(state, queue) if queue in state.queues else None)
-        return None if found is None or found.is_gone else found
-
-    def list_queues(self) -> list[QueueInfo]:
-        found = self._look(lambda state: [_info(state, name) for name in sorted(state.queues)])
-        return [info for info in found if not info.is_gone]
-
-    def key_info(self, queue: str, key: str) -> KeyInfo:
-        return self._look(_key_info, queue, key)
-
-    def _order(self, queue: str, order: Callable[[QueueBook], T]) -> T:
-        """Carry out an order about a queue, and tell followers so."""
-
-        def change(state: State) -> T:
-            answer = order(QueueBook(state))
-            state.note_change("queue", queue)
-            return answer
-
-        return self._run(change)
-
-    def _change(self, queue: str, order: Callable[[QueueBook], None]) -> QueueInfo:
-        """Change a queue's rules; answers how it stands."""
-
-        def change(book: QueueBook) -> QueueInfo:
-            order(book)
-            return book.info(queue)
-
-        return self._order(queue, change)
-
-    def _place_anew(self, queue: str) -> None:
-        """A queue's parameters have changed: other calls go on while jobs are placed anew."""
-
-        def place(state: State) -> bool:
-            known = state.queues.get(queue)
-            return known is not None and known.lanes.rebalance(state.now)
-
-        while self._run(place):
-            pass
-
-    def _bury(self, queue: str) -> int:
-        """Finish deleting a queue, so many jobs under each hold of the lock."""
-        buried = 0
-        done = False
-        while not done:
-            found = self._look(_waiting_in, queue)
-            for jobs in batched(found, BURIED_AT_ONCE) if found else ((),):
-                more, done = self._order(
-                    queue, partial(queue_orders.bury, queue=queue, jobs=jobs, buried=buried)
-                )
-                buried += more
-        return buried
-
-    def _bury_the_rest(self) -> None:
-        """Go on with deletions that were cut short."""
-        for queue in self._look(_being_deleted):
-            self._bury(queue)
+    def waiting_in(self, queue: str) -> list[Record]:
+        return [
+            record
+            for record in self._state.records.values()
+            if record.draft.queue == queue and record.status in WAITING
+        ]
 
 
 class QueueBook:
-    """See `leasehold.core.rules.queue_orders.QueueBook`; jobs go by their ids."""
+    """See `leasehold.core.rules.queue_orders.QueueBook`."""
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -139,7 +70,8 @@ class QueueBook:
         self.audit = state.note_action
 
     def info(self, queue: str) -> QueueInfo:
-        return _info(self._state, queue)
+        [found] = infos(QueueReader(self._state), queue)
+        return found
 
     def rule_of(self, queue: str) -> QueueRule | None:
         known = self._state.queues.get(queue)
@@ -151,7 +83,7 @@ class QueueBook:
     def set_rule(self, queue: str, rule: QueueRule) -> None:
         state = self._state
         known = state.queue(queue)
-        known.rule = rule
+        known.set_rule(rule)
         state.has_rules = True
         if rule.config.scoring != known.lanes.scoring:
             known.lanes.rescore(rule.config.scoring)
@@ -161,12 +93,13 @@ class QueueBook:
         else:
             state.finished.set_apart(queue)
         state.retention_changed()
+        state.note_change("queue", queue)
         state.wake()
 
     def forget_rule(self, queue: str) -> None:
         state = self._state
         known = state.queues[queue]
-        known.rule = None
+        known.set_rule(None)
         known.deleted_after = known.totals.submitted
         known.buckets.clear()
         known.drain = None
@@ -176,6 +109,7 @@ class QueueBook:
         state.finished.put_together(queue)
         if not known.totals.submitted and not known.totals.rejected:
             del state.queues[queue]
+        state.note_change("queue", queue)
         state.wake()
 
     def jobs_left(self, queue: str) -> tuple[int, int]:
@@ -185,66 +119,24 @@ class QueueBook:
     def has_pending(self, queue: str) -> bool:
         return self._state.queues[queue].counts[Status.PENDING] > 0
 
-    def end_waiting(self, jobs: Sequence[str], after: Status, reason: str) -> list[str]:
-        ended = []
-        for record in filter(None, map(self._state.records.get, jobs)):
-            if record.status in WAITING:
-                self._state.end_waiting(record, after, reason)
-                ended.append(record.id)
-        return ended
+    def end_waiting(self, jobs: Sequence[Record], after: Status, reason: str) -> list[Record]:
+        # They were found by a look: some may be gone since, or not wait any more.
+        records = self._state.records
+        still = [job for job in jobs if job.status in WAITING and records.get(job.id) is job]
+        for job in still:
+            self._state.end_waiting(job, after, reason)
+        return still
 
-    def dependents(self, jobs: Sequence[str]) -> Mapping[str, int]:
+    def dependents(self, jobs: Sequence[Record]) -> Mapping[Record, int]:
         blocking = self._state.links.blocking
-        return {job_id: len(blocking[job_id]) for job_id in jobs if job_id in blocking}
+        return {job: len(blocking[job.id]) for job in jobs if job.id in blocking}
 
-    def erase(self, jobs: Collection[str]) -> None:
-        for job_id in jobs:
-            dependents.erase(self._state, self._state.records[job_id])
+    def erase(self, jobs: Collection[Record]) -> None:
+        for job in jobs:
+            dependents.erase(self._state, job)
 
-    def erase_when_told(self, jobs: Collection[str]) -> None:
-        self._state.links.purged.update(jobs)
-
-
-def _waiting_in(state: State, queue: str) -> list[str]:
-    """The jobs that wait in a queue."""
-    return [
-        record.id
-        for record in state.records.values()
-        if record.draft.queue == queue and record.status in WAITING
-    ]
-
-
-def _being_deleted(state: State) -> list[str]:
-    """The queues that somebody began to delete."""
-    return [
-        name
-        for name, queue in state.queues.items()
-        if queue.rule is not None and queue.rule.state is QueueState.DELETING
-    ]
-
-
-def _info(state: State, name: str) -> QueueInfo:
-    queue = state.queues[name]
-    is_deleted = queue.deleted_after == queue.totals.submitted
-    rule = queue.rule or (DELETED_RULE if is_deleted else QueueRule())
-    return QueueInfo(
-        name=name,
-        state=rule.state,
-        config=rule.config,
-        pending=queue.counts[Status.PENDING],
-        running=queue.counts[Status.RUNNING],
-        counts=dict(queue.counts),
-        held_until={
-            task: from_micros(at)
-            for task, breaker in sorted(queue.breakers.items())
-            if (at := breaker.next_probe_at(state.now)) is not None
-        },
-        next_start_at=moment(next_start_at(StartBook(state), name, rule.config)),
-        created_at=rule.created_at or moment(queue.since),
-        created_by=rule.created_by,
-        changed_at=rule.changed_at,
-        changed_by=rule.changed_by,
-    )
+    def erase_when_told(self, jobs: Collection[Record]) -> None:
+        self._state.links.purged.update(job.id for job in jobs)
 
 
 def running_by_key(state: State, queue: str) -> Counter[str]:
@@ -255,19 +147,28 @@ def running_by_key(state: State, queue: str) -> Counter[str]:
     )
 
 
-def _key_info(state: State, queue: str, key: str) -> KeyInfo:
-    """How many jobs of a key run in a queue, and when the next may start."""
-    known = state.queues.get(queue)
-    rate = None if known is None or known.rule is None else known.rule.config.key_start_rate
-    running = running_by_key(state, queue)[key]
-    if known is None or rate is None:
-        return KeyInfo(running)
-    full_at = known.buckets.get(key_starts(key), 0)
-    return KeyInfo(running, moment(rate.next_at(full_at, now=state.now)))
-
-
 def _limit_keys(state: State, queue: str, limits: KeyLimits | None) -> None:
     known = state.queues[queue]
     if limits != known.lanes.key_limits:
         running = partial(running_by_key, state, queue)
         known.lanes.limit_keys(limits, running, state, known.buckets)
+
+
+class MemoryQueueVerbs(LockedState, QueueVerbs):
+    """Queues, as this store reads them, and places their jobs."""
+
+    _queue_book = QueueBook
+
+    def _queue_reader(self, look: State) -> QueueReader:
+        return QueueReader(look)
+
+    def queues(self) -> list[str]:
+        return self._look(lambda state: sorted(state.queues))
+
+    def _place_anew(self, queue: str) -> None:
+        def place(state: State) -> bool:
+            known = state.queues.get(queue)
+            return known is not None and known.lanes.rebalance(state.now)
+
+        while self._write(place):
+            pass

@@ -37,7 +37,7 @@ from leasehold.core.model.search import (
     check_read,
     counted_up_to,
     lightened,
-    must_be_read,
+    looked_through,
 )
 from leasehold.core.model.status import Status
 from leasehold.env import from_micros
@@ -154,7 +154,7 @@ def search(
     before = state.last_seq + 1 if cursor_before is None else cursor_before
     found: list[Record] = []
     jobs: list[Job] = []
-    left = read_max if must_be_read(where) else None
+    left = looked_through(where, read_max)
     for record in _candidates(state, where):
         if record.seq >= before:
             continue
@@ -180,7 +180,7 @@ def _count(state: State, where: JobFilter, counted_max: int, read_max: int | Non
     if known is not None:
         return known
     found = 0
-    most = read_max if must_be_read(where) else None
+    most = looked_through(where, read_max)
     for read, record in enumerate(_candidates(state, where)):
         if read == most:
             return counted_up_to(found, counted_max, read_all=False)

@@ -81,7 +81,8 @@ class Record(msgspec.Struct, eq=False, gc=False):
     allowance: int
     created_at: int
     updated_at: int
-    run_at: int
+    available_at: int
+    """Since when, or from when on, it may be leased: never before it was created."""
     start_by: int | None
     history: list[KeptEvent]
     attempt_rows: tuple[KeptAttempt, ...] = ()
@@ -125,11 +126,6 @@ class Record(msgspec.Struct, eq=False, gc=False):
         """The start of its latest attempt."""
         return self.acquired_at if self.lease_version else None
 
-    @property
-    def available_at(self) -> int:
-        """Since when it could have been leased, once it is ready."""
-        return max(self.created_at, self.run_at)
-
 
 def record_of(draft: Draft, seq: int, now: int) -> Record:
     """A new job as a draft asks for it."""
@@ -170,7 +166,7 @@ def snapshot(record: Record) -> Job:
         codec=draft.codec,
         created_at=from_micros(record.created_at),
         updated_at=from_micros(record.updated_at),
-        run_at=from_micros(record.run_at),
+        run_at=from_micros(record.available_at),
         deadline=draft.deadline,
         started_at=moment(record.started_at),
         completed_at=moment(record.completed_at),

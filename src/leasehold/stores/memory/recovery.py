@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import msgspec
 
@@ -11,62 +12,34 @@ from leasehold.core.model.lease import Settled, StuckJob, SweepReport
 from leasehold.core.model.lives import NO_LIFE
 from leasehold.core.rules.decision import Decision
 from leasehold.core.rules.fence import is_held
-from leasehold.core.rules.recovery import HeldJob, note_sweep, recover_one, report_of, sweep
+from leasehold.core.rules.recovery import HeldJob, report_of, sweep
 from leasehold.env import from_micros
 from leasehold.stores.memory import feed, registry
 from leasehold.stores.memory.holding import Histories
 from leasehold.stores.memory.lease import cancel_late, promote
-from leasehold.stores.memory.queues import QueueVerbs
+from leasehold.stores.memory.queues import MemoryQueueVerbs
 from leasehold.stores.memory.record import Record
 from leasehold.stores.memory.settling import end_attempt
 from leasehold.stores.memory.state import State
+from leasehold.stores.verbs.recovery import RecoveryVerbs
 
 
-class RecoveryVerbs(QueueVerbs):
-    """Sweeps, which also go on with what was cut short; and single jobs taken back."""
+class MemoryRecoveryVerbs(MemoryQueueVerbs, RecoveryVerbs):
+    """Sweeps, and which jobs are stuck."""
 
-    def recover(self, *, actor: str | None = None) -> SweepReport:
+    def _sweep(self) -> SweepReport:
         report = SweepReport()
         for jobs in batched(self._look(_expired), RECOVERED_AT_ONCE):
-            report = report.plus(self._run(_recover, jobs))
-        self._run(_cancel_late_jobs)
-        self._run(registry.forget_silent)
-        self._run(feed.end_if_unfollowed)
-        self._bury_the_rest()
-        if actor is not None:
-            self._run(lambda state: note_sweep(Holdings(state).audit, actor, report))
+            report = report.plus(self._write(partial(_recover, jobs=jobs)))
+        self._write(_cancel_late_jobs)
+        self._write(registry.forget_silent)
+        self._write(feed.end_if_unfollowed)
         return report
-
-    def recover_one(
-        self,
-        job_id: str,
-        version: int,
-        *,
-        reset_attempts: bool,
-        reason: str,
-        actor: str | None = None,
-    ) -> Settled:
-        return self._run(
-            lambda state: recover_one(
-                Holdings(state),
-                job_id,
-                version,
-                reset_attempts=reset_attempts,
-                reason=reason,
-                actor=actor,
-            )
-        )
 
     def stuck(
         self, silent_seconds: float | None, *, running_seconds: float | None = None
     ) -> list[StuckJob]:
         return self._look(_stuck, silent_seconds, running_seconds)
-
-    def promote(self) -> int:
-        promoted = 0
-        while found := self._run(_promote_some):
-            promoted += found
-        return promoted
 
 
 def _expired(state: State) -> list[str]:
@@ -159,7 +132,7 @@ def _before(state: State, seconds: float | None) -> float:
     return -1 if seconds is None else state.now - seconds * 1e6
 
 
-def _promote_some(state: State) -> int:
+def promote_some(state: State) -> int:
     """Make due jobs pending, up to the budget; answers how many."""
     promoted = 0
     for queue in state.queues.values():

@@ -37,7 +37,7 @@ class RegistryVerbs(LockedState):
         # No death is proved here: a remote worker is only told apart in another way.
         number = remote_life(info).number if is_remote else None
         if number is None or not is_entered:
-            number = self._run(_enter, info, number)
+            number = self._write(lambda state: _enter(state, info, number))
         return _Registration(partial(self._leave, info.id, number))
 
     def _leave(self, worker: str, number: int) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from leasehold.core.model.job import Draft, Job
-from leasehold.core.model.schedule import Fired, Schedule, ScheduleDraft
-from leasehold.core.model.stored import moment
+from leasehold.core.model.schedule import Schedule
 from leasehold.core.rules import scheduling
 from leasehold.env import from_micros, to_micros
 from leasehold.errors import LeaseholdError
@@ -14,44 +13,7 @@ from leasehold.stores.memory.locked import LockedState
 from leasehold.stores.memory.record import snapshot
 from leasehold.stores.memory.state import State
 from leasehold.stores.memory.submission import submit
-
-
-class ScheduleVerbs(LockedState):
-    """Schedules."""
-
-    def set_schedule(self, draft: ScheduleDraft, *, actor: str) -> Schedule:
-        draft.check()
-        return self._run(lambda state: scheduling.set_schedule(ScheduleShelf(state), draft, actor))
-
-    def schedules(self) -> list[Schedule]:
-        return self._look(
-            lambda state: [known.detached() for _, known in sorted(state.schedules.items())]
-        )
-
-    def get_schedule(self, name: str) -> Schedule | None:
-        return self._look(lambda state: ScheduleShelf(state).find(name))
-
-    def remove_schedule(self, name: str, *, actor: str) -> Schedule:
-        return self._run(
-            lambda state: scheduling.remove_schedule(ScheduleShelf(state), name, actor)
-        )
-
-    def pause_schedule(self, name: str, *, paused: bool, actor: str) -> Schedule:
-        return self._run(
-            lambda state: scheduling.pause_schedule(ScheduleShelf(state), name, paused, actor)
-        )
-
-    def run_schedule(self, name: str, *, job_id: str, actor: str) -> Job:
-        def verb(state: State) -> Job:
-            refusal = scheduling.run_schedule(ScheduleShelf(state), name, job_id, actor)
-            if refusal is not None:
-                raise refusal
-            return snapshot(state.records[job_id])
-
-        return self._run(verb)
-
-    def fire_schedules(self) -> Fired:
-        return self._run(lambda state: Fired(fire_due(state), moment(state.next_tick)))
+from leasehold.stores.verbs.schedules import ScheduleVerbs
 
 
 class ScheduleShelf:
@@ -111,12 +73,30 @@ class ScheduleShelf:
         due = [each.due_at for each in schedules if each.due_at is not None]
         self._state.next_tick = to_micros(min(due)) if due else None
 
+    def fire_due(self) -> tuple[int, int | None]:
+        """Every lease comes by here."""
+        state = self._state
+        if state.next_tick is None or state.next_tick > state.now:
+            return 0, state.next_tick
+        jobs = scheduling.fire_due(self)
+        self.look_for_next()
+        return jobs, state.next_tick
 
-def fire_due(state: State) -> int:
-    """Fire due schedules; answers how many jobs that submitted. Every lease comes by here."""
-    if state.next_tick is None or state.next_tick > state.now:
-        return 0
-    shelf = ScheduleShelf(state)
-    jobs = scheduling.fire_due(shelf)
-    shelf.look_for_next()
-    return jobs
+    def read_job(self, job_id: str) -> Job | None:
+        record = self._state.records.get(job_id)
+        return None if record is None else snapshot(record)
+
+
+class MemoryScheduleVerbs(LockedState, ScheduleVerbs):
+    """Reads of schedules."""
+
+    def _schedule_shelf(self, write: State) -> ScheduleShelf:
+        return ScheduleShelf(write)
+
+    def schedules(self) -> list[Schedule]:
+        return self._look(
+            lambda state: [known.detached() for _, known in sorted(state.schedules.items())]
+        )
+
+    def get_schedule(self, name: str) -> Schedule | None:
+        return self._look(lambda state: ScheduleShelf(state).find(name))

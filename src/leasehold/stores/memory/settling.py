@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Final
 
 from leasehold.core.model.failure import FailedAttempt
@@ -28,7 +27,7 @@ FAILED: Final = Status.FAILED
 PENDING: Final = Status.PENDING
 
 
-def settle(state: State, settlement: Settlement, now: datetime) -> Settled | LeaseLostError:
+def settle(state: State, settlement: Settlement) -> Settled | LeaseLostError:
     """Settle a job that is still held, or refuse its former holder."""
     record = state.records.get(settlement.job_id)
     if record is None or not is_held(record, settlement.version):
@@ -49,7 +48,7 @@ def settle(state: State, settlement: Settlement, now: datetime) -> Settled | Lea
         allowance=record.allowance,
         policy=draft.retry,
         cancel_reason=record.cancel_requested,
-        now=now,
+        now=from_micros(state.now),
         random=state.random,
     )
     if queue.breakers or type(outcome) is Fail:
@@ -80,9 +79,9 @@ def end_attempt(
         row.expires_at = record.expires_at
         row.heartbeat_at = record.heartbeat_at
     if decision.run_at is not None:
-        record.run_at = to_micros(decision.run_at)
+        record.available_at = to_micros(decision.run_at)
     elif decision.status is PENDING:
-        record.run_at = now
+        record.available_at = now
     measures = state.queues[queue].meter.measures
     measures[RUN if decision.has_run else NO_RUN].add(now - record.acquired_at)
     if decision.status is FAILED:

@@ -34,14 +34,14 @@ from leasehold.core.model.span import MINUTE_MICROS
 from leasehold.core.model.status import STEPS, TERMINAL, Event, Status, check
 from leasehold.core.model.tokens import Token
 from leasehold.core.rules.cleanup_store import CleanUpProgress
-from leasehold.core.rules.clock import ClockBasis, StoreTime, show_time, tell_time
+from leasehold.core.rules.clock import ClockBasis, StoreTime, show_time, tell_time, time_in_step
 from leasehold.core.rules.decision import COMPLETED_TOTALS, Decision, end_of_waiting
 from leasehold.core.rules.operations import Operation
 from leasehold.core.rules.queue_limits import lets_somebody_go_on
 from leasehold.core.rules.sampling import end_minute
 from leasehold.core.rules.settings_in_force import SettingsInForce
 from leasehold.core.rules.undoing import OperationPart
-from leasehold.env import Env, from_micros, to_micros
+from leasehold.env import ClockReading, Env, from_micros, to_micros
 from leasehold.stores.memory.archive import JobArchive
 from leasehold.stores.memory.feed import Feed
 from leasehold.stores.memory.finished import Finished, trim
@@ -168,10 +168,10 @@ class State:
         """Read the clock, which never steps back here, and now and then forget old records."""
         self.shown_left = SHOWN_AT_ONCE
         self.inherited_left = INHERITED_AT_ONCE
-        time = tell_time(self.now, self._clock_basis, self._clock.reading())
-        now, shift, self._clock_basis = time
-        if shift:
-            self._move_leases(time)
+        reading = self._clock.reading()
+        now = time_in_step(self.now, self._clock_basis, reading)
+        if now is None:
+            now = self._odd_time(reading)
         if now < self.trim_at:
             self.now = now  # It never steps back.
         else:
@@ -194,6 +194,14 @@ class State:
                 if forgets:
                     trim(self)
 
+    def _odd_time(self, reading: ClockReading) -> int:
+        """What time it is though the clocks disagree; leases may have to end later for it."""
+        time = tell_time(self.now, self._clock_basis, reading)
+        self._clock_basis = time.basis
+        if time.shift:
+            self._move_leases(time)
+        return time.now
+
     def _move_leases(self, time: StoreTime) -> None:
         for record in self.running.values():
             record.expires_at += time.shift
@@ -208,7 +216,7 @@ class State:
     def queue(self, name: str) -> MemoryQueue:
         found = self.queues.get(name)
         if found is None:
-            found = self.queues[name] = MemoryQueue()
+            found = self.queues[name] = MemoryQueue(name)
         return found
 
     def chosen(self, queue: str | None) -> dict[str, MemoryQueue]:
@@ -432,8 +440,8 @@ class State:
             self.feed.note(kind, name)
 
 
-class Shelf:
-    """The state as a rule of the core asks for it, inside one verb."""
+class RuleView:
+    """The state as a rule of the core sees it, inside one verb."""
 
     def __init__(self, state: State) -> None:
         self._state = state

@@ -12,18 +12,19 @@ from leasehold.core.model.retention import RetentionPolicy
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import UnsupportedError
 from leasehold.stores.memory import inspection
-from leasehold.stores.memory.access import PinVerbs, SettingVerbs, TokenVerbs
-from leasehold.stores.memory.holding import HoldingVerbs
+from leasehold.stores.memory.access import AccessVerbs
+from leasehold.stores.memory.holding import Histories, HolderBook
 from leasehold.stores.memory.leasing import ExchangeVerbs
 from leasehold.stores.memory.metrics import FigureVerbs, heap_figures
-from leasehold.stores.memory.people import PeopleVerbs
+from leasehold.stores.memory.people import MemoryPeopleVerbs
 from leasehold.stores.memory.pruning import KeepingVerbs
 from leasehold.stores.memory.reading import LookingVerbs
-from leasehold.stores.memory.recovery import RecoveryVerbs
+from leasehold.stores.memory.recovery import Holdings, MemoryRecoveryVerbs, promote_some
 from leasehold.stores.memory.registry import RegistryVerbs
-from leasehold.stores.memory.schedules import ScheduleVerbs
+from leasehold.stores.memory.schedules import MemoryScheduleVerbs
 from leasehold.stores.memory.state import State
 from leasehold.stores.memory.submission import ProducingVerbs
+from leasehold.stores.verbs.holding import HoldingVerbs
 
 CAPACITY_DEFAULT: Final = 1_000_000
 
@@ -32,15 +33,13 @@ class MemoryStore(
     ProducingVerbs,
     ExchangeVerbs,
     HoldingVerbs,
-    RecoveryVerbs,
+    MemoryRecoveryVerbs,
     RegistryVerbs,
-    PeopleVerbs,
+    MemoryPeopleVerbs,
     LookingVerbs,
     FigureVerbs,
-    ScheduleVerbs,
-    SettingVerbs,
-    TokenVerbs,
-    PinVerbs,
+    MemoryScheduleVerbs,
+    AccessVerbs,
     KeepingVerbs,
 ):
     """Jobs in this process's memory: fast, ordered, and gone when the process ends.
@@ -58,6 +57,11 @@ class MemoryStore(
     >>> [lease.job_id for lease in store.exchange(request=LeaseRequest(worker="me")).leases]
     ['one']
     """
+
+    _holder_book = HolderBook
+    _histories = Histories
+    _holdings = Holdings
+    _promote = staticmethod(promote_some)
 
     def __init__(
         self,

@@ -174,10 +174,12 @@ class ProducingVerbs(LockedState):
         if not partial:
             for draft in drafts:
                 draft.check()
-            return list(self._run(submit, drafts))
+            return list(self._write(lambda state: submit(state, drafts)))
         sorted_out = SortedOut.of(drafts)
         return sorted_out.woven(
-            self._run(submit, sorted_out.good, sorted_out.refused, partial=True)
+            self._write(
+                lambda state: submit(state, sorted_out.good, sorted_out.refused, partial=True)
+            )
         )
 
     def submit_as(
@@ -190,7 +192,7 @@ class ProducingVerbs(LockedState):
             check_same(token, find_token(state, digest))
             return list(submit(state, drafts))
 
-        return self._run(submit_checked)
+        return self._write(submit_checked)
 
     def submit_once(
         self, request_id: str, drafts: Sequence[Draft], *, partial: bool = False
@@ -210,7 +212,7 @@ class ProducingVerbs(LockedState):
             replies.keep(state, request_id, keep_submit(answers, digest))
             return answers
 
-        return sorted_out.woven(self._run(submit_unless_done))
+        return sorted_out.woven(self._write(submit_unless_done))
 
     def connect(self) -> Connection:
         raise self._no_transactions()

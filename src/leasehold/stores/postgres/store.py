@@ -30,7 +30,7 @@ from leasehold.stores.postgres.keeping.beliefs import Beliefs
 from leasehold.stores.postgres.keeping.blobs import TableBlobs
 from leasehold.stores.postgres.keeping.cleanup import JobArchive, Pruning
 from leasehold.stores.postgres.leasing import held
-from leasehold.stores.postgres.leasing.ends import Histories, Messages
+from leasehold.stores.postgres.leasing.ends import Histories, HolderBook
 from leasehold.stores.postgres.leasing.held import HeldTransaction
 from leasehold.stores.postgres.leasing.lease import promote
 from leasehold.stores.postgres.leasing.recover import Holdings, Registry, Sweep
@@ -61,11 +61,11 @@ class PostgresStore(WithoutLocalVerbs, TableStore):
 
     _database: Database
     _reader = PlainReader
-    _messages = Messages
+    _holder_book = HolderBook
     _histories = Histories
     _holdings = Holdings
     _registry = Registry
-    _sweep = Sweep
+    _sweeper = Sweep
     _promote = staticmethod(promote)
     _desk = OrderDesk
     _dependents = DependentsBook

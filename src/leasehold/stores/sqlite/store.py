@@ -30,7 +30,7 @@ from leasehold.stores.sqlite.disk.files import Durability
 from leasehold.stores.sqlite.disk.lock import LOCK_TIMEOUT_SECONDS
 from leasehold.stores.sqlite.keeping import moving
 from leasehold.stores.sqlite.keeping.cleanup import JobArchive, Pruning
-from leasehold.stores.sqlite.leasing.ends import Histories, Messages
+from leasehold.stores.sqlite.leasing.ends import Histories, HolderBook
 from leasehold.stores.sqlite.leasing.lease import promote
 from leasehold.stores.sqlite.leasing.recover import Holdings, Registry, Sweep
 from leasehold.stores.sqlite.leasing.settle import exchange, exchange_once
@@ -65,11 +65,11 @@ class SQLiteStore(TableStore):
 
     _database: Database
     _reader = LenientReader
-    _messages = Messages
+    _holder_book = HolderBook
     _histories = Histories
     _holdings = Holdings
     _registry = Registry
-    _sweep = Sweep
+    _sweeper = Sweep
     _promote = staticmethod(promote)
     _desk = OrderDesk
     _dependents = DependentsBook

@@ -1,35 +1,25 @@
-"""What holders tell: how attempts end (`core.rules.ends`), and messages before that. All is fenced.
+"""What holders tell: how attempts end (`core.rules.ends`), and before that, `core.rules.holding`.
 
-The messages are renewals, progress and log lines. With the end of an attempt goes what follows for
-its rows: records beyond their bound, and jobs that become pending again.
+With the end of an attempt goes what follows for its rows: records beyond their bound, and jobs that
+become pending again.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, ClassVar, Final, TypeVar
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, ClassVar, Final
 
-from leasehold.core.model.joblog import LogLine, bounded, check_progress
-from leasehold.core.model.lease import (
-    Renewal,
-    Renewed,
-    RunningLease,
-    decide_renewal,
-)
+from leasehold.core.model.joblog import LogLine
+from leasehold.core.model.lease import RunningLease
 from leasehold.core.model.limits import LOG_LINES_MAX
-from leasehold.core.model.status import Event
-from leasehold.core.rules import fence
 from leasehold.core.rules.ends import GatheredEnds
-from leasehold.core.rules.fence import Histories
+from leasehold.core.rules.holding import LeaseName
 from leasehold.core.rules.placing import PendingEntry
 from leasehold.env import to_micros
-from leasehold.errors import LeaseExpiredError, LeaseLostError
-from leasehold.stores.tables.database import TableDatabase
+from leasehold.errors import LeaseLostError
 from leasehold.stores.tables.job_states import TableHistories
 from leasehold.stores.tables.step import TableStep
-
-T = TypeVar("T")
 
 SURPLUS_ATTEMPT: Final = """
     SELECT version FROM attempt WHERE seq = $1 ORDER BY version DESC LIMIT 1 OFFSET $2
@@ -113,127 +103,56 @@ BEAT: Final = "UPDATE worker SET heartbeat_at = $1 WHERE id = $2"
 LAST_LINE: Final = "SELECT coalesce(max(n), 0) FROM log WHERE seq = $1"
 DROP_LINES: Final = "DELETE FROM log WHERE seq = $1 AND n <= $2"
 
-LeaseName = tuple[str, int]
-"""The id of a job, and the version of its lease."""
-HeldLease = tuple[int, int, RunningLease]
-"""Number and lane of a running job, and its lease."""
+RunningJob = tuple[int, int, int]
+"""Number, lane and lease version of a job that runs."""
 
 
-class TableMessages(ABC):
-    """The messages of holders, each in a write."""
+class TableHolderBook(ABC):
+    """See `leasehold.core.rules.holding.HolderBook`."""
 
     histories: ClassVar[type[TableHistories]]
-    extend: ClassVar[str]
+    extend_leases: ClassVar[str]
     """For `many`: number, version, until when, and now. Guard: still this version."""
-    keep_progress: ClassVar[str]
-    add_lines: ClassVar[str]
+    write_progress: ClassVar[str]
+    write_lines: ClassVar[str]
     """For `many`: the rows of `log`."""
 
-    @classmethod
+    def __init__(self, step: Any) -> None:
+        self._step: TableStep = step
+        self.now = self._step.now
+        self.extension_seconds_max = self._step.settings.extension_seconds_max
+
     @abstractmethod
-    def held(cls, step: Any, leases: Collection[LeaseName]) -> Mapping[LeaseName, HeldLease]:
+    def held(
+        self, leases: Collection[LeaseName]
+    ) -> Mapping[LeaseName, tuple[RunningJob, RunningLease]]:
         """Those of these leases that run."""
 
-    @classmethod
-    def renew(
-        cls, step: TableStep, worker: str, renewals: Sequence[Renewal]
-    ) -> list[Renewed | LeaseLostError]:
-        """Renew leases that are held and not expired, and the worker's own sign of life."""
-        held = cls.held(step, [(renewal.job_id, renewal.version) for renewal in renewals])
-        answers: list[Renewed | LeaseLostError] = []
-        extended: list[tuple[int, int, int, int]] = []
-        for renewal in renewals:
-            found = held.get((renewal.job_id, renewal.version))
-            if found is None:
-                answers.append(cls.histories.refuse(step, renewal.job_id, renewal.version))
-                continue
-            seq, lane, lease = found
-            decided = decide_renewal(
-                renewal,
-                lease,
-                now=step.now,
-                extension_seconds_max=step.settings.extension_seconds_max,
-            )
-            if isinstance(decided, LeaseExpiredError):
-                answers.append(decided)
-                continue
-            until, answer = decided
-            extended.append((seq, renewal.version, until, step.now))
-            step.count(lane, "total_renewed")
-            answers.append(answer)
-        step.many(cls.extend, extended)
-        # After the leases, as in an exchange that notes who leases.
-        step.execute(BEAT, (step.now, worker))
-        return answers
+    def refuse(self, job_id: str, version: int) -> LeaseLostError:
+        return self.histories.refuse(self._step, job_id, version)
 
-    @classmethod
-    def report_progress(
-        cls, step: TableStep, job_id: str, version: int, progress: bytes
-    ) -> LeaseLostError | None:
-        """Keep the latest progress; answers a stale holder with its error."""
-        held = cls.held(step, [(job_id, version)]).get((job_id, version))
-        if held is None:
-            return cls.histories.refuse(step, job_id, version)
-        step.execute(cls.keep_progress, (held[0], progress.decode()))
-        return None
+    def extend(self, extended: Sequence[tuple[RunningJob, int]]) -> None:
+        rows = [(seq, version, until, self.now) for (seq, _, version), until in extended]
+        self._step.many(self.extend_leases, rows)
+        for (_, lane, _), _ in extended:
+            self._step.count(lane, "total_renewed")
 
-    @classmethod
-    def append_log(
-        cls, step: TableStep, job_id: str, version: int, lines: Sequence[LogLine], dropped: int
-    ) -> LeaseLostError | None:
-        """Keep the latest lines; answers a stale holder with its error."""
-        held = cls.held(step, [(job_id, version)]).get((job_id, version))
-        if held is None:
-            return cls.histories.refuse(step, job_id, version)
-        seq = held[0]
+    def note_alive(self, worker: str) -> None:
+        self._step.execute(BEAT, (self.now, worker))
+
+    def keep_progress(self, job: RunningJob, progress: bytes) -> None:
+        self._step.execute(self.write_progress, (job[0], progress.decode()))
+
+    def add_lines(self, job: RunningJob, lines: Sequence[LogLine], dropped: int) -> None:
+        step, seq = self._step, job[0]
         # The number of a dropped line is used up: the rest tells how many there were.
         n = step.execute(LAST_LINE, (seq,)).fetchone()[0] + dropped
         numbered = list(enumerate(lines, start=n + 1))[-LOG_LINES_MAX:]
         step.many(
-            cls.add_lines,
+            self.write_lines,
             [
-                (seq, number, to_micros(line.at), step.storable(bounded(line.text)))
+                (seq, number, to_micros(line.at), step.storable(line.text))
                 for number, line in numbered
             ],
         )
         step.execute(DROP_LINES, (seq, n + len(lines) - LOG_LINES_MAX))
-        return None
-
-
-class HoldingVerbs:
-    """Messages of holders of leases."""
-
-    _database: TableDatabase
-    _messages: type[TableMessages]
-    _histories: Callable[[Any], Histories[Any]]
-
-    def _write_as_holder(self, operation: Callable[[Any], T]) -> T:
-        """A holder writes only to the rows of its own leases."""
-        return self._database.write(operation)
-
-    def renew(self, worker: str, renewals: Sequence[Renewal]) -> list[Renewed | LeaseLostError]:
-        return self._write_as_holder(lambda step: self._messages.renew(step, worker, renewals))
-
-    def report_progress(self, job_id: str, version: int, progress: bytes) -> None:
-        check_progress(job_id, progress)
-        lost = self._write_as_holder(
-            lambda step: self._messages.report_progress(step, job_id, version, progress)
-        )
-        if lost is not None:
-            raise lost
-
-    def append_log(
-        self, job_id: str, version: int, lines: Sequence[LogLine], *, dropped: int = 0
-    ) -> None:
-        lost = self._write_as_holder(
-            lambda step: self._messages.append_log(step, job_id, version, lines, dropped)
-        )
-        if lost is not None:
-            raise lost
-
-    def tell(
-        self, job_id: str, event: Event, *, worker: str | None, version: int, message: str
-    ) -> None:
-        self._database.write(
-            lambda step: fence.tell(self._histories(step), job_id, event, worker, version, message)
-        )

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import cached_property
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -34,6 +35,7 @@ from leasehold.core.rules.metrics import (
 )
 from leasehold.core.rules.timeline import ResolutionName, Timeline, timeline
 from leasehold.env import from_micros, to_micros
+from leasehold.stores.tables.closed_spans import ClosedSpans
 from leasehold.stores.tables.database import TableDatabase
 from leasehold.stores.tables.records import who_works
 from leasehold.stores.tables.statements import Kind, Query, Reader, SqlConnection
@@ -100,10 +102,6 @@ WORKED: Final = Query(
     },
     "FROM worker_total",
 )
-FORGET_WORKERS: Final = """
-    DELETE FROM worker_total WHERE id IN (
-        SELECT id FROM worker_total ORDER BY last_at DESC, id DESC LIMIT $1 OFFSET $2)
-"""
 WORKED_LATELY: Final = """
     SELECT bucket, measure, CAST(sum(jobs) AS bigint) FROM measured WHERE lane = 0
     GROUP BY bucket, measure
@@ -260,7 +258,9 @@ class MetricsOf(Protocol):
 
     stats: str
 
-    def __call__(self, db: Any, now: int, lost: Collection[str] = (), /) -> LifetimeReader: ...
+    def __call__(
+        self, db: Any, now: int, lost: Collection[str], closed: ClosedSpans, /
+    ) -> LifetimeReader: ...
 
 
 class FigureVerbs(ABC):
@@ -324,7 +324,11 @@ class FigureVerbs(ABC):
         return self._database.look(lambda db: lifetimes(self._measured(db, self._lost_workers(db))))
 
     def _measured(self, db: SqlConnection, lost: Collection[str] = ()) -> LifetimeReader:
-        return self._metrics(db, self._database.now(db), lost)
+        return self._metrics(db, self._database.now(db), lost, self._closed)
+
+    @cached_property
+    def _closed(self) -> ClosedSpans:
+        return ClosedSpans()
 
     def failures(
         self, queue: str | None = None, *, task: str | None = None, limit: int = 20

@@ -23,7 +23,7 @@ from leasehold.core.model.search import (
     check_left_out,
     check_read,
     counted_up_to,
-    must_be_read,
+    looked_through,
 )
 from leasehold.core.model.status import Status
 from leasehold.core.model.stored import UNREADABLE
@@ -95,7 +95,8 @@ def lowest_read(
     None where all may be read: few are left, an index leads to the fitting ones, or few can fit.
     `jobs_of` counts the jobs in the queues, of the tasks and in the statuses of a filter.
     """
-    if read_max is None or not must_be_read(where) or _few_can_fit(db, where, jobs_of):
+    most = looked_through(where, read_max)
+    if most is None or _few_can_fit(db, where, jobs_of):
         return None
     lowest, highest = db.execute(NUMBERS).fetchone()
     if lowest is None:
@@ -103,7 +104,7 @@ def lowest_read(
     # Numbers of pruned jobs are passed over at no cost.
     numbers_a_job = (highest - lowest + 1) / max(1, jobs_of(JobFilter()))
     top = highest + 1 if before is None else min(before, highest + 1)
-    bottom = top - max(1, round(read_max * numbers_a_job))
+    bottom = top - max(1, round(most * numbers_a_job))
     return bottom if bottom > lowest else None
 
 

@@ -1,35 +1,26 @@
-"""Queues: for reads; as a write changes them (`core.rules.queue_orders`); what takes many writes.
-
-Those are a change of rules (jobs are placed anew), a purge, and an end.
+"""Queues: as a look finds them (`core.rules.queue_facts`), and as a write changes them
+(`core.rules.queue_orders`).
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
-from functools import partial
 from typing import Any, ClassVar, Final
 
 import msgspec
 
-from leasehold.core.model.budget import BURIED_AT_ONCE, PURGE_AT_ONCE, batched
 from leasehold.core.model.codes import DELETED_BY
-from leasehold.core.model.key_limits import KeyInfo
-from leasehold.core.model.queue_config import (
-    DELETED_RULE,
-    QueueConfig,
-    QueueInfo,
-    QueueRule,
-    QueueState,
-)
-from leasehold.core.model.records import Purged
+from leasehold.core.model.queue_config import QueueInfo, QueueRule
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import WAITING, Status
 from leasehold.core.model.stored import MOMENT_MAX, micros
-from leasehold.core.rules import queue_orders, rebalancing
-from leasehold.core.rules.queue_orders import Buried
+from leasehold.core.rules import rebalancing
+from leasehold.core.rules.queue_facts import QueueFacts, infos
+from leasehold.core.rules.queue_orders import QueueBook
 from leasehold.core.rules.rule_book import RuleBook
-from leasehold.core.rules.starting import StartBook, key_starts, next_start_at
+from leasehold.core.rules.starting import StartBook
 from leasehold.env import from_micros
 from leasehold.stores.tables import rebalance
 from leasehold.stores.tables.database import TableDatabase
@@ -38,6 +29,7 @@ from leasehold.stores.tables.job_states import Ending, TableHistories
 from leasehold.stores.tables.rebalance import SOME_RESCORING, TablePasses
 from leasehold.stores.tables.statements import SqlConnection
 from leasehold.stores.tables.step import TableStep
+from leasehold.stores.verbs.queues import QueueVerbs
 
 FOUND_AT_ONCE: Final = 100_000
 """How many jobs to bury one read looks for."""
@@ -63,7 +55,7 @@ WAITING_IN_QUEUE: Final = """
 
 
 class TableQueues:
-    """Reads queues; a store says how it reads rules, buckets and jobs."""
+    """See `leasehold.core.rules.queue_facts.QueueReader`; jobs go by their numbers."""
 
     figures: ClassVar[str]
     """By queue, or for one: a sum for each status, since when it is known, is it deleted."""
@@ -82,59 +74,30 @@ class TableQueues:
     def buckets(self) -> StartBook:
         return self.start_book(self._db, self._now)
 
-    def infos(self, queue: str | None = None) -> list[QueueInfo]:
-        """The information about one queue, if there is any, or about all of them, by name."""
-        rules = self.rules
-        counts: dict[str, dict[Status, int]] = {}
-        since: dict[str, datetime] = {}
-        deleted: set[str] = set()
-        for name, *sums, first, is_deleted in self._db.execute(self.figures, (queue,)).fetchall():
-            counts[name] = dict(zip(Status, sums, strict=True))
-            if is_deleted:
-                deleted.add(name)
-            if first is not None and 0 < first <= MOMENT_MAX:
-                since[name] = from_micros(first)
-        held: dict[str, dict[str, datetime]] = {}
+    def facts(self, queue: str | None) -> Mapping[str, QueueFacts]:
+        held: defaultdict[str, dict[str, int]] = defaultdict(dict)
         for name, task, until in self._db.execute(HELD, (queue, self._now)).fetchall():
-            held.setdefault(name, {})[task] = from_micros(until)
-        known = rules.keys() | counts.keys()
-        book = self.buckets
-        found = (
-            _info(
-                name,
-                rules.get(name) or (DELETED_RULE if name in deleted else QueueRule()),
-                counts.get(name) or dict.fromkeys(Status, 0),
-                held.get(name) or {},
-                since.get(name),
-                book,
-            )
-            for name in sorted(known if queue is None else known & {queue})
-        )
-        return [info for info in found if not info.is_gone]
+            held[name][task] = until
+        rules = self.rules
+        # A queue that was created and never held a job is not counted yet.
+        none = dict.fromkeys(Status, 0)
+        facts = {
+            name: QueueFacts(rule, none, None, False, {})
+            for name, rule in rules.items()
+            if queue in (None, name)
+        }
+        for name, *sums, first, is_deleted in self._db.execute(self.figures, (queue,)).fetchall():
+            counts = dict(zip(Status, sums, strict=True))
+            since = first if first is not None and 0 < first <= MOMENT_MAX else None
+            rule = rules.get(name)
+            facts[name] = QueueFacts(rule, counts, since, bool(is_deleted), held[name])
+        return facts
 
-    def info(self, queue: str) -> QueueInfo | None:
-        """The information about one queue."""
-        return next(iter(self.infos(queue)), None)
+    def running_of_key(self, queue: str, key: str) -> int:
+        return int(self._db.execute(RUNNING_OF_KEY, (queue, key)).fetchone()[0])
 
-    def key_info(self, queue: str, key: str) -> KeyInfo:
-        """How many jobs of a key run in a queue, and when the next may start."""
-        running = self._db.execute(RUNNING_OF_KEY, (queue, key)).fetchone()[0]
-        rule = self.rules.get(queue)
-        rate = None if rule is None else rule.config.key_start_rate
-        if rate is None:
-            return KeyInfo(running)
-        next_at = rate.next_at(self.buckets.full_at(queue, key_starts(key)), now=self._now)
-        return KeyInfo(running, None if next_at is None else from_micros(next_at))
-
-    def to_purge(self, queue: str, where: JobFilter, limit: int) -> tuple[list[int], bool]:
-        """The numbers of waiting jobs that fit, and whether there are more.
-
-        For a reader: all jobs may have to be looked at.
-        """
-        fitting = queue_orders.to_purge(queue, where)
-        if fitting is None:
-            return [], False
-        page = self.jobs(self._db).search(fitting, limit, None)
+    def find(self, where: JobFilter, limit: int) -> tuple[list[int], bool]:
+        page = self.jobs(self._db).search(where, limit, None)
         numbers = (
             f"SELECT seq FROM job WHERE {self.jobs.dialect.among('id', '$1')} ORDER BY seq DESC"
         )
@@ -143,37 +106,7 @@ class TableQueues:
         return [seq for (seq,) in found], page.next_cursor is not None
 
     def waiting_in(self, queue: str) -> list[int]:
-        """The numbers of jobs that wait in a queue."""
         return [seq for (seq,) in self._db.execute(WAITING_IN_QUEUE, (queue, FOUND_AT_ONCE))]
-
-    def being_deleted(self) -> list[str]:
-        """The queues that somebody began to delete."""
-        return [queue for queue, rule in self.rules.items() if rule.state is QueueState.DELETING]
-
-
-def _info(
-    name: str,
-    known: QueueRule,
-    counts: dict[Status, int],
-    held: dict[str, datetime],
-    since: datetime | None,
-    book: StartBook,
-) -> QueueInfo:
-    next_at = next_start_at(book, name, known.config)
-    return QueueInfo(
-        name=name,
-        state=known.state,
-        config=known.config,
-        pending=counts[Status.PENDING],
-        running=counts[Status.RUNNING],
-        counts=counts,
-        held_until=held,
-        next_start_at=None if next_at is None else from_micros(next_at),
-        created_at=known.created_at or since,
-        created_by=known.created_by,
-        changed_at=known.changed_at,
-        changed_by=known.changed_by,
-    )
 
 
 KEEP_RULE: Final = """
@@ -282,97 +215,26 @@ class TableQueueBook:
     def info(self, queue: str) -> QueueInfo:
         """The queue as this write leaves it."""
         self._step.flush()
-        [found] = self.queues(self._step.db, self._step.now).infos(queue)
+        [found] = infos(self.queues(self._step.db, self._step.now), queue)
         return found
 
 
-class QueueVerbs:
-    """Queues and their rules."""
+class TableQueueVerbs(QueueVerbs):
+    """Queues, as this database reads them, and places their jobs."""
 
     _database: TableDatabase
     _queue_book: type[TableQueueBook]
 
-    def create_queue(self, queue: str, config: QueueConfig, *, actor: str) -> QueueInfo:
-        return self._change(queue, lambda book: queue_orders.create(book, queue, config, actor))
+    def _queue_reader(self, look: SqlConnection) -> TableQueues:
+        return self._queue_book.queues(look, self._database.now(look))
 
-    def update_queue(self, queue: str, changes: Mapping[str, Any], *, actor: str) -> QueueInfo:
-        return self._change(queue, lambda book: queue_orders.update(book, queue, changes, actor))
-
-    def set_queue_state(self, queue: str, state: QueueState, *, actor: str) -> QueueInfo:
-        return self._change(queue, lambda book: queue_orders.set_state(book, queue, state, actor))
-
-    def _change(self, queue: str, order: Callable[[TableQueueBook], None]) -> QueueInfo:
-        """Change what counts in a queue, and place its jobs accordingly."""
-
-        def operation(step: TableStep) -> QueueInfo:
-            book = self._queue_book(step)
-            order(book)
-            return book.info(queue)
-
+    def _change(self, queue: str, order: Callable[[QueueBook[int]], None]) -> QueueInfo:
         with self._database.read() as db:
             unfinished = db.execute(SOME_RESCORING).fetchone() is not None
         if unfinished:
             # An earlier change is finished first: it leaves less for this one to do.
-            self._database.rebalance_the_rest()
-        info = self._database.write(operation)
+            self._place_anew(queue)
+        return super()._change(queue, order)
+
+    def _place_anew(self, queue: str) -> None:  # noqa: ARG002  # what an earlier write left, too
         self._database.rebalance_the_rest()
-        return info
-
-    def purge_queue(
-        self, queue: str, where: JobFilter, *, actor: str, limit: int = PURGE_AT_ONCE
-    ) -> Purged:
-        # A reader finds the jobs, one write takes them.
-        with self._database.read() as db:
-            jobs, more = self._queues(db).to_purge(queue, where, limit)
-        return self._database.write(
-            lambda step: queue_orders.purge(
-                self._queue_book(step), queue, where, jobs, actor, more=more
-            )
-        )
-
-    def delete_queue(self, queue: str, *, force: bool, actor: str) -> int:
-        # First it is marked: from then on nothing comes in and nothing is leased, and should this
-        # call be cut short, any sweep goes on.
-        is_gone = self._database.write(
-            lambda step: queue_orders.delete(self._queue_book(step), queue, actor, force=force)
-        )
-        return 0 if is_gone else _bury(self._database, self._queue_book, queue)
-
-    def queue_info(self, queue: str) -> QueueInfo | None:
-        return self._database.look(lambda db: self._queues(db).info(queue))
-
-    def list_queues(self) -> list[QueueInfo]:
-        return self._database.look(lambda db: self._queues(db).infos())
-
-    def key_info(self, queue: str, key: str) -> KeyInfo:
-        return self._database.look(lambda db: self._queues(db).key_info(queue, key))
-
-    def _queues(self, db: SqlConnection) -> TableQueues:
-        return self._queue_book.queues(db, self._database.now(db))
-
-
-def finish_deleting(database: TableDatabase, book: type[TableQueueBook]) -> None:
-    """Go on where a call that deletes a queue was cut short."""
-    with database.read() as db:
-        unfinished = book.queues(db, database.now(db)).being_deleted()
-    for queue in unfinished:
-        _bury(database, book, queue)
-
-
-def _bury(database: TableDatabase, book: type[TableQueueBook], queue: str) -> int:
-    """Finish deleting a queue, so many jobs in each write; answers how many it buried."""
-    buried = 0
-    done = False
-    while not done:
-        with database.read() as db:
-            found = book.queues(db, database.now(db)).waiting_in(queue)
-        for jobs in batched(found, BURIED_AT_ONCE) if found else ((),):
-            more, done = database.write(partial(_bury_some, book, queue, jobs, buried))
-            buried += more
-    return buried
-
-
-def _bury_some(
-    book: type[TableQueueBook], queue: str, jobs: Sequence[int], buried: int, step: TableStep
-) -> Buried:
-    return queue_orders.bury(book(step), queue, jobs, buried)

@@ -36,6 +36,11 @@ WORKERS: Final = Query(
     },
     "FROM worker ORDER BY started_at, id",
 )
+# Along its index: a table that jobs pass through has room for many more rows than it has, which a
+# server would look through.
+_RUNNING: Final = (
+    "(SELECT seq, worker, attempts, acquired_at, expires_at FROM running ORDER BY seq) AS running"
+)
 # `running` is small, so that one walk along it tells the jobs of every worker: an index by worker
 # would cost every lease and every settlement.
 HELD: Final = Query(
@@ -53,13 +58,15 @@ HELD: Final = Query(
     FROM (SELECT seq, worker, attempts, acquired_at, expires_at,
             count(*) OVER (PARTITION BY worker) AS leases,
             row_number() OVER (PARTITION BY worker ORDER BY acquired_at, seq) AS n
-        FROM running) AS held
+        FROM {_RUNNING}) AS held
     CROSS JOIN job CROSS JOIN lane
     WHERE job.seq = held.seq AND lane.id = job.lane AND held.n <= {CURRENT_JOBS_MAX}
     ORDER BY held.worker, held.n
     """,
 )
-LEASES: Final = Query({"worker": Kind.TEXT, "count(*)": Kind.WHOLE}, "FROM running GROUP BY worker")
+LEASES: Final = Query(
+    {"worker": Kind.TEXT, "count(*)": Kind.WHOLE}, f"FROM {_RUNNING} GROUP BY worker"
+)
 LOG: Final = Query(
     {"log.n": Kind.WHOLE, "log.at": Kind.MOMENT, "log.line": Kind.TEXT},
     "FROM log JOIN job USING (seq) WHERE id = $1 AND n > $2 ORDER BY n LIMIT $3",

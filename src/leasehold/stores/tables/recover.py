@@ -23,24 +23,23 @@ from leasehold.core.model.budget import (
 from leasehold.core.model.lease import LeaseRequest, Settled, SweepReport
 from leasehold.core.model.lives import Life, remote_life
 from leasehold.core.model.records import SILENT_SECONDS, WorkerInfo, WorkerLife
-from leasehold.core.rules import key_accounts, recovery
+from leasehold.core.rules import key_accounts
 from leasehold.core.rules.decision import Decision
 from leasehold.core.rules.ends import EndedLease
 from leasehold.core.rules.recovery import (
     WORKER_SILENT_MICROS_MAX,
     HeldJob,
-    Holdings,
-    note_sweep,
 )
 from leasehold.stores.tables.database import TableDatabase
 from leasehold.stores.tables.ends import TableEnds
 from leasehold.stores.tables.feed import TableFeed
 from leasehold.stores.tables.job_states import LateRow, TableHistories, cancel_late
 from leasehold.stores.tables.order import AT_ITS_PLACE
-from leasehold.stores.tables.queues import TableQueueBook, finish_deleting
+from leasehold.stores.tables.queues import TableQueueBook, TableQueueVerbs
 from leasehold.stores.tables.rebalance import rebalance
 from leasehold.stores.tables.statements import SqlConnection
 from leasehold.stores.tables.step import TableStep
+from leasehold.stores.verbs.recovery import RecoveryVerbs
 
 SET_ALLOWANCE: Final = "UPDATE job SET allowance = $1 WHERE seq = $2"
 
@@ -237,7 +236,7 @@ class TableSweep(ABC):
     def recover(self, step: Any, jobs: Sequence[int], dead: Collection[Life]) -> SweepReport:
         """Take back those of these jobs that are lost, in one write."""
 
-    def run(self, actor: str | None = None) -> SweepReport:
+    def run(self) -> SweepReport:
         """Take back jobs of expired leases and dead holders, and go on with work cut short."""
         database = self._database
         monotonic = database.env.clock.monotonic
@@ -256,9 +255,6 @@ class TableSweep(ABC):
             workers = tuple(life.worker for life in over)
             report = report.plus(SweepReport(workers_proved_dead=workers))
             self._bury(over)
-        finish_deleting(database, self.queue_book)
-        if actor is not None:
-            database.write(lambda step: note_sweep(step.audit, actor, report))
         return msgspec.structs.replace(report, scan_ms=(monotonic() - started) * 1000)
 
     def _tidy_up(self, step: TableStep) -> None:
@@ -302,15 +298,11 @@ def _silent_since(now: int) -> tuple[int, int]:
     return now - round(SILENT_SECONDS * 1e6), now - WORKER_SILENT_MICROS_MAX
 
 
-class RecoveryVerbs:
-    """The registry of workers, and taking jobs back from lost ones."""
+class TableRecoveryVerbs(TableQueueVerbs, RecoveryVerbs):
+    """The registry of workers, and sweeps."""
 
-    _database: TableDatabase
     _registry: type[TableRegistry]
-    _sweep: type[TableSweep]
-    _promote: Callable[[Any], int]
-    """Lets jobs that are due become pending, so many in one write."""
-    _holdings: Callable[[Any], Holdings[Any]]
+    _sweeper: type[TableSweep]
 
     def register_worker(
         self, info: WorkerInfo, *, is_remote: bool = False, is_entered: bool = False
@@ -320,31 +312,5 @@ class RecoveryVerbs:
             return registry.register_remote(info, is_entered=is_entered)
         return registry.register(info)
 
-    def recover(self, *, actor: str | None = None) -> SweepReport:
-        return self._sweep(self._database).run(actor)
-
-    def promote(self) -> int:
-        promoted = 0
-        while found := self._database.write(self._promote):
-            promoted += found
-        return promoted
-
-    def recover_one(
-        self,
-        job_id: str,
-        version: int,
-        *,
-        reset_attempts: bool,
-        reason: str,
-        actor: str | None = None,
-    ) -> Settled:
-        return self._database.write(
-            lambda step: recovery.recover_one(
-                self._holdings(step),
-                job_id,
-                version,
-                reset_attempts=reset_attempts,
-                reason=reason,
-                actor=actor,
-            )
-        )
+    def _sweep(self) -> SweepReport:
+        return self._sweeper(self._database).run()

@@ -18,7 +18,6 @@ from leasehold.core.model.histogram import Measurements, sum_of
 from leasehold.core.model.priority import FIRST_DEADLINE_TIER
 from leasehold.core.model.span import MINUTE_MICROS, SUMMED, Span, span_of_counts
 from leasehold.core.rules.sampling import KeptSpan, Resolution
-from leasehold.stores.tables.figures import FORGET_WORKERS
 from leasehold.stores.tables.statements import SqlConnection
 
 
@@ -113,6 +112,10 @@ FORGET: Final = f"""
 MEASURED_OF_ALL: Final = """
     SELECT measure, bucket, CAST(sum(jobs) AS bigint), CAST(sum(micros) AS bigint)
     FROM measured WHERE lane <> 0 GROUP BY measure, bucket
+"""
+FORGET_WORKERS: Final = """
+    DELETE FROM worker_total WHERE id IN (
+        SELECT id FROM worker_total ORDER BY last_at DESC, id DESC LIMIT $1 OFFSET $2)
 """
 FORGET_MEASURED: Final = "DELETE FROM measured"
 NEXT_MINUTE: Final = "UPDATE store_state SET open_minute = $1"
@@ -210,9 +213,12 @@ class TableSpans(ABC):
     def available_since(self, queue: str | None) -> Mapping[str, int]:
         found = {
             queue_name(name): [at for at in moments if at is not None]
-            for name, *moments in self._db.execute(self.oldest, (queue, self.keys_aged))
+            for name, *moments in self._oldest(queue)
         }
         return {name: min(moments) for name, moments in found.items() if moments}
+
+    def _oldest(self, queue: str | None) -> Iterable[Any]:
+        return self._db.execute(self.oldest, (queue, self.keys_aged))
 
     def kept(
         self, resolution: Resolution, queue: str | None, first: int

@@ -5,22 +5,21 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, ClassVar, Final, NamedTuple, TypeVar
+from typing import Any, ClassVar, Final, NamedTuple
 
 import msgspec
 
 from leasehold.core.model.job import Draft, Job
-from leasehold.core.model.schedule import Fired, Schedule, ScheduleDraft
+from leasehold.core.model.schedule import Schedule, ScheduleDraft
 from leasehold.core.model.stored import MOMENT_MAX, micros, moment, problem_of
 from leasehold.core.rules import scheduling
 from leasehold.core.rules.scheduling import UnreadableSchedule
 from leasehold.env import from_micros, to_micros
-from leasehold.errors import InvalidScheduleError, LeaseholdError, QueueFullError
+from leasehold.errors import InvalidScheduleError, LeaseholdError
 from leasehold.stores.tables.database import TableDatabase
 from leasehold.stores.tables.statements import Dialect, SqlConnection
 from leasehold.stores.tables.step import TableStep
-
-T = TypeVar("T")
+from leasehold.stores.verbs.schedules import ScheduleVerbs
 
 COLUMNS: Final = (
     "name", "draft", "created_at", "updated_at", "next_at", "due_at", "paused", "last_at",
@@ -179,21 +178,7 @@ class TableSchedules(ABC):
     def wake(self) -> None:
         self._step.hints.ready = True
 
-    # -- verbs -------------------------------------------------------------------------------
-
-    def run(self, name: str, job_id: str, actor: str) -> Job | QueueFullError:
-        """Submit a schedule's job now, beside its ticks."""
-        refusal = scheduling.run_schedule(self, name, job_id, actor)
-        if refusal is not None:
-            return refusal
-        answer = self.read_job(job_id)
-        assert answer is not None
-        return answer
-
-    def fire(self) -> Fired:
-        """Fire due schedules, for a caller that does nothing else."""
-        jobs, look_at = self.fire_due()
-        return Fired(jobs, None if look_at is None else from_micros(look_at))
+    # -- firing ------------------------------------------------------------------------------
 
     def fire_due(self) -> tuple[int, int | None]:
         """Fire due schedules; answers how many jobs that submitted, and when to look again.
@@ -225,36 +210,17 @@ def _progress_of(schedule: Schedule) -> dict[str, Any]:
     }
 
 
-class ScheduleVerbs:
-    """Schedules."""
+class TableScheduleVerbs(ScheduleVerbs):
+    """Reads of schedules."""
 
     _database: TableDatabase
     _schedules: type[TableSchedules]
 
-    def set_schedule(self, draft: ScheduleDraft, *, actor: str) -> Schedule:
-        draft.check()
-        return self._on_shelf(lambda shelf: scheduling.set_schedule(shelf, draft, actor))
+    def _schedule_shelf(self, write: TableStep) -> TableSchedules:
+        return self._schedules(self._database, write)
 
     def schedules(self) -> list[Schedule]:
-        return self._database.look(self._schedules.rows.every)
+        return self._look(self._schedules.rows.every)
 
     def get_schedule(self, name: str) -> Schedule | None:
-        return self._database.look(lambda db: self._schedules.rows.find(db, name))
-
-    def remove_schedule(self, name: str, *, actor: str) -> Schedule:
-        return self._on_shelf(lambda shelf: scheduling.remove_schedule(shelf, name, actor))
-
-    def pause_schedule(self, name: str, *, paused: bool, actor: str) -> Schedule:
-        return self._on_shelf(lambda shelf: scheduling.pause_schedule(shelf, name, paused, actor))
-
-    def run_schedule(self, name: str, *, job_id: str, actor: str) -> Job:
-        answer = self._on_shelf(lambda shelf: shelf.run(name, job_id, actor))
-        if isinstance(answer, QueueFullError):
-            raise answer
-        return answer
-
-    def fire_schedules(self) -> Fired:
-        return self._on_shelf(lambda shelf: shelf.fire())
-
-    def _on_shelf(self, operation: Callable[[TableSchedules], T]) -> T:
-        return self._database.write(lambda step: operation(self._schedules(self._database, step)))
+        return self._look(lambda db: self._schedules.rows.find(db, name))

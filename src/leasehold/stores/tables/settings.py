@@ -7,21 +7,16 @@ from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from leasehold.core.model.pins import Pin, PinKind
 from leasehold.core.model.settings import SettingValue, StoredSettings
 from leasehold.core.model.stored import UNREADABLE
-from leasehold.core.rules.pins import pin, stops_in, unpin
-from leasehold.core.rules.settings_in_force import (
-    SettingChange,
-    SettingsInForce,
-    setting_to_set,
-    setting_to_unset,
-)
-from leasehold.stores.tables.database import TableDatabase
+from leasehold.core.rules.pins import stops_in
+from leasehold.core.rules.settings_in_force import SettingsInForce
 from leasehold.stores.tables.statements import SqlConnection
 from leasehold.stores.tables.step import TableStep
+from leasehold.stores.verbs.access import PinVerbs, SettingVerbs
 
 EVERY: Final = "SELECT document FROM pin WHERE kind = $1 ORDER BY at, name"
 PUT: Final = """
@@ -77,49 +72,38 @@ KEEP: Final = """
 FORGET: Final = "DELETE FROM setting WHERE name = $1"
 
 
-def _change(step: TableStep, change: SettingChange | None, actor: str) -> StoredSettings:
-    if change is not None:
-        if change.value is UNSET:
-            step.execute(FORGET, (change.name,))
+class SettingShelf:
+    """See `leasehold.core.rules.settings_in_force.SettingShelf`."""
+
+    def __init__(self, step: TableStep) -> None:
+        self._step = step
+        self.audit = step.audit
+
+    def in_force(self) -> SettingsInForce:
+        return self._step.settings
+
+    def change(self, name: str, value: SettingValue | UnsetType) -> None:
+        step = self._step
+        if value is UNSET:
+            step.execute(FORGET, (name,))
         else:
-            step.execute(KEEP, (change.name, msgspec.json.encode(change.value).decode()))
-        step.audit(actor, change.action, 0, change.detail)
+            step.execute(KEEP, (name, msgspec.json.encode(value).decode()))
         step.settings_changed()
-        # Workers should look at them.
         step.hints.ready = True
-    return step.settings.stored({}, stops(step.db))
+
+    def stored(self) -> StoredSettings:
+        return self._step.settings.stored({}, stops(self._step.db))
 
 
-class SettingVerbs:
-    """What is set in the store."""
+class TableSettingVerbs(SettingVerbs, PinVerbs):
+    """Reads of settings and pins."""
 
-    _database: TableDatabase
+    _setting_shelf = SettingShelf
+    _pin_shelf = PinShelf
     _read_settings: Callable[[Any], SettingsInForce]
 
     def settings(self) -> StoredSettings:
-        return self._database.look(lambda db: self._read_settings(db).stored({}, stops(db)))
-
-    def set_setting(self, name: str, value: SettingValue, *, actor: str) -> StoredSettings:
-        return self._database.write(
-            lambda step: _change(step, setting_to_set(step.settings.values, name, value), actor)
-        )
-
-    def unset_setting(self, name: str, *, actor: str) -> StoredSettings:
-        return self._database.write(
-            lambda step: _change(step, setting_to_unset(step.settings.values, name), actor)
-        )
-
-
-class PinVerbs:
-    """What people left on the store for others."""
-
-    _database: TableDatabase
+        return self._look(lambda db: self._read_settings(db).stored({}, stops(db)))
 
     def pins(self, kind: PinKind) -> list[Pin]:
-        return self._database.look(lambda db: pins(db, kind))
-
-    def pin(self, kind: PinKind, name: str, text: str, *, actor: str) -> Pin:
-        return self._database.write(lambda step: pin(PinShelf(step), kind, name, text, actor))
-
-    def unpin(self, kind: PinKind, name: str, *, actor: str) -> Pin | None:
-        return self._database.write(lambda step: unpin(PinShelf(step), kind, name, actor))
+        return self._look(lambda db: pins(db, kind))

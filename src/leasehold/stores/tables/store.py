@@ -2,29 +2,44 @@
 
 from __future__ import annotations
 
-from leasehold.stores.tables.ends import HoldingVerbs
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from leasehold.stores.tables.database import TableDatabase
 from leasehold.stores.tables.figures import FigureVerbs
 from leasehold.stores.tables.looking import LookingVerbs
-from leasehold.stores.tables.orders import PeopleVerbs
-from leasehold.stores.tables.queues import QueueVerbs
-from leasehold.stores.tables.recover import RecoveryVerbs
+from leasehold.stores.tables.orders import TablePeopleVerbs
+from leasehold.stores.tables.recover import TableRecoveryVerbs
 from leasehold.stores.tables.removing import KeepingVerbs
-from leasehold.stores.tables.schedules import ScheduleVerbs
-from leasehold.stores.tables.settings import PinVerbs, SettingVerbs
-from leasehold.stores.tables.tokens import TokenVerbs
+from leasehold.stores.tables.schedules import TableScheduleVerbs
+from leasehold.stores.tables.settings import TableSettingVerbs
+from leasehold.stores.tables.tokens import TableTokenVerbs
+from leasehold.stores.verbs.holding import HoldingVerbs
+
+T = TypeVar("T")
 
 
 class TableStore(
     HoldingVerbs,
-    RecoveryVerbs,
-    PeopleVerbs,
+    TableRecoveryVerbs,
+    TablePeopleVerbs,
     LookingVerbs,
     FigureVerbs,
-    QueueVerbs,
-    ScheduleVerbs,
-    SettingVerbs,
-    TokenVerbs,
-    PinVerbs,
+    TableScheduleVerbs,
+    TableSettingVerbs,
+    TableTokenVerbs,
     KeepingVerbs,
 ):
     """A store hands in its own classes and functions as attributes."""
+
+    _database: TableDatabase
+
+    def _write(self, operation: Callable[[Any], T]) -> T:
+        return self._database.write(operation)
+
+    def _look(self, operation: Callable[[Any], T]) -> T:
+        return self._database.look(operation)
+
+    def _walk(self, operation: Callable[[Any], T]) -> T:
+        with self._database.read() as db:
+            return operation(db)

@@ -13,19 +13,14 @@ import msgspec
 
 from leasehold.core.model.stored import UNREADABLE, problem_of
 from leasehold.core.model.text import is_text
-from leasehold.core.model.tokens import Token, TokenDraft
-from leasehold.core.rules.tokens import (
-    check_same,
-    create_token,
-    end_session,
-    is_over,
-    revoke_token,
-)
+from leasehold.core.model.tokens import Token
+from leasehold.core.rules.tokens import check_same
 from leasehold.env import from_micros
 from leasehold.errors import StoreCorruptError
 from leasehold.stores.tables.database import TableDatabase
 from leasehold.stores.tables.statements import SqlConnection
 from leasehold.stores.tables.step import TableStep
+from leasehold.stores.verbs.access import TokenVerbs
 
 ADD: Final = "INSERT INTO token VALUES ($1, $2, $3)"
 REMOVE: Final = "DELETE FROM token WHERE name = $1"
@@ -143,19 +138,14 @@ class TokenShelf:
         self._step.execute(CHANGE, (msgspec.json.encode(document).decode(), name))
 
 
-class TokenVerbs:
-    """Who may come in from other machines."""
+class TableTokenVerbs(TokenVerbs):
+    """Tokens looked for by their digests, and the signing key."""
 
     _database: TableDatabase
     _tokens: Callable[[Any], TokenReader]
 
-    def create_token(self, draft: TokenDraft, digest: str, *, actor: str) -> Token:
-        return self._database.write(
-            lambda step: create_token(TokenShelf(step, self._tokens(step.db)), draft, digest, actor)
-        )
-
-    def tokens(self) -> list[Token]:
-        return self._database.look(lambda db: self._tokens(db).every())
+    def _token_shelf(self, write: TableStep) -> TokenShelf:
+        return TokenShelf(write, self._tokens(write.db))
 
     def find_token(self, digest: str) -> Token | None:
         return self._database.look(lambda db: self._tokens(db).find(digest, self._database.now(db)))
@@ -163,21 +153,6 @@ class TokenVerbs:
     def _token_check(self, token: Token, digest: str) -> Callable[[TableStep], None]:
         """For a write that relies on a token that was found before."""
         return lambda step: check_same(token, self._tokens(step.db).find(digest, step.now))
-
-    def revoke_token(self, name: str, *, actor: str) -> Token:
-        return self._database.write(
-            lambda step: revoke_token(TokenShelf(step, self._tokens(step.db)), name, actor)
-        )
-
-    def end_session(self, token: str, session: str) -> None:
-        self._database.write(
-            lambda step: end_session(TokenShelf(step, self._tokens(step.db)), token, session)
-        )
-
-    def is_session_over(self, token: str, session: str) -> bool:
-        return self._database.look(
-            lambda db: is_over(self._tokens(db).ended_sessions(token), session)
-        )
 
     def signing_key(self) -> bytes:
         with self._database.read() as db:

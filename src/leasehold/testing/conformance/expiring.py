@@ -188,7 +188,8 @@ class ExpiringClauses(ConformanceBase):
             clock.advance(DAY)
         assert len(archived(store)) == 9
         reports = clean(store, policy, limit=2)
-        assert [report.archive_dropped for report in reports if report.archive_dropped] == [2, 1]
+        dropped = [report.archive_dropped for report in reports if report.archive_dropped]
+        assert dropped in ([2, 1], [3])  # A store may drop the day as a whole.
         assert {name[0] for name in archived(store)} == {"1", "2"}
         # Old days alone make a clean-up worth it.
         clock.advance(3 * DAY)

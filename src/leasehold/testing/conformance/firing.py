@@ -26,6 +26,7 @@ from leasehold.testing.conformance.base import (
     settle,
     submit,
 )
+from leasehold.testing.conformance.consuming import FAREWELL
 from leasehold.testing.conformance.limiting import limit
 from leasehold.testing.conformance.scheduling import MINUTE, known, later, set_schedule
 
@@ -99,6 +100,9 @@ class FiringClauses(ConformanceBase):
         clock.advance(MINUTE)
         # A call that only settles fires nothing.
         assert store.exchange().next_tick_at is None
+        assert known(store).fired == 0
+        # So does one that only tells that a consumer is gone.
+        assert store.exchange(request=FAREWELL).next_tick_at is None
         assert known(store).fired == 0
         answer = store.exchange(request=request)
         assert [lease.job_id for lease in answer.leases] == ["ping@2030-01-01T00:01:00Z"]

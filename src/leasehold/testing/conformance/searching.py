@@ -119,6 +119,7 @@ class SearchingClauses(ConformanceBase):
             JobFilter(limit_key="acme", statuses=tuple(Status)),
             JobFilter(),
             JobFilter(ids=("job-3", "job-40")),
+            JobFilter(queues=("rare",)),
         ],
     )
     def test_sea_5_what_is_not_read_at_once_is_read_on(
@@ -144,8 +145,13 @@ class SearchingClauses(ConformanceBase):
         assert haystack.search(JobFilter(text="nowhere"), read_max=1000).next_cursor is None
 
     def test_sea_5_what_an_index_leads_to_is_found_however_old_it_is(self, haystack: Store) -> None:
-        for where in (JobFilter(ids=("job-3",)), JobFilter(queues=("rare",))):
-            assert [job.id for job in haystack.search(where, read_max=1).jobs] == ["job-3"]
+        where = JobFilter(ids=("job-3",))
+        assert [job.id for job in haystack.search(where, read_max=1).jobs] == ["job-3"]
+
+    def test_sea_5_of_other_queues_ten_times_as_many_are_passed_over(self, haystack: Store) -> None:
+        where = JobFilter(queues=("rare",))
+        assert [job.id for job in haystack.search(where, read_max=6).jobs] == ["job-3"]
+        assert haystack.search(where, read_max=6).next_cursor is None
 
     def test_sea_6_a_count_says_when_it_did_not_read_all(self, haystack: Store) -> None:
         where = JobFilter(limit_key="acme")

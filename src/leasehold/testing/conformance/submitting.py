@@ -178,7 +178,7 @@ class SubmittingClauses(ConformanceBase):
         [
             {"id": ""}, {"id": "a\nb"}, {"id": "x" * 256}, {"task": ""}, {"queue": "\x1b[31m"},
             {"priority": -1}, {"priority": 101}, {"max_retries": -1}, {"delay_seconds": -1.0},
-            {"delay_seconds": float("nan")}, {"lease_seconds": 0.0}, {"timeout_seconds": 1e30},
+            {"delay_seconds": float("nan")}, {"lease_seconds": 0.5}, {"timeout_seconds": 1e30},
             {"idempotency_key": ""},
         ],
     )  # fmt: skip

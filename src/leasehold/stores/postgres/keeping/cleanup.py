@@ -5,23 +5,25 @@ See `tables.cleanup`, `tables.removing` and `tables.archive`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, Final
 
 from leasehold.core.model.archive import ERROR_CHARS, RESULT_SUMMARY_CHARS, SUMMARY_BYTES
 from leasehold.core.model.codes import STATUS_CODE
-from leasehold.core.model.retention import Scope
+from leasehold.core.model.retention import PruneReport, Scope
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import Status
 from leasehold.core.model.text import mentions
-from leasehold.core.rules.cleanup_store import Bookmark, CleanUpBatch, Cutoffs
+from leasehold.core.rules.cleanup_store import Bookmark, CleanUpBatch, CleanUpWrite, Cutoffs
 from leasehold.env import to_micros
+from leasehold.stores.postgres.keeping import days
 from leasehold.stores.postgres.reading.figures import STATS
 from leasehold.stores.postgres.rules.known import read_rules
 from leasehold.stores.postgres.schema.texts import storable
 from leasehold.stores.postgres.server.connection import POSTGRES, SqlConnection, unnested
 from leasehold.stores.postgres.submitting.dependencies import DependentsBook
+from leasehold.stores.postgres.writing.database import Database
 from leasehold.stores.postgres.writing.step import Step
 from leasehold.stores.tables.archive import ArchiveRow, TableArchive, decode_metadata
 from leasehold.stores.tables.cleanup import TableLook
@@ -59,7 +61,6 @@ INSERT_ARCHIVED: Final = f"""
     )
 }
 """
-OLDEST_DAY: Final = "SELECT day FROM archive ORDER BY day LIMIT 1"
 _RESULT: Final = ArchiveRow._fields.index("result")
 
 
@@ -131,7 +132,7 @@ class CleanUpLook(TableLook):
 
     load_rules = staticmethod(read_rules)
     stats = STATS
-    oldest_day = OLDEST_DAY
+    oldest_day = days.OLDEST
     oldest_audit = OLDEST_AUDIT
     results = RESULTS
     histories = HISTORIES
@@ -182,8 +183,20 @@ class Removal(TableRemoval):
     drop_audits = DROP_ARCHIVED_AUDITS
     _step: Step
 
+    def __init__(self, step: Step, *, leaves_old_days: bool = False) -> None:
+        super().__init__(step)
+        self._leaves_old_days = leaves_old_days
+
     def _archive(self, keys: Sequence[int], day: int) -> None:
+        days.count_in(self._step, day, len(keys))
         archive_jobs(self._step.db, keys, day, self._step.now)
+
+    def drop_archived(self, first_day: int, limit: int) -> int:  # noqa: ARG002  # whole days
+        if not self._leaves_old_days:
+            old = [day for (day,) in self._step.execute(days.OLD, (first_day,))]
+            if old:
+                raise days.DaysAreOld(old)
+        return days.count_out(self._step, first_day)
 
     def archive_audits(self, until: datetime, limit: int) -> int:
         return self._step.changed(ARCHIVE_AUDITS, (to_micros(until), limit))
@@ -194,3 +207,20 @@ class Pruning(TablePruning):
 
     look = CleanUpLook
     removal = Removal
+    _database: Database
+
+    def _remove(self, operation: Callable[[CleanUpWrite[int]], PruneReport]) -> PruneReport:
+        """A write, and between its tries the changes of the archive that it asks for."""
+        left = False
+
+        def remove(step: Step) -> PruneReport:
+            return operation(Removal(step, leaves_old_days=left))
+
+        while True:
+            try:
+                return self._database.write(remove)
+            except days.DayIsMissing as missing:
+                days.make(self._database, missing.day)
+            except days.DaysAreOld as old:
+                days.drop(self._database, old.days)
+                left = True

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from leasehold.core.model.seals import Key, Seal
 from leasehold.core.rules.moving import Row, StoreCounters, Table
+from leasehold.stores.postgres.keeping import days
 from leasehold.stores.postgres.schema.migrate import own_tables
 from leasehold.stores.postgres.schema.texts import storable
 from leasehold.stores.postgres.server.connection import SqlConnection
@@ -25,6 +26,7 @@ NOT_MOVED: Final = {
     "mark": "of connections to this server",
     "change": "who follows the feed begins anew, and is told of a gap",
     "lane_delta": "read as a part of `lane`",
+    "archive_day": "made with the partitions of the archive",
     "blob": "see `leasehold.blobs.moving`: other stores keep theirs elsewhere",
 }
 """Tables of which no row is moved, and why."""
@@ -42,7 +44,7 @@ OWN_KEYS: Final = {"measured": ("lane", "measure", "bucket")}
 # Without generated columns.
 COLUMNS: Final = """
     SELECT relname::text, attname::text FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid
-    WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r' AND attnum > 0
+    WHERE relnamespace = current_schema()::regnamespace AND relkind IN ('r', 'p') AND attnum > 0
         AND NOT attisdropped AND attgenerated = ''
     ORDER BY relname, attnum
 """
@@ -125,6 +127,9 @@ class Rows(TableRows):
         ]
 
     def _insert(self, db: SqlConnection, table: Table, rows: Sequence[Row]) -> None:
+        if table.name == "archive":
+            day = table.columns.index("day")
+            days.make_room(db, Counter(cast("int", row[day]) for row in rows))
         copy = f"COPY {table.name} ({', '.join(table.columns)}) FROM STDIN"
         with db.raw.cursor().copy(copy.encode()) as copied:
             for row in rows:

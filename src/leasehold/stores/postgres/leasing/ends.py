@@ -9,10 +9,10 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from leasehold.core.model.lease import RunningLease
+from leasehold.core.rules.holding import LeaseName
 from leasehold.stores.postgres.leasing.order import ReadyRows
 from leasehold.stores.postgres.server.connection import POSTGRES, unnested
-from leasehold.stores.postgres.writing.step import Step
-from leasehold.stores.tables.ends import HeldLease, LeaseName, TableEnds, TableMessages
+from leasehold.stores.tables.ends import RunningJob, TableEnds, TableHolderBook
 from leasehold.stores.tables.job_states import TableHistories, state_by
 
 ENDED: Final = """
@@ -111,18 +111,20 @@ KEEP_PROGRESS: Final = """
 ADD_LINES: Final = f"INSERT INTO log SELECT * FROM {unnested('bigint bigint bigint text')}"
 
 
-class Messages(TableMessages):
-    """The messages of holders."""
+class HolderBook(TableHolderBook):
+    """See `leasehold.core.rules.holding.HolderBook`."""
 
     histories = Histories
-    extend = EXTEND
-    keep_progress = KEEP_PROGRESS
-    add_lines = ADD_LINES
+    extend_leases = EXTEND
+    write_progress = KEEP_PROGRESS
+    write_lines = ADD_LINES
 
-    @classmethod
-    def held(cls, step: Step, leases: Collection[LeaseName]) -> Mapping[LeaseName, HeldLease]:
-        rows: Any = step.execute(HELD_LEASES, ([job_id for job_id, _ in leases],)) if leases else ()
+    def held(
+        self, leases: Collection[LeaseName]
+    ) -> Mapping[LeaseName, tuple[RunningJob, RunningLease]]:
+        ids = [job_id for job_id, _ in leases]
+        rows: Any = self._step.execute(HELD_LEASES, (ids,)) if leases else ()
         return {
-            (job_id, version): (seq, lane, RunningLease(*lease))
+            (job_id, version): ((seq, lane, version), RunningLease(*lease))
             for job_id, version, seq, lane, *lease in rows
         }

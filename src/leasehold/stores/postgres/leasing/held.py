@@ -17,8 +17,9 @@ from psycopg.pq import TransactionStatus
 from leasehold.core.contract.transactions import Connection
 from leasehold.core.model.joblog import LogLine, check_progress
 from leasehold.core.model.lease import Settled, Settlement
+from leasehold.core.rules import holding
 from leasehold.errors import LeaseLostError, StoreUnavailableError, TransactionError
-from leasehold.stores.postgres.leasing.ends import Messages, refuse
+from leasehold.stores.postgres.leasing.ends import HolderBook, refuse
 from leasehold.stores.postgres.leasing.settle import settle
 from leasehold.stores.postgres.server.connection import Row, patience_seconds
 from leasehold.stores.postgres.server.failures import translated
@@ -161,9 +162,9 @@ class HeldTransaction:
     def _end(self, step: Step, settlement: Settlement) -> Settled | LeaseLostError:
         job = (self._job_id, self._version)
         if self._progress is not None:
-            Messages.report_progress(step, *job, self._progress)
+            holding.report_progress(HolderBook(step), *job, self._progress)
         for lines, dropped in self._log:
-            Messages.append_log(step, *job, lines, dropped)
+            holding.append_log(HolderBook(step), *job, lines, dropped)
         return settle(step, [settlement])[0]
 
     def _fenced(

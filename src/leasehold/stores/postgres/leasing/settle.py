@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from leasehold.core.model.lease import Exchange, LeaseRequest, Settled, Settlement
 from leasehold.core.model.outcome import Complete, within_limits
-from leasehold.core.rules import key_accounts
+from leasehold.core.rules import exchanging, key_accounts
 from leasehold.core.rules.ends import EndedLease
 from leasehold.errors import LeaseLostError
 from leasehold.stores.postgres.leasing import lease as leasing
@@ -180,7 +180,8 @@ def _exchange(
         settled = completions.settle(step)
     if settled is None:
         settled = settle(step, settlements) if settlements else []
-    return ExchangeWrite(database, step).answer([*settled], request)
+    book = ExchangeWrite(database, step)
+    return exchanging.answer(book, [*settled], request), book.granted
 
 
 class ExchangeWrite(TableExchange):
@@ -191,7 +192,7 @@ class ExchangeWrite(TableExchange):
     _database: Database
     _step: Step
 
-    def _fire_due(self) -> int | None:
+    def fire_due(self) -> int | None:
         tick = self._step.found.next_tick
         if tick is not None and tick <= self._step.now:
             _, tick = ScheduleShelf(self._database, self._step).fire_due()
@@ -205,5 +206,5 @@ class ExchangeWrite(TableExchange):
             database.remembered.lanes_with_work[request.queues] = leased.only_lane
         return leased
 
-    def _next_due(self, queues: Sequence[str]) -> int | None:
+    def next_due(self, queues: Sequence[str]) -> int | None:
         return leasing.next_due(self._step, queues)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from leasehold.core.model.seals import refusal_of
+from leasehold.stores.postgres.keeping import days
 from leasehold.stores.postgres.reading import figures
 from leasehold.stores.postgres.rules import known
 from leasehold.stores.postgres.rules.known import unreadable_settings
@@ -39,6 +40,7 @@ def check(db: SqlConnection) -> list[str]:
 
 _PARTS: Final[tuple[Callable[[SqlConnection], Iterable[str]], ...]] = (
     checks.misplaced,
+    days.problems,
     dependents.problems,
     inheritance.problems,
     figures.problems,

@@ -26,11 +26,8 @@ from leasehold.stores.tables.statements import Clause, numbered
 
 
 def conditions(where: JobFilter) -> list[Clause]:
-    """The clauses that must all hold, as far as the server can decide them."""
-    clauses = [
-        *of_the_job(where, POSTGRES),
-        *among(POSTGRES, {"lane.queue": where.queues, "lane.task": where.tasks}),
-    ]
+    """The clauses that must all hold beside the job's lane, as far as the server can decide."""
+    clauses = of_the_job(where, POSTGRES)
     if where.statuses is not None:
         clauses.append((_one_of(where.statuses), ()))
     if where.error_text:
@@ -66,11 +63,12 @@ def _table_of(status: Status) -> str:
 
 # The columns of a filter's conditions: see `conditions`.
 NUMBERS: Final = """
-    SELECT job.seq FROM job JOIN lane ON lane.id = job.lane
+    SELECT job.seq FROM job
     LEFT JOIN finished ON finished.seq = job.seq
     LEFT JOIN waiting ON waiting.seq = job.seq
     LEFT JOIN running ON running.seq = job.seq
 """
+LANES: Final = "SELECT id FROM lane"
 FIND_IDS: Final = "SELECT id FROM job WHERE id >= $1 AND id < $2 ORDER BY id LIMIT $3"
 LAST_CHARACTER: Final = "\U0010ffff"
 """No id goes on with it: it is not printable."""
@@ -139,7 +137,18 @@ class Jobs(TableJobs):
         return jobs_of(self._db, rows)
 
     def _clauses(self, where: JobFilter) -> list[Clause]:
-        return conditions(where)
+        lanes = self._lanes(where)
+        # Their numbers, as a list: else the server looks up the lane of every job that it passes.
+        of_lanes: list[Clause] = [] if lanes is None else [("job.lane = ANY({})", (lanes,))]
+        return [*of_lanes, *conditions(where)]
+
+    def _lanes(self, where: JobFilter) -> list[int] | None:
+        """The lanes of a filter's queues and tasks; None if it names neither."""
+        named = among(POSTGRES, {"queue": where.queues, "task": where.tasks})
+        if not named:
+            return None
+        condition, values = numbered(named)
+        return [lane for (lane,) in self._db.execute(f"{LANES} WHERE {condition}", values)]
 
     def _counted(self, where: JobFilter) -> int:
         statuses = tuple(Status) if where.statuses is None else where.statuses

@@ -44,9 +44,11 @@ from leasehold.stores.tables.statements import Dialect
 Row = tuple[Any, ...]
 Pool: TypeAlias = "ConnectionPool[RawConnection]"
 
-# The conditions of a search decide which index is the best, and whether any is.
+# The conditions of a search decide which index is the best, and whether any is. Somebody who looks
+# takes one of the server's processors, and none from those who work.
 FOR_SEARCHES: Final = """
-    SELECT set_config('plan_cache_mode', 'auto', true), set_config('enable_seqscan', 'on', true)
+    SELECT set_config('plan_cache_mode', 'auto', true), set_config('enable_seqscan', 'on', true),
+        set_config('max_parallel_workers_per_gather', '0', true)
 """
 UNNESTED: Final = re.compile(r"unnest\(((?:\$\d+::\w+\[\](?:, )?)+)\)(\s+AS \w+)?")
 """What `unnested` gives, and its name if it has one."""

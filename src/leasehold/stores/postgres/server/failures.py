@@ -35,7 +35,11 @@ NO_SUCH_VALUE: Final = (
 """A value that no row can have, as the caller gave it: a NUL in a name that is looked for."""
 
 
-def is_lost(error: psycopg.OperationalError) -> bool:
+OF_THE_CONNECTION: Final = (psycopg.OperationalError, errors.IdleInTransactionSessionTimeout)
+"""What a lost connection raises, among others. (To psycopg, that timeout is an internal error.)"""
+
+
+def is_lost(error: psycopg.Error) -> bool:
     """Whether the connection is gone, and with it every uncommitted write."""
     # The server says why it ends a connection, or it ends without a word.
     return error.sqlstate is None or isinstance(
@@ -74,15 +78,24 @@ def translate(error: Exception, address: Address) -> Exception:
         return StoreFullError(f"{where}: {told}; nothing was written")
     if isinstance(error, (errors.DataCorrupted, errors.IndexCorrupted)):
         return StoreCorruptError(f"{where}: {told}")
-    if isinstance(error, psycopg.OperationalError):
-        # The driver writes its question under the refusal, which has no full stop.
-        told = " ".join(told.split()).replace(" Is the server", ". Is the server")
-        if error.sqlstate is None and "FATAL: " in told:
-            # A wrong password, a database that is not there, too many connections.
-            told = told.rpartition("FATAL: ")[2].strip()
-            return StoreUnavailableError(f"{where} refuses the connection: {told}")
-        return StoreUnavailableError(f"{where} cannot be reached: {told}")
+    if isinstance(error, OF_THE_CONNECTION):
+        return StoreUnavailableError(_why_unavailable(error, told, where))
     return StoreError(f"{where}: {told}")
+
+
+def _why_unavailable(error: psycopg.Error, told: str, where: str) -> str:
+    if isinstance(error, errors.IdleInTransactionSessionTimeout):
+        return (
+            f"{where}: nothing was done in an open transaction for a minute, and the server has "
+            "ended it. Nothing of it is kept: begin it when everything else is done, and try again"
+        )
+    # The driver writes its question under the refusal, which has no full stop.
+    told = " ".join(told.split()).replace(" Is the server", ". Is the server")
+    if error.sqlstate is None and "FATAL: " in told:
+        # A wrong password, a database that is not there, too many connections.
+        told = told.rpartition("FATAL: ")[2].strip()
+        return f"{where} refuses the connection: {told}"
+    return f"{where} cannot be reached: {told}"
 
 
 @contextmanager

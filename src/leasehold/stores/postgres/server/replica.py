@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
@@ -17,6 +18,7 @@ from psycopg_pool import PoolTimeout
 
 from leasehold.env import Env
 from leasehold.errors import UnsupportedError
+from leasehold.forking import at_fork
 from leasehold.interrupts import SHIELD
 from leasehold.stores.postgres.server.address import Address
 from leasehold.stores.postgres.server.connection import (
@@ -45,7 +47,16 @@ class Replica:
         self._env = env
         self._mutex = threading.Lock()
         self._pool: Pool | None = None
+        self._inherited: list[object] = []
+        """The parent's connections after a fork: see `writing.database`."""
         self._again_at = 0
+        _OPEN.add(self)
+
+    def begin_anew_in_child(self) -> None:
+        """After a fork: the connections are the parent's."""
+        self._inherited.append(self._pool)
+        self._mutex = threading.Lock()
+        self._pool = None
 
     @contextmanager
     def connection(self) -> Iterator[SqlConnection | None]:
@@ -101,6 +112,17 @@ class Replica:
             pool, self._pool = self._pool, None
         if pool is not None:
             pool.close()
+
+
+_OPEN: Final[weakref.WeakSet[Replica]] = weakref.WeakSet()
+
+
+def _begin_anew() -> None:
+    for replica in list(_OPEN):
+        replica.begin_anew_in_child()
+
+
+at_fork(after_in_child=_begin_anew)
 
 
 def _answering(pool: Pool) -> RawConnection:

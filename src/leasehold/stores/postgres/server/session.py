@@ -273,6 +273,7 @@ class ServerSession:
                 return NO_LIFE
             row: Any = db.execute(NEW_LIFE).fetchone()
             life: int = row[0]
+            db.raw.proves_life = True
             db.execute(HOLD, (self._address.schema, life))
             with self._mutex:
                 self._lives.add(life)
@@ -333,6 +334,7 @@ class ServerSession:
         if is_new:
             with self._mutex:
                 lives = list(self._lives)
+            db.raw.proves_life = bool(lives)
             for life in lives:
                 db.execute(HOLD, (self._address.schema, life))
         # Also with nothing to tell: an answer shows that the connection lasts.

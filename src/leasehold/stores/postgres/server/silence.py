@@ -25,6 +25,7 @@ from typing import Any, Final, Protocol, TypeVar
 import psycopg
 
 from leasehold.interrupts import SHIELD
+from leasehold.stores.postgres.server.inherited import OwnConnection
 
 T = TypeVar("T")
 
@@ -47,7 +48,7 @@ class AskedServer(Protocol):
         """Whether there is no answer at all."""
 
 
-class ListeningConnection(psycopg.Connection[tuple[Any, ...]]):
+class ListeningConnection(OwnConnection):
     """psycopg's own, which is closed when its server falls silent."""
 
     patience_seconds: float = CONNECT_TIMEOUT_SECONDS

@@ -84,7 +84,6 @@ def submit(
     """Submit them in a write of their own, which begins with a look whether it may."""
     plain = _is_plain(drafts, partial=partial)
     queues = {draft.queue for draft in drafts}
-    lone = lone_job(database, drafts) if plain and check is _unchecked else None
 
     def write(operation: Callable[[Step], Stored]) -> Stored:
         expected = plain and _are_light(
@@ -95,6 +94,8 @@ def submit(
             check(step)
             return operation(step)
 
+        # Only now: the drafts are checked.
+        lone = lone_job(database, drafts) if plain and check is _unchecked else None
         return database.write(
             checked,
             side_by_side=bind(_side_by_side, queues) if expected else None,

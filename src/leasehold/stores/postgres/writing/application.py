@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager, nullcontext
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar, cast
 
@@ -20,6 +20,7 @@ from psycopg.pq import TransactionStatus
 
 from leasehold.core.contract.transactions import Connection
 from leasehold.errors import StoreBusyError, TransactionError
+from leasehold.interrupts import SHIELD
 from leasehold.stores.postgres.server.address import Address
 from leasehold.stores.postgres.server.connection import (
     BorrowedConnection,
@@ -30,6 +31,7 @@ from leasehold.stores.postgres.server.connection import (
     timeouts,
 )
 from leasehold.stores.postgres.server.failures import TRY_AGAIN, translated
+from leasehold.stores.postgres.writing.block import Block
 from leasehold.stores.postgres.writing.database import Database
 from leasehold.stores.postgres.writing.insiders import INSIDERS, Caller, caller
 from leasehold.stores.postgres.writing.loans import Loans
@@ -55,7 +57,7 @@ class ApplicationConnection(RawConnection):
 
     store: Address
     """The store that has opened it."""
-    entered: list[AbstractContextManager[psycopg.Transaction]]
+    entered: list[Block]
     """The transactions that `with connection:` has begun, the innermost last."""
     user: Caller
     """Who has used it last."""
@@ -78,6 +80,12 @@ class ApplicationConnection(RawConnection):
     def wait(self, *arguments: Any, **named: Any) -> Any:
         self.user = caller()
         return super().wait(*arguments, **named)
+
+    def transaction(  # type: ignore[override]  # psycopg's own promises a generator
+        self, savepoint_name: str | None = None, force_rollback: bool = False
+    ) -> Block:
+        """A block that is one transaction; inside another one, a part that can be undone alone."""
+        return Block(self, super().transaction(savepoint_name, force_rollback))
 
     def __enter__(self) -> Self:
         """As in every store: a transaction. (psycopg's own would close the connection, too.)"""
@@ -142,6 +150,18 @@ def within(
     database.check_open()
     raw = unwrapped(connection)
     _check_open_transaction(raw)
+    # An interrupt inside psycopg leaves a connection that nobody can go on with. Only one of ours
+    # can be interrupted inside the shield, where it waits.
+    with SHIELD if isinstance(raw, ApplicationConnection) else nullcontext():
+        return _within(database, raw, operation, side_by_side)
+
+
+def _within(
+    database: Database,
+    raw: psycopg.Connection[Row],
+    operation: Callable[[Step], T],
+    side_by_side: MaySideBySide | None,
+) -> tuple[T, Step]:
     if not owns(database, raw):
         raise TransactionError(
             f"the connection is to a different database than {database.address.shown}, or its role "

@@ -12,6 +12,9 @@ The order of locks, the same in every write, so that none waits for another in a
 Every commit while the change feed is followed shares one more lock, which is never taken alone
 (`reading.feed`): it is not waited for.
 
+Partitions of the archive are made and dropped without a turn, between two tries of a clean-up's
+write (`keeping.days`): a row of `archive_day` first, then the archive, in both.
+
 The transaction of a task (`leasing.held`) is open for long, and before its turn: it holds nothing
 but its row of `job`, FOR KEY SHARE. Only who takes a job from its holder wants more of that row,
 and never waits for it. An application's own transaction may hold rows of its own before its turn;
@@ -52,7 +55,12 @@ from leasehold.stores.postgres.schema.migrate import migrate
 from leasehold.stores.postgres.server import address as addresses
 from leasehold.stores.postgres.server.clock import SERVER_MICROS, StoreClock
 from leasehold.stores.postgres.server.connection import SqlConnection, SqlCursor, one_moment
-from leasehold.stores.postgres.server.failures import TRY_AGAIN, is_lost, translated
+from leasehold.stores.postgres.server.failures import (
+    OF_THE_CONNECTION,
+    TRY_AGAIN,
+    is_lost,
+    translated,
+)
 from leasehold.stores.postgres.server.lending import Lending
 from leasehold.stores.postgres.server.life import Deaths
 from leasehold.stores.postgres.server.session import ServerSession
@@ -219,7 +227,7 @@ class Database(TableDatabase):
                         self.turn.free(db)
                     tries.go_on()
                     continue
-                except psycopg.OperationalError as error:
+                except OF_THE_CONNECTION as error:
                     if not (outcome.has_begun and is_lost(error)):
                         raise
                     if not outcome.was_committed(self.address, self.env.clock):

@@ -6,14 +6,14 @@ See `tables.ends` and `tables.job_states`, and `core.rules.ends` for the records
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Final
+from typing import Any, Final
 
 from leasehold.core.model.lease import RunningLease
 from leasehold.core.model.stored import MOMENT_MAX
+from leasehold.core.rules.holding import LeaseName
 from leasehold.stores.sqlite.leasing.order import ReadyRows
 from leasehold.stores.sqlite.schema.rows import ENDED_STATUS, SQLITE, whole
-from leasehold.stores.sqlite.writing.step import Step
-from leasehold.stores.tables.ends import HeldLease, LeaseName, TableEnds, TableMessages
+from leasehold.stores.tables.ends import RunningJob, TableEnds, TableHolderBook
 from leasehold.stores.tables.job_states import TableHistories, state_by
 
 ENDED: Final = f"""
@@ -79,17 +79,25 @@ HELD_LEASE: Final = """
 """
 
 
-class Messages(TableMessages):
-    """The messages of holders."""
+EXTEND: Final = """
+    UPDATE running SET expires_at = ?3, heartbeat_at = ?4 WHERE seq = ?1 AND version = ?2
+"""
+
+
+class HolderBook(TableHolderBook):
+    """See `leasehold.core.rules.holding.HolderBook`."""
 
     histories = Histories
-    extend = "UPDATE running SET expires_at = ?3, heartbeat_at = ?4 WHERE seq = ?1 AND version = ?2"
-    keep_progress = "INSERT OR REPLACE INTO progress VALUES (?, ?)"
-    add_lines = "INSERT INTO log VALUES (?, ?, ?, ?)"
+    extend_leases = EXTEND
+    write_progress = "INSERT OR REPLACE INTO progress VALUES (?, ?)"
+    write_lines = "INSERT INTO log VALUES (?, ?, ?, ?)"
 
-    @classmethod
-    def held(cls, step: Step, leases: Collection[LeaseName]) -> Mapping[LeaseName, HeldLease]:
-        found = ((name, step.execute(HELD_LEASE, name).fetchone()) for name in leases)
+    def held(
+        self, leases: Collection[LeaseName]
+    ) -> Mapping[LeaseName, tuple[RunningJob, RunningLease]]:
+        found: Any = ((name, self._step.execute(HELD_LEASE, name).fetchone()) for name in leases)
         return {
-            name: (row[0], row[1], RunningLease(*row[2:])) for name, row in found if row is not None
+            name: ((row[0], row[1], name[1]), RunningLease(*row[2:]))
+            for name, row in found
+            if row is not None
         }

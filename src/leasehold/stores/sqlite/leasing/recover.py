@@ -126,9 +126,9 @@ class Sweep(TableSweep):
     life = LIFE
     _database: Database
 
-    def run(self, actor: str | None = None) -> SweepReport:
+    def run(self) -> SweepReport:
         self._database.put_right()
-        return super().run(actor)
+        return super().run()
 
     def _dead(self, db: Any) -> set[Life]:  # noqa: ARG002  # it is told by locks on files
         return self._database.deaths.find()

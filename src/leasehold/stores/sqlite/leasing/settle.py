@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from leasehold.core.model.lease import Exchange, LeaseRequest, Settled, Settlement
 from leasehold.core.model.outcome import Complete, within_limits
-from leasehold.core.rules import key_accounts
+from leasehold.core.rules import exchanging, key_accounts
 from leasehold.core.rules.ends import EndedLease
 from leasehold.errors import LeaseLostError
 from leasehold.stores.sqlite.leasing import lease as leasing
@@ -143,7 +143,8 @@ def _exchange(
     step: Step,
 ) -> tuple[Exchange, list[Granted]]:
     settled = settle(step, settlements, database.known_leases) if settlements else []
-    return ExchangeWrite(database, step).answer(settled, request)
+    book = ExchangeWrite(database, step)
+    return exchanging.answer(book, settled, request), book.granted
 
 
 class ExchangeWrite(TableExchange):
@@ -154,12 +155,12 @@ class ExchangeWrite(TableExchange):
     _database: Database
     _step: Step
 
-    def _fire_due(self) -> int | None:
+    def fire_due(self) -> int | None:
         return ScheduleShelf(self._database, self._step).fire_due()[1]
 
     def _lease(self, request: LeaseRequest) -> Leased:
         life = self._database.lives.number_of(request.worker)
         return leasing.lease(self._step, request, self._database.group_rounds, life)
 
-    def _next_due(self, queues: Sequence[str]) -> int | None:
+    def next_due(self, queues: Sequence[str]) -> int | None:
         return leasing.next_due(self._step, queues)

@@ -24,6 +24,7 @@ from leasehold.env import from_micros, to_micros
 from leasehold.stores.sqlite.rules.known import queues
 from leasehold.stores.sqlite.schema.damaged_cells import sound_row
 from leasehold.stores.sqlite.schema.rows import WHOLE_MAX, LenientReader, whole
+from leasehold.stores.tables.closed_spans import ClosedSpans, RememberedSpans
 from leasehold.stores.tables.figures import (
     FAILURE_COLUMNS,
     TableFailures,
@@ -261,16 +262,23 @@ COUNTED_BY_BAND: Final = (
 LATEST_MINUTE: Final = "SELECT max(at) FROM span WHERE resolution = ?"
 
 
-class MetricsReader(SpanShelf, TableMetrics):
+class MetricsReader(RememberedSpans, SpanShelf, TableMetrics):
     """What core.rules.metrics asks of a reader."""
 
     keys_aged = EVERY_KEY
     stats = STATS
     standing = STANDING
 
-    def __init__(self, db: apsw.Connection, now: int, lost: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        db: apsw.Connection,
+        now: int,
+        lost: Collection[str] = (),
+        closed: ClosedSpans | None = None,
+    ) -> None:
         TableMetrics.__init__(self, LenientReader(db), now, lost)
         SpanShelf.__init__(self, db)
+        self._closed = closed
 
     def queues(self) -> list[str]:
         return queues(self._db)

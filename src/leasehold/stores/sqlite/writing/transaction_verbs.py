@@ -20,11 +20,12 @@ from leasehold.core.model.job import Draft
 from leasehold.core.model.joblog import LogLine, check_progress
 from leasehold.core.model.lease import Settled, Settlement
 from leasehold.core.model.records import Submitted
+from leasehold.core.rules import holding
 from leasehold.errors import LeaseholdError, LeaseLostError, TransactionError
 from leasehold.interrupts import shielded
 from leasehold.stores.sqlite.disk.failures import translated
 from leasehold.stores.sqlite.leasing import settle
-from leasehold.stores.sqlite.leasing.ends import HELD_LEASE, Messages, refuse
+from leasehold.stores.sqlite.leasing.ends import HELD_LEASE, HolderBook, refuse
 from leasehold.stores.sqlite.rules.known import LaneNumbers
 from leasehold.stores.sqlite.submitting.dependencies import Links
 from leasehold.stores.sqlite.submitting.submit import submit_by
@@ -171,12 +172,16 @@ class HeldTransaction:
     def report_progress(self, progress: bytes) -> None:
         check_progress(self._job_id, progress)
         self._fenced(
-            lambda step: Messages.report_progress(step, self._job_id, self._version, progress)
+            lambda step: holding.report_progress(
+                HolderBook(step), self._job_id, self._version, progress
+            )
         )
 
     def append_log(self, lines: Sequence[LogLine], *, dropped: int = 0) -> None:
         self._fenced(
-            lambda step: Messages.append_log(step, self._job_id, self._version, lines, dropped)
+            lambda step: holding.append_log(
+                HolderBook(step), self._job_id, self._version, lines, dropped
+            )
         )
 
     @shielded

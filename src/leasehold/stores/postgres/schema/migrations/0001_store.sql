@@ -618,9 +618,9 @@ CREATE TABLE cleanup (
     bound             bigint            -- the job number at which the phase ends, once that is known
 );
 
--- The archive, by the day on which jobs were archived: the oldest day is dropped, some hundred rows a
--- write. One table, not a partition for each day: making one takes a lock that every reader of the
--- archive waits for.
+-- The archive, a partition for each day on which jobs were archived (`keeping/days.py`): the oldest is
+-- dropped as a whole. A key cannot span them; that a job is archived once is due to the write that does
+-- it, which takes the job out of `job`.
 CREATE TABLE archive (
     day           bigint NOT NULL,  -- of archived_at, counted from 1970, UTC
     seq           bigint NOT NULL,
@@ -645,14 +645,22 @@ CREATE TABLE archive (
     run_micros      bigint GENERATED ALWAYS AS (
         CASE WHEN started_at IS NOT NULL THEN greatest(0, finished_at - started_at) END) STORED,
     PRIMARY KEY (day, seq)
-);
--- "What became of job X" must not read ninety days.
+) PARTITION BY RANGE (day);
+-- "What became of job X" must not read ninety days: it is looked for in the index of each.
 CREATE INDEX archive_by_id ON archive (id);
 -- The orders in which it is searched.
 CREATE INDEX archive_by_task ON archive (task, day, seq);
 CREATE INDEX archive_by_run ON archive (run_micros, day, seq) WHERE run_micros IS NOT NULL;
 CREATE INDEX archive_by_task_and_run ON archive (task, run_micros, day, seq)
     WHERE run_micros IS NOT NULL;
+
+-- The days that have a partition, and how many jobs each has; days that were dropped, until a clean-up
+-- has counted their jobs.
+CREATE TABLE archive_day (
+    day        bigint PRIMARY KEY,
+    jobs       bigint NOT NULL DEFAULT 0,
+    is_dropped boolean NOT NULL DEFAULT false
+);
 
 -- Idempotency keys stand for 24 hours, also if their job is pruned before.
 CREATE TABLE pruned_key (
