@@ -57,6 +57,11 @@ def held(page: Page, pattern: str) -> list[Route]:
     return routes
 
 
+def arrived(page: Page, routes: list[Route]) -> None:
+    """Wait for a request that is held back: it is told of while the page is asked for something."""
+    until(lambda: bool(page.evaluate("true") and routes))
+
+
 def test_a_tab_changes_the_list_and_the_address_and_back_returns(shop: Shop) -> None:
     name = name_of(shop, "tabbed", 2)
     shop.dead(name)
@@ -143,10 +148,10 @@ def test_enter_is_not_overtaken_by_what_was_typed_before(shop: Shop) -> None:
         opened(page, shop, f"jobs?q=queue:{name}")
         routes = held(page, "stauts")
         # No time passes until Enter was pressed; then more than a word that is typed waits.
-        page.clock.pause_at(page.evaluate("Date.now()") + 1000)
+        page.clock.pause_at(page.evaluate("Date.now()") + 60_000)
         page.locator("#search").press_sequentially(" stauts:dead")
         page.keyboard.press("Enter")
-        until(lambda: bool(routes))
+        arrived(page, routes)
         page.clock.run_for(1000)
         routes[0].continue_()
         page.clock.resume()
@@ -226,7 +231,7 @@ def test_an_answer_that_comes_late_is_not_shown(shop: Shop) -> None:
         routes = held(page, "status%3Apending")
         page.locator("#tab-pending").click()
         expect(page.locator("#region")).to_have_attribute("aria-busy", "true")
-        until(lambda: bool(routes))
+        arrived(page, routes)
         tab(page, "dead")
         with page.expect_response(lambda answer: "pending" in answer.url):
             routes[0].continue_()
