@@ -310,8 +310,9 @@ def test_charts_of_another_time_keep_the_place_of_the_page(shop: Shop) -> None:
 def test_failures_dead_letters_and_queues_change_in_place(shop: Shop) -> None:
     name = name_of(shop, "sorted")
     shop.dead(name)
+    many = f"many-at{shop.root.replace('/', '-')}"
     for number in range(11):
-        name_of(shop, f"many-{number}")
+        shop.queue.submit("a", queue=f"{many}:{number}")
     with shop.page("operator") as page:
         opened(page, shop, f"failures?queue={name}")
         page.locator("#by-count").click()
@@ -325,7 +326,7 @@ def test_failures_dead_letters_and_queues_change_in_place(shop: Shop) -> None:
         expect(page.locator("tbody tr")).to_have_count(1)
         assert page.evaluate(STAYS)
         opened(page, shop, "queues")
-        page.locator("#search").press_sequentially("MANY-1")
+        page.locator("#search").press_sequentially(f"{many}:1".upper())
         expect(page.locator("#queues tbody tr")).to_have_count(2)
         expect(page.locator("#search")).to_be_focused()
         page.locator("#search").press_sequentially("7")
