@@ -57,6 +57,11 @@ def held(page: Page, pattern: str) -> list[Route]:
     return routes
 
 
+def arrived(page: Page, routes: list[Route]) -> None:
+    """Wait for a request that is held back: it is told of while the page is asked for something."""
+    until(lambda: bool(page.evaluate("true") and routes))
+
+
 def test_a_tab_changes_the_list_and_the_address_and_back_returns(shop: Shop) -> None:
     name = name_of(shop, "tabbed", 2)
     shop.dead(name)
@@ -143,10 +148,10 @@ def test_enter_is_not_overtaken_by_what_was_typed_before(shop: Shop) -> None:
         opened(page, shop, f"jobs?q=queue:{name}")
         routes = held(page, "stauts")
         # No time passes until Enter was pressed; then more than a word that is typed waits.
-        page.clock.pause_at(page.evaluate("Date.now()") + 1000)
+        page.clock.pause_at(page.evaluate("Date.now()") + 60_000)
         page.locator("#search").press_sequentially(" stauts:dead")
         page.keyboard.press("Enter")
-        until(lambda: bool(routes))
+        arrived(page, routes)
         page.clock.run_for(1000)
         routes[0].continue_()
         page.clock.resume()
@@ -226,7 +231,7 @@ def test_an_answer_that_comes_late_is_not_shown(shop: Shop) -> None:
         routes = held(page, "status%3Apending")
         page.locator("#tab-pending").click()
         expect(page.locator("#region")).to_have_attribute("aria-busy", "true")
-        until(lambda: bool(routes))
+        arrived(page, routes)
         tab(page, "dead")
         with page.expect_response(lambda answer: "pending" in answer.url):
             routes[0].continue_()
@@ -305,8 +310,9 @@ def test_charts_of_another_time_keep_the_place_of_the_page(shop: Shop) -> None:
 def test_failures_dead_letters_and_queues_change_in_place(shop: Shop) -> None:
     name = name_of(shop, "sorted")
     shop.dead(name)
+    many = f"many-at{shop.root.replace('/', '-')}"
     for number in range(11):
-        name_of(shop, f"many-{number}")
+        shop.queue.submit("a", queue=f"{many}:{number}")
     with shop.page("operator") as page:
         opened(page, shop, f"failures?queue={name}")
         page.locator("#by-count").click()
@@ -320,7 +326,7 @@ def test_failures_dead_letters_and_queues_change_in_place(shop: Shop) -> None:
         expect(page.locator("tbody tr")).to_have_count(1)
         assert page.evaluate(STAYS)
         opened(page, shop, "queues")
-        page.locator("#search").press_sequentially("MANY-1")
+        page.locator("#search").press_sequentially(f"{many}:1".upper())
         expect(page.locator("#queues tbody tr")).to_have_count(2)
         expect(page.locator("#search")).to_be_focused()
         page.locator("#search").press_sequentially("7")
