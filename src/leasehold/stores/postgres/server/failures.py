@@ -34,6 +34,19 @@ NO_SUCH_VALUE: Final = (
 )
 """A value that no row can have, as the caller gave it: a NUL in a name that is looked for."""
 
+LASTING: Final = (
+    "authentication failed",
+    "no password supplied",
+    "does not exist",
+    "no such database",
+    "no such user",
+    "no pg_hba.conf entry",
+    "permission denied",
+    "is not permitted to log in",
+)
+"""What a server (or PgBouncer) says when it refuses everybody who comes with this URL. It sends no
+code along. A server that speaks another language is taken to be only starting."""
+
 
 def is_lost(error: psycopg.OperationalError) -> bool:
     """Whether the connection is gone, and with it every uncommitted write."""
@@ -77,11 +90,17 @@ def translate(error: Exception, address: Address) -> Exception:
     if isinstance(error, psycopg.OperationalError):
         # The driver writes its question under the refusal, which has no full stop.
         told = " ".join(told.split()).replace(" Is the server", ". Is the server")
+        is_transient = not any(words in told for words in LASTING)
         if error.sqlstate is None and "FATAL: " in told:
             # A wrong password, a database that is not there, too many connections.
             told = told.rpartition("FATAL: ")[2].strip()
-            return StoreUnavailableError(f"{where} refuses the connection: {told}")
-        return StoreUnavailableError(f"{where} cannot be reached: {told}")
+            return StoreUnavailableError(
+                f"{where} refuses the connection: {told}",
+                is_transient=is_transient,
+            )
+        return StoreUnavailableError(
+            f"{where} cannot be reached: {told}", is_transient=is_transient
+        )
     return StoreError(f"{where}: {told}")
 
 
