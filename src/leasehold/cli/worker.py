@@ -84,7 +84,7 @@ def worker() -> None:
 @click.option("--import", "-i", "modules", type=NAMES, multiple=True, metavar="MODULE",
               help="A module with tasks, or its queue (shop:queue). May be repeated.")  # fmt: skip
 @click.option("--executor", type=click.Choice(["threads", "processes"]), default="threads",
-              show_default=True, help="Where plain functions run, unless their task says.",
+              show_default=True, help="Where plain functions run, unless the task sets its own.",
               )  # fmt: skip
 @click.option(
     "--allow-commands", is_flag=True, help="Also run command jobs, which may be any program."

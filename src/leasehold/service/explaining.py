@@ -8,8 +8,9 @@ from typing import Any, Final
 import msgspec
 from msgspec import inspect as types
 
-from leasehold.core.model.phrases import listed
+from leasehold.core.model.phrases import did_you_mean, listed
 from leasehold.errors import InvalidJobError
+from leasehold.queue.elsewhere import FOREIGN_OPTIONS
 from leasehold.service.operation import type_of
 
 _PATH: Final = re.compile(r" - at `(?:key in )?\$([^`]*)`$")
@@ -29,7 +30,12 @@ def refusal(error: msgspec.ValidationError, request: type[msgspec.Struct]) -> In
                 return InvalidJobError(f"{found[1].lstrip('.')} must be {words}")
     if told.startswith(UNKNOWN_FIELD):
         known = [field.encode_name for kind in kinds for field in getattr(kind, "fields", ())]
-        return InvalidJobError(f"{told}; known are {listed(known)}" if known else told)
+        if not known:
+            return InvalidJobError(told)
+        field = told.removeprefix(f"{UNKNOWN_FIELD} `").partition("`")[0]
+        near = did_you_mean(FOREIGN_OPTIONS.get(field, field), known, 0.7)
+        told += f"{near} Known" if near else "; known"
+        return InvalidJobError(f"{told} are {listed(known)}")
     allowed = [value for kind in kinds for value in _values(kind)]
     return InvalidJobError(f"{told}: allowed are {listed(allowed)}" if allowed else told)
 
