@@ -207,9 +207,11 @@ def test_a_task_that_no_submit_could_use_is_refused_when_it_is_made(still: TaskQ
 
 
 def test_a_misspelled_option_of_a_task_known_by_name_only_is_refused(still: TaskQueue) -> None:
-    for name in ("max_retires", "delayy"):
+    for wrong in ({"max_retires": 5}, {"delayy": 5}):
+        [name] = wrong
+        slip: Any = wrong
         with pytest.raises(InvalidJobError, match=rf"unknown option '{name}': did you mean"):
-            still.submit("other.task", 1, **{name: 5})
+            still.submit("other.task", 1, **slip)
     anything: Any = {"delays": [1], "clients": 2, "headline": "a", "queued": True, "relay": 3}
     job = still.submit("other.task", **anything).job()
     assert still.payload_of(job) == {"args": [], "kwargs": anything}

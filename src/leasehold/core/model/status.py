@@ -147,7 +147,7 @@ def check(event: Event, before: Status | None, after: Status, job_id: str) -> No
         if before is after:
             raise InvalidTransitionError(f"job {job_id} is already {before}{_in_vain(event)}")
         if event is Event.REPLAYED:
-            able = listed(TRANSITIONS[event], "or")
+            able = listed(map(str, TRANSITIONS[event]), "or")
             raise InvalidTransitionError(
                 f"job {job_id} is {before or 'new'}; only {able} jobs can be {event}"
             )
