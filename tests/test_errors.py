@@ -27,6 +27,7 @@ FIELDS: Final[dict[str, st.SearchStrategy[Any]]] = {
     "traceback": st.none() | st.text(),
     "holder_pid": st.none() | st.integers(min_value=1, max_value=2**31),
     "is_holder_stopped": st.booleans(),
+    "is_transient": st.booleans(),
     "limit": st.none() | st.integers(min_value=1),
     "remaining": st.none() | st.integers(min_value=0),
     "reset_at": st.none() | st.datetimes(timezones=st.just(UTC)),

@@ -7,7 +7,7 @@ from pathlib import Path
 from leasehold.core.model.settings import DEFINITIONS, SettingDefinition
 
 PAGE = Path(__file__).parent.parent / "docs" / "settings.md"
-COLUMNS = ("setting", "default", "may be", "what it means", "it acts")
+COLUMNS = ("setting", "default", "may be", "what it means", "applies")
 
 
 def line(*cells: str) -> str:

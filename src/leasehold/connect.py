@@ -17,6 +17,7 @@ from typing import Final, Literal, cast
 
 from leasehold.core.contract.accelerator import Accelerator
 from leasehold.core.contract.store import Store
+from leasehold.core.model.phrases import did_you_mean
 from leasehold.core.model.retention import RetentionPolicy
 from leasehold.core.model.text import is_text
 from leasehold.env import SYSTEM, Env
@@ -85,6 +86,11 @@ PostgreSQL faster: postgresql://...?redis=redis://...
     if scheme in ("http", "https", "grpc", "grpcs"):
         return _remote(text, env, durability)
     # The rest of a URL may hold a password, and errors end up in logs.
+    plain, plus, _ = scheme.partition("+")
+    if plus and plain in _SCHEMES:
+        raise UnsupportedError(
+            f"'{scheme}://...' names a driver, as SQLAlchemy does: write {plain}://..."
+        )
     if scheme in ("redis", "rediss", "valkey"):
         raise UnsupportedError(
             f"'{scheme}://...': Redis holds no jobs, it only makes PostgreSQL faster: "
@@ -126,7 +132,9 @@ def _path_of(
     level = options.pop("durability", durability or "full")
     limits = _limits(url, options)
     if options:
-        raise UnsupportedError(f"{url!r}: unknown parameter {next(iter(options))!r}")
+        name = next(iter(options))
+        near = did_you_mean(name, [each.removesuffix("=") for each in _SQLITE_PARAMETERS])
+        raise UnsupportedError(f"{url!r}: unknown parameter {name!r}{near}")
     if durability is not None and level != durability:
         raise UnsupportedError(f"{url!r} contradicts durability={durability!r}")
     return unquote(place[1:]), env, cast("Durability", level), limits

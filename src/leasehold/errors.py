@@ -321,8 +321,15 @@ class StoreError(LeaseholdError, code="store"):
     """Raised when the store itself cannot do its work."""
 
 
-class StoreUnavailableError(StoreError, code="store_unavailable"):
-    """Raised when the store cannot be reached or is locked; it may work again later."""
+class StoreUnavailableError(StoreError, code="store_unavailable", fields=("is_transient",)):
+    """Raised when the store cannot be reached or is locked; it may work again later.
+
+    `is_transient` is False where waiting does not help: a wrong password, a missing folder.
+    """
+
+    def __init__(self, message: str, *, is_transient: bool = True) -> None:
+        super().__init__(message)
+        self.is_transient = is_transient
 
 
 class StoreBusyError(

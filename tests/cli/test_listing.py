@@ -145,3 +145,12 @@ def test_of_commands_people_see_what_is_run(shell: Shell) -> None:
     assert [job["task"] for job in run_here(shell, "list", "-o", "json").json] == [
         "command-like", "command", "command",
     ]  # fmt: skip
+
+
+def test_jobs_that_have_not_ended_have_no_end_to_filter_by(shell: Shell) -> None:
+    shell.ok("enqueue", "--", "echo", "hello")
+    for option in ("--since", "--until"):
+        refused = shell.run("list", "--status", "pending,running", option, "-1h")
+        assert refused.code == Exit.USAGE
+        assert "a job that is pending or running has not: use --created-from" in refused.err
+    shell.ok("list", "--status", "pending,dead", "--since", "-1h")

@@ -8,6 +8,7 @@ import socket
 
 from cli.conftest import Shell
 from cli.crews import crews
+from leasehold.cli.exits import Exit
 from leasehold.observe.files import ALERT_RULES, DASHBOARD, shipped
 from support import promtool
 from support.exposed import exposed
@@ -81,3 +82,11 @@ def test_a_port_that_is_taken_is_said(crews: Shell) -> None:
         behind = crews.run("worker", "start", "--background", "--metrics-port", str(port))
         assert behind.code == 1
         assert f"cannot listen on 127.0.0.1 port {port}" in behind.err
+
+
+def test_they_are_no_json(shell: Shell) -> None:
+    shell.ok("init")
+    refused = shell.run("-o", "json", "metrics")
+    assert refused.code == Exit.USAGE
+    assert refused.out == ""
+    assert "stats -o json" in refused.err

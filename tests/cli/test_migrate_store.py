@@ -40,6 +40,9 @@ def test_from_one_file_to_another_and_reopened(shell: Shell) -> None:
     refused = shell.run("enqueue", "--", "echo", "no")
     assert refused.code == Exit.STORE
     assert "was moved to" in refused.err
+    worker = shell.run("worker", "start", "--until-empty")
+    assert worker.code == Exit.STORE
+    assert "was moved to" in worker.err
     [nobody, told] = shell.ok("status").err.splitlines()
     assert nobody == "no worker is running", "nobody is sent to a store that was moved"
     assert "was moved to" in told

@@ -90,7 +90,7 @@ def test_sentences_have_times_as_tables_do(shell: Shell) -> None:
         shown(run_here(shell, "why", "later")).rstrip(",") in run_here(shell, "show", "later").out
     )
     in_utc = run_here(shell, "--utc", "why", "later").out
-    assert re.search(r"not due before \d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ, in ", in_utc)
+    assert re.search(r"It is due at \d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ, in ", in_utc)
 
 
 def test_log_lines_have_the_local_time_and_its_offset(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
@@ -128,6 +132,87 @@ def test_a_module_without_tasks_is_told_of(crews: Shell) -> None:
     file.write_text("from leasehold import TaskQueue\nqueue = TaskQueue('app.db', num_workers=0)\n")
     done = crews.ok("worker", "start", "--import", "empty", "--until-empty")
     assert f"no task is registered with this worker: empty ({file}) has a TaskQueue" in done.err
+
+
+AWAY = """
+import os
+from leasehold.errors import StoreUnavailableError
+
+if not os.path.exists("up"):
+    raise StoreUnavailableError("the server is away")
+"""
+WAITS = "the worker cannot start yet, and waits for the store: the server is away"
+
+
+@contextmanager
+def waiting(shell: Shell) -> Iterator[subprocess.Popen[str]]:
+    """A worker whose application finds its store away; it has said that it waits."""
+    shop(shell, AWAY + SHOP)
+    command = shell.command("worker", "start", "--import", "shop", "--until-empty")
+    with subprocess.Popen(
+        command, cwd=shell.folder, env=shell.environment, stderr=subprocess.PIPE, text=True
+    ) as worker:
+        try:
+            assert worker.stderr is not None
+            assert WAITS in worker.stderr.readline()
+            yield worker
+        finally:
+            worker.kill()
+
+
+def test_a_worker_waits_for_a_store_that_its_modules_find_away(crews: Shell) -> None:
+    submit(crews, "add", "send")
+    with waiting(crews) as worker:
+        (crews.folder / "up").touch()
+        assert worker.stderr is not None
+        said = worker.stderr.read()
+        assert worker.wait(60) == Exit.OK
+    assert "waits for the store" not in said
+    assert statuses(crews) == [Status.COMPLETED] * 2
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, Exit.OK), (signal.SIGINT, Exit.INTERRUPTED)]
+)
+def test_a_signal_ends_the_wait_for_a_store(
+    crews: Shell, number: signal.Signals, code: int
+) -> None:
+    with waiting(crews) as worker:
+        worker.send_signal(number)
+        assert worker.stderr is not None
+        assert "Traceback" not in worker.stderr.read()
+        assert worker.wait(60) == code
+
+
+def test_an_error_of_ours_in_a_module_is_one_line(crews: Shell) -> None:
+    shop(crews, "from leasehold import TaskQueue\n\nqueue = TaskQueue('nowhere/app.db')\n")
+    refused = crews.run("worker", "start", "--import", "shop")
+    assert refused.code == Exit.STORE
+    [line] = refused.err.splitlines()
+    assert "the module 'shop' cannot be imported: cannot open" in line
+    assert line.endswith("create it first (shop.py, line 3)")
+
+
+def test_a_store_that_goes_away_after_the_look_is_tried_again(crews: Shell) -> None:
+    """The look at the application is the first import, and the worker's is the second."""
+    shop(
+        crews,
+        """
+import os
+from leasehold.errors import StoreUnavailableError
+
+number = len(os.listdir("imports"))
+os.mkdir(f"imports/{number}")
+if number == 1:
+    raise StoreUnavailableError("the server is away")
+"""
+        + SHOP,
+    )
+    (crews.folder / "imports").mkdir()
+    submit(crews, "add", "send")
+    done = crews.ok("worker", "start", "--import", "shop", "--until-empty")
+    assert "cannot be imported: the server is away (shop.py, line 8)" in done.err
+    assert statuses(crews) == [Status.COMPLETED] * 2
 
 
 def test_a_probe_that_is_interrupted_shows_no_traceback(

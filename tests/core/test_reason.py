@@ -120,7 +120,7 @@ def test_a_job_that_was_due_before_waits_for_a_worker(status: Status) -> None:
                 lease_expires_at=LATER,
             ),
             ReasonKind.RUNNING,
-            "w9 leased it at 2030-01-01",
+            "on w9 since 2030-01-01",
             "lease_version",
         ),
         (job(Status.SCHEDULED, run_at=LATER), ReasonKind.NOT_DUE, "in 1m30s", "run_at"),

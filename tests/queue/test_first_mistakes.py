@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from typing import Any, get_overloads
 
 import pytest
@@ -11,7 +12,11 @@ from leasehold import (
     InvalidFilterError,
     InvalidJobError,
     InvalidQueueError,
+    InvalidSettingError,
+    NewJob,
+    QueueClosedError,
     TaskQueue,
+    group,
 )
 from leasehold.core.model.lease import LeaseRequest
 from leasehold.errors import ResultTimeoutError, TaskNotImportableError
@@ -169,7 +174,7 @@ def test_a_misspelled_option_is_answered_with_those_of_its_call(still: TaskQueue
         anything.submit(add, 1, 2, prioritty=3)
     with pytest.raises(InvalidQueueError, match=r"did you mean 'max_concurrency'\?"):
         anything.create_queue("mail", max_concurency=3)
-    with pytest.raises(InvalidJobError, match=r"^delay must be 0 or more"):
+    with pytest.raises(InvalidJobError, match=r"^delay must be from 0 to ten years, not -1 s"):
         still.submit("later", delay=-1)
     with pytest.raises(TypeError, match="retryable must be an exception class or a list of them"):
         anything.task(retryable="ValueError")
@@ -199,3 +204,61 @@ def test_a_task_that_no_submit_could_use_is_refused_when_it_is_made(still: TaskQ
     with pytest.raises(InvalidJobError, match=r"Mailer\.send is a method, and a job has no object"):
         still.task(name="send")(Mailer.send)
     assert still.get(Mailer.post.submit("ada").id).task == "post"
+
+
+def test_a_misspelled_option_of_a_task_known_by_name_only_is_refused(still: TaskQueue) -> None:
+    for wrong in ({"max_retires": 5}, {"delayy": 5}):
+        [name] = wrong
+        slip: Any = wrong
+        with pytest.raises(InvalidJobError, match=rf"unknown option '{name}': did you mean"):
+            still.submit("other.task", 1, **slip)
+    anything: Any = {"delays": [1], "clients": 2, "headline": "a", "queued": True, "relay": 3}
+    job = still.submit("other.task", **anything).job()
+    assert still.payload_of(job) == {"args": [], "kwargs": anything}
+    # A value is taken as it is: this is the way out.
+    still.submit_many([NewJob("other.task", kwargs={"max_retires": 5})])
+
+
+def test_options_of_other_queues_are_answered_with_the_name_here(still: TaskQueue) -> None:
+    anything: Any = still
+    for given, here in [
+        ("timeout", "timeout_seconds"), ("backoff", "retry"), ("expires", "start_within_seconds")
+    ]:  # fmt: skip
+        with pytest.raises(InvalidJobError, match=f"'{given}': did you mean '{here}'"):
+            still.submit_many([NewJob("work", **{given: 5})])  # type: ignore[arg-type]
+    with pytest.raises(InvalidSettingError, match=r"did you mean 'backoff_base', .* or"):
+        still.settings.set("backoff", 4)
+    for name, here in [("workers", "num_workers"), ("pol_interval", "poll_interval")]:
+        wrong: Any = {name: 4}
+        with pytest.raises(TypeError, match=rf"TaskQueue\(\) .*{name!r}: did you mean {here!r}"):
+            TaskQueue("memory://", **wrong)
+    with pytest.raises(InvalidJobError, match=r"group\(\*jobs\)$"):
+        group([NewJob("work")])  # type: ignore[arg-type]
+    assert "num_workers" in inspect.signature(TaskQueue).parameters
+    for name in ("timezone", "tz"):
+        with pytest.raises(
+            InvalidJobError, match=f"'{name}': did you mean 'zone'.*misfire.*overlap"
+        ):
+            anything.cron("* * * * *", name="tick", **{name: "UTC"})(print)
+
+
+def test_every_call_of_a_queue_that_was_shut_down_has_the_same_error() -> None:
+    queue = TaskQueue("memory://", num_workers=0)
+    settings = queue.settings
+    queue.shutdown()
+    calls: list[Callable[[], Any]] = [
+        lambda: queue.submit("work"),
+        lambda: queue.create_queue("mail"),
+        lambda: queue.get("job"),
+        lambda: list(queue.search()),
+        lambda: queue.cancel("job"),
+        lambda: queue.settings.set("max_retries", 1),
+        lambda: queue.pause_queue("mail"),
+    ]
+    for call in calls:
+        with pytest.raises(QueueClosedError, match="was shut down"):
+            call()
+    queue.start()
+    queue.create_queue("mail")
+    assert queue.settings is not settings
+    queue.shutdown()

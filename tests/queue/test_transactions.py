@@ -238,3 +238,20 @@ def test_a_plain_submit_beside_ones_own_transaction_is_refused_at_once(
     with connection.transaction(), pytest.raises(TransactionError, match="connection="):
         queue.submit("double", 1)
     assert queue.submit("double", 1).status() is Status.PENDING
+
+
+def test_a_job_of_an_open_transaction_is_said_to_be_that(
+    queue: TaskQueue, connection: Connection
+) -> None:
+    with connection.transaction():
+        handles = [queue.submit("double", 1, connection=connection)]
+        handles += queue.submit_many([NewJob("double", (2,))], connection=connection)
+        for handle in handles:
+            for look in (handle.job, handle.result):
+                with pytest.raises(JobNotFoundError, match="its transaction is not committed yet"):
+                    look()
+    assert all(handle.job().status is Status.PENDING for handle in handles)
+    queue.shutdown()
+    queue.start()
+    with pytest.raises(JobNotFoundError, match=r"or was deleted$"):
+        queue.get("nobody")

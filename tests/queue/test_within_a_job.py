@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
-from leasehold import Status, TaskQueue, UnsupportedError
+from leasehold import JobFailedError, ResultTimeoutError, Status, TaskQueue, UnsupportedError
 
 from .conftest import MakeQueue
 
@@ -91,3 +93,55 @@ def test_a_task_may_shut_down_a_queue_of_its_own(queue: TaskQueue) -> None:
 
     assert uses_another.submit().result(WAIT) == 5
     asyncio.run(queue.ashutdown(timeout=WAIT))
+
+
+def test_a_task_that_waits_in_vain_is_told_of_workflows(make_queue: MakeQueue) -> None:
+    queue = make_queue(num_workers=1)
+
+    @queue.task(name="inner")
+    def inner() -> None: ...
+
+    @queue.task(name="outer")
+    def outer() -> str:
+        with pytest.raises(ResultTimeoutError) as late:
+            inner.submit().result(timeout=0.01)
+        return str(late.value)
+
+    @queue.task(name="awaiting")
+    async def awaiting() -> str:
+        with pytest.raises(ResultTimeoutError) as late:
+            await inner.submit().aresult(timeout=0.01)
+        return str(late.value)
+
+    for task in (outer, awaiting):
+        job = task.submit()
+        told = job.result(WAIT)
+        assert f"Job {job.id} waits for it and keeps its slot" in told
+        assert told.endswith("depends_on, or as a workflow")
+
+
+def test_why_names_slots_that_are_held_by_tasks_which_ignore_their_timeout(
+    make_queue: MakeQueue,
+) -> None:
+    queue = make_queue(num_workers=2)
+    begun, let_go = threading.Event(), threading.Event()
+
+    @queue.task(name="ignores", timeout_seconds=0.05, max_retries=0)
+    def ignores() -> None:
+        let_go.wait(WAIT)
+
+    @queue.task(name="works")
+    def works() -> None:
+        begun.set()
+        let_go.wait(WAIT)
+
+    with suppress(JobFailedError):
+        ignores.submit().result(WAIT)  # It is dead, and its thread goes on.
+    running = works.submit()
+    assert begun.wait(WAIT)
+    waiting = works.submit()
+    told = queue.why(waiting)
+    assert told.kind == "workers_busy"
+    assert "1 of 2 slots is held by tasks that do not stop after their timeout" in told.text
+    let_go.set()
+    queue.wait([running, waiting], WAIT)

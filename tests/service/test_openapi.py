@@ -104,3 +104,18 @@ def test_those_that_wait_answer_as_told(memory_service: Service, name: str) -> N
 def test_the_reference_is_made_of_it() -> None:
     written = PAGE.with_name("http-api.md").read_text(encoding="utf-8")
     assert written == reference(), "python -m leasehold.service.reference > docs/http-api.md"
+
+
+def test_every_array_says_what_is_in_it() -> None:
+    """Generators of clients leave out operations with an array that does not."""
+
+    def arrays(schema: Any) -> list[dict[str, Any]]:
+        inner = list(schema.values()) if isinstance(schema, dict) else schema
+        inside = [each for each in inner if isinstance(each, dict | list)]
+        found = [each for part in inside for each in arrays(part)]
+        is_array = isinstance(schema, dict) and schema.get("type") == "array"
+        return [*found, schema] if is_array else found
+
+    found = arrays(openapi_document())
+    assert found
+    assert all("items" in each or "prefixItems" in each for each in found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -51,7 +52,17 @@ def test_it_is_refused(
     assert answer.status_code == 422, answer.text
     told = answer.json()["detail"]
     assert told.startswith("Object contains unknown field")
-    assert f"`$.{place}`; known are " in told
+    assert re.search(rf"`\$\.{place}`(; known|: did you mean '\w+'\? Known) are ", told)
+
+
+def test_a_field_that_is_nearly_one_is_answered_with_that(memory_service: Service) -> None:
+    for field, meant in [("timeout", "timeout_seconds"), ("countdown", "delay_seconds")]:
+        answer = memory_service.client("admin").post(
+            "/api/v1/jobs", json={"task": "send", field: 5}
+        )
+        assert answer.status_code == 422
+        told = answer.json()["detail"]
+        assert f"`{field}`: did you mean '{meant}'? Known are task, args" in told
 
 
 def test_no_other_part_takes_any_field() -> None:

@@ -555,7 +555,7 @@ WORDS: Final = (
     # Refusals of people.
     "there is no job 'nobody'",
     "it cannot be cancelled",
-    "it cannot be replayed",
+    "only dead or cancelled jobs can be replayed",
     "cannot be replayed: dependency",
     "only jobs that have ended can be discarded",
     "which has not ended, depends on it",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -259,3 +260,11 @@ def test_waiting_where_time_stands_still_is_refused_at_once() -> None:
             queue.join()
         drain(queue)
         assert job.result(timeout=1) == 7
+
+
+def test_a_failed_assertion_shows_the_line_of_the_test(queue: TaskQueue) -> None:
+    """Pytest leaves out the frames that say so."""
+    with pytest.raises(AssertionError) as failed:
+        assert_submitted(queue, "nothing")
+    shown = failed.traceback.filter(failed)
+    assert [Path(str(each.path)).name for each in shown] == ["test_kit.py"]

@@ -80,6 +80,8 @@ from leasehold.queue.workflow import Workflow, WorkflowRun
 from leasehold.worker.task import ExecutorKind
 
 if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
+
     from leasehold.worker.supervisor import RequeueReport
 
 P = ParamSpec("P")
@@ -831,7 +833,7 @@ class AsyncQueueCalls(Awaited):
         self,
         expression: str,
         *,
-        zone: str = "UTC",
+        zone: str | ZoneInfo = "UTC",
         name: str | None = None,
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,

@@ -38,7 +38,7 @@ def audit(
 ) -> None:
     """Show the audit log, latest first.
 
-    It has orders about jobs, queues, schedules and settings: the actor, the time, and the number of
+    It lists changes to jobs, queues, schedules and settings: the actor, the time, and the number of
     jobs. Records are kept for 90 days, and for another year in the archive; both are shown.
 
     \b

@@ -90,8 +90,20 @@ def is_everything(where: JobFilter) -> bool:
 def _filter(given: dict[str, Any]) -> JobFilter:
     meta: tuple[tuple[str, Any], ...] = given.pop("meta")
     statuses = given.pop("statuses", None)
+    _check_ends(statuses, given)
     fields = {name: given.pop(name) for name in JobFilter.__struct_fields__ if name in given}
     return JobFilter(statuses=statuses, metadata=dict(meta) or None, **fields)
+
+
+def _check_ends(statuses: tuple[Status, ...] | None, given: dict[str, Any]) -> None:
+    """Refuse what no job can match: a time at which jobs ended that have not."""
+    is_about_ends = given.get("finished_from") or given.get("finished_before")
+    if is_about_ends and statuses and not any(each.is_terminal for each in statuses):
+        named = listed((each.value for each in statuses), "or")
+        raise click.UsageError(
+            f"--since and --until are about when jobs ended, and a job that is {named} has not: "
+            "use --created-from and --created-before"
+        )
 
 
 def _statuses(

@@ -25,6 +25,10 @@ def metrics(session: Session, *, rules: bool, dashboard: bool) -> None:
       queuectl metrics --rules > alerts.rules.yml
       queuectl metrics --dashboard > dashboard.json
     """
+    if session.format != "table":
+        raise click.UsageError(
+            "metrics prints what Prometheus reads, and has no -o: for JSON use `stats -o json`"
+        )
     if rules and dashboard:
         raise click.UsageError("--rules and --dashboard are separate files: print one at a time")
     if rules or dashboard:

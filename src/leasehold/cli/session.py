@@ -112,7 +112,8 @@ def check_there(url: str) -> None:
     if path is not None and not os.path.exists(path):
         raise StoreUnavailableError(
             f"there is no store at {os.path.abspath(path)}: create one with `queuectl init`, or "
-            "name another with --store" + _others_here(path)
+            "name another with --store" + _others_here(path),
+            is_transient=False,
         )
 
 

@@ -125,8 +125,8 @@ def stats(
     to its lease, RUN from there to its end; P95 is the 95th percentile. Days are in UTC; the last
     minute and the last day are not over.
 
-    Without a name all queues are listed, and last the whole store, including deleted queues; its
-    queue is `null` for programs. --by then has the rows of the whole store.
+    Without QUEUE: a row per queue, then the total (`null` in JSON), which includes deleted queues.
+    --by then has the rows of the whole store.
 
     Over --window, --by priority has the waits of each priority band, --by attempt the attempts that
     failed and were retried, --by task the run times and failures of each task (of at most 10,000

@@ -43,7 +43,7 @@ def top(session: Session, *, interval: float, window: float, once: bool) -> None
     Rates, percentiles and failures (DONE/S, FAIL%, P95, ...) are of the last 5 minutes, or of
     --window; counts (PENDING, RUNNING, OLDEST) are of now.
 
-    Keys: q quits, p holds the view, s sorts by the next column, j and k (or the arrows) select a
+    Keys: q quits, p freezes the view, s sorts by the next column, j and k (or the arrows) select a
     queue, space pauses or resumes it after asking. Without a terminal, for programs (-o) and with
     --once it prints once.
 

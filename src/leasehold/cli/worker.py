@@ -84,7 +84,7 @@ def worker() -> None:
 @click.option("--import", "-i", "modules", type=NAMES, multiple=True, metavar="MODULE",
               help="A module with tasks, or its queue (shop:queue). May be repeated.")  # fmt: skip
 @click.option("--executor", type=click.Choice(["threads", "processes"]), default="threads",
-              show_default=True, help="Where plain functions run, unless their task says.",
+              show_default=True, help="Where plain functions run, unless the task sets its own.",
               )  # fmt: skip
 @click.option(
     "--allow-commands", is_flag=True, help="Also run command jobs, which may be any program."
@@ -134,6 +134,9 @@ def start(
     With --import and without --store, it serves the store of the module's TaskQueue. A module whose
     queue is in another store is refused.
 
+    While the PostgreSQL server is down or starting, it waits, and logs what it waits for. It ends
+    if waiting does not help, as with a wrong password.
+
     With --reload the workers restart with the new code when a Python file below this folder
     changes; if it cannot be imported, the old workers continue until the next change.
 
@@ -159,9 +162,11 @@ def start(
         utc=session.utc,
         **asked,
     )
-    if plan.modules:
-        from leasehold.cli.workers.probe import ProbeError, with_store_of_application
+    from leasehold.cli.workers.probe import ProbeError, is_needed, with_store_of_application
+    from leasehold.worker.loglines import log_to_stderr
 
+    log_to_stderr(quiet=plan.quiet, log_format=plan.log_format, utc=plan.utc)
+    if is_needed(plan):
         try:
             plan = with_store_of_application(plan, store_is_given=session.store_is_given)
         except ProbeError as error:
@@ -170,9 +175,7 @@ def start(
         _start_in_background(session, plan, log_path)
     else:
         from leasehold.cli.workers.crew import Crew
-        from leasehold.worker.loglines import log_to_stderr
 
-        log_to_stderr(quiet=plan.quiet, log_format=plan.log_format, utc=plan.utc)
         raise click.exceptions.Exit(Crew(plan).run())
 
 

@@ -72,7 +72,7 @@ def _why_another_type(sent: Any, received: Any, it: str, hint: str) -> str:
         return f"{it} is {with_article(kind)}, but the hint is {hint}"
     return (
         f"{it} is of type {kind} and would arrive as "
-        f"{type(received).__qualname__}: name the type in the task's type hints"
+        f"{type(received).__qualname__}; annotate it, e.g. `value: {kind}`"
     )
 
 

@@ -73,6 +73,8 @@ from leasehold.queue.workflows import Workflows
 from leasehold.worker.task import ExecutorKind
 
 if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
+
     from leasehold.queue.keepalive import KeepAlive, OnLost
     from leasehold.worker.supervisor import RequeueReport
 
@@ -492,7 +494,7 @@ class QueueCalls:
         self,
         expression: str,
         *,
-        zone: str = "UTC",
+        zone: str | ZoneInfo = "UTC",
         name: str | None = None,
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
@@ -501,7 +503,7 @@ class QueueCalls:
         """Make a function a task that runs by a cron expression; see `every` and `Cron`."""
         return self._scheduling.cron(
             checked.text("expression", expression),
-            zone=checked.text("zone", zone),
+            zone=zone,
             name=checked.text_or_none("name", name),
             args=checked.several("args", args),
             kwargs=checked.mapping_or_none("kwargs", kwargs),

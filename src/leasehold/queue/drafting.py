@@ -106,7 +106,11 @@ def _with_hint(
 ) -> InvalidJobError:
     """The error, with the right place for what was meant as options but given as arguments."""
     parameters = inspect.signature(func).parameters
-    foreign = [name for name in kwargs if name in FOREIGN_OPTIONS and name not in parameters]
+    foreign = [
+        name
+        for name in kwargs
+        if FOREIGN_OPTIONS.get(name) in TASK_OPTION_NAMES and name not in parameters
+    ]
     if foreign:
         here, value = FOREIGN_OPTIONS[foreign[0]], kwargs[foreign[0]]
         return type(error)(f"{error}; here it is the option {here}={shown(value)}")

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final, NoReturn
+import inspect
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, Final, NoReturn, TypeVar, cast
+
+from leasehold.core.model.phrases import did_you_mean
+
+F = TypeVar("F", bound=Callable[..., None])
 
 _OF_TASKS: Final = {
     "delay": "submit(...)",
@@ -27,8 +34,40 @@ _OF_QUEUES: Final = {
     "fetch_job": "get(job_id)",
     "close": "shutdown()",
 }
-FOREIGN_OPTIONS: Final = {"countdown": "delay", "eta": "run_at"}
-"""Options of a submit, and what they are called here."""
+FOREIGN_OPTIONS: Final = {
+    "countdown": "delay",
+    "eta": "run_at",
+    "expires": "start_within_seconds",
+    "time_limit": "timeout_seconds",
+    "backoff": "retry",
+    "timezone": "zone",
+    "tz": "zone",
+}
+"""Options of a submit or a schedule, and what they are called here."""
+
+
+_OF_CONSTRUCTORS: Final = {
+    "workers": "num_workers",
+    "concurrency": "num_workers",
+    "worker_count": "num_workers",
+    "broker": "url",
+}
+
+
+def with_advice(init: F) -> F:
+    """The constructor, whose TypeError for a keyword that it does not have says what is meant."""
+    names = inspect.signature(init).parameters
+
+    @wraps(init)
+    def checked_init(self: object, *args: Any, **kwargs: Any) -> None:
+        unknown = next((name for name in kwargs if name not in names), None)
+        if unknown is not None:
+            here = _OF_CONSTRUCTORS.get(unknown)
+            near = f": did you mean {here!r}?" if here else did_you_mean(unknown, names)
+            raise TypeError(f"{type(self).__name__}() has no parameter {unknown!r}{near}")
+        init(self, *args, **kwargs)
+
+    return cast("F", checked_init)
 
 
 def no_attribute_of_task(task: object, name: str) -> NoReturn:

@@ -40,10 +40,10 @@ from leasehold.queue.codecs import Codecs
 from leasehold.queue.consumer import Consuming
 from leasehold.queue.deadletters import DeadLetters
 from leasehold.queue.drafting import Drafting
-from leasehold.queue.elsewhere import no_attribute_of_queue
+from leasehold.queue.elsewhere import no_attribute_of_queue, with_advice
 from leasehold.queue.joining import Joining
 from leasehold.queue.large import bytes_max
-from leasehold.queue.life import QueueLife, begin_anew_in_forks
+from leasehold.queue.life import QueueLife, ShutPart, begin_anew_in_forks
 from leasehold.queue.lifecycle import Lifecycle
 from leasehold.queue.looking import Looking
 from leasehold.queue.metrics import Metrics
@@ -75,6 +75,10 @@ WORKER_NAMES: Final = {
     "sweep_interval": "sweep_interval_seconds",
 }
 """The worker's names of the same settings."""
+MADE_WHEN_ASKED_FOR: Final = ("dead_letters", "operations", "archive", "settings", "schedules")
+"""Parts that are attributes, each made for the store."""
+ASK_THE_STORE: Final = ("_looking", "_queues", "_orders", "_metrics", "_retention", "_upkeep")
+"""Parts that need nothing but the store."""
 INTERNAL: Final = frozenset(
     {
         *("bridge", "codec_for", "registry", "ready"),
@@ -123,6 +127,7 @@ class TaskQueue(QueueLife):
     `output_dir`, by default a folder beside the database.
     """
 
+    @with_advice
     def __init__(
         self,
         url: str | os.PathLike[str] | Store,
@@ -272,7 +277,7 @@ class TaskQueue(QueueLife):
         )
         self._workflows = Workflows(self, store, env, actor, self._submitting, lifecycle)
         self._looking = Looking(store, self.blobs, self._ensure_workers)
-        self._queues = Queues(store, actor, self._looking)
+        self._queues = Queues(store, actor, self._looking, lambda: self._worker)
         self._results = Results(
             self._looking,
             self._waiters,
@@ -304,9 +309,12 @@ class TaskQueue(QueueLife):
         self._metrics = Metrics(store, self._looking)
         self._retention = Retention(store, env, actor, self.blobs, self._policy)
         self._upkeep = Upkeep(store, actor)
-        for name in ("dead_letters", "operations", "archive", "settings", "schedules"):
-            vars(self).pop(name, None)  # Each is made for the store, when it is first asked for.
+        for name in MADE_WHEN_ASKED_FOR:
+            vars(self).pop(name, None)
         self._closed = False
+
+    def _replace_parts(self, part: ShutPart) -> None:
+        vars(self).update(dict.fromkeys((*MADE_WHEN_ASKED_FOR, *ASK_THE_STORE), part))
 
     def __dir__(self) -> list[str]:
         """The names for applications; the parts behind them only clutter a prompt."""

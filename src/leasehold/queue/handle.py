@@ -10,6 +10,7 @@ from leasehold.codec import CallCodec
 from leasehold.core.model.durations import Seconds
 from leasehold.core.model.job import Job
 from leasehold.core.model.status import Status
+from leasehold.errors import JobNotFoundError
 
 if TYPE_CHECKING:
     from leasehold.queue.facade import TaskQueue
@@ -20,15 +21,23 @@ R = TypeVar("R")
 class JobHandle(Generic[R]):
     """A job that was submitted. Every method that takes a job id takes a handle."""
 
-    __slots__ = ("_codec", "_id", "_is_duplicate", "_queue")
+    __slots__ = ("_codec", "_id", "_in_transaction", "_is_duplicate", "_queue")
 
     def __init__(
-        self, queue: TaskQueue, job_id: str, codec: CallCodec | None, *, is_duplicate: bool = False
+        self,
+        queue: TaskQueue,
+        job_id: str,
+        codec: CallCodec | None,
+        *,
+        is_duplicate: bool = False,
+        in_transaction: bool = False,
     ) -> None:
+        """`in_transaction`: the job is there only once the caller's transaction commits."""
         self._queue = queue
         self._id = job_id
         self._codec = codec
         self._is_duplicate = is_duplicate
+        self._in_transaction = in_transaction
 
     def __repr__(self) -> str:
         return f"JobHandle({self._id!r})"
@@ -59,7 +68,10 @@ class JobHandle(Generic[R]):
 
     def job(self) -> Job:
         """A snapshot; raises JobNotFoundError if the job is gone."""
-        return self._queue.get(self._id)
+        try:
+            return self._queue.get(self._id)
+        except JobNotFoundError as error:
+            raise self._not_there(error) from None
 
     def status(self) -> Status:
         return self._queue.get_status(self._id)
@@ -69,7 +81,10 @@ class JobHandle(Generic[R]):
 
         Raises ResultTimeoutError when it has not ended after `timeout` seconds.
         """
-        return self._queue.wait(self._id, timeout)
+        try:
+            return self._queue.wait(self._id, timeout)
+        except JobNotFoundError as error:
+            raise self._not_there(error) from None
 
     def result(self, timeout: Seconds | None = None) -> R:
         """The task's return value. Waits for it.
@@ -91,9 +106,17 @@ class JobHandle(Generic[R]):
         """Stop the job: at once if it waits, as soon as its code lets go if it runs."""
         return self._queue.cancel(self._id, reason)
 
+    def _not_there(self, error: JobNotFoundError) -> JobNotFoundError:
+        if not self._in_transaction:
+            return error
+        return JobNotFoundError(f"{error}, or its transaction is not committed yet")
+
     async def ajob(self) -> Job:
         """`job()`, to be awaited."""
-        return await self._queue.aget(self._id)
+        try:
+            return await self._queue.aget(self._id)
+        except JobNotFoundError as error:
+            raise self._not_there(error) from None
 
     async def astatus(self) -> Status:
         """`status()`, to be awaited."""
@@ -101,7 +124,10 @@ class JobHandle(Generic[R]):
 
     async def await_end(self, timeout: Seconds | None = None) -> Job:
         """`wait()`, to be awaited: no thread waits."""
-        return await self._queue.await_end(self._id, timeout)
+        try:
+            return await self._queue.await_end(self._id, timeout)
+        except JobNotFoundError as error:
+            raise self._not_there(error) from None
 
     async def aresult(self, timeout: Seconds | None = None) -> R:
         """`result()`, to be awaited: no thread waits."""

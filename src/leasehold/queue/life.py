@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Literal, Self
+from typing import TYPE_CHECKING, Final, Literal, NoReturn, Self
 
 from leasehold.core.contract.store import Store
 from leasehold.core.model import checked
@@ -56,6 +56,16 @@ logger = safe_logger("leasehold.worker")
 SHUTDOWN_SECONDS: Final = 30.0
 
 
+SHUT: Final = "this TaskQueue was shut down: queue.start() opens it again"
+
+
+class ShutPart:
+    """Stands in for the parts that only ask the store, once that is closed with its queue."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise QueueClosedError(SHUT)
+
+
 class QueueLife(QueueCalls, ABC):
     """Its workers, and what carries its awaitable calls."""
 
@@ -82,6 +92,10 @@ class QueueLife(QueueCalls, ABC):
     @abstractmethod
     def _open(self) -> None:
         """Open the store and make everything that works on it."""
+
+    @abstractmethod
+    def _replace_parts(self, part: ShutPart) -> None:
+        """Put this in the place of the parts that ask the store and nothing else."""
 
     def __enter__(self) -> Self:
         try:
@@ -252,10 +266,11 @@ class QueueLife(QueueCalls, ABC):
         self._waiters.close()
         if self._given_store is None:
             self.store.close()
+            self._replace_parts(ShutPart())
 
     def _check_open(self) -> None:
         if self._closed:
-            raise QueueClosedError("this TaskQueue was shut down: queue.start() opens it again")
+            raise QueueClosedError(SHUT)
 
     def _ensure_workers(self) -> None:
         """Start the workers of this process, unless only `start()` may."""

@@ -142,11 +142,12 @@ def draft_safe(
     unknown = options.keys() - OPTION_NAMES
     if unknown:
         name = min(unknown)
-        here = FOREIGN_OPTIONS.get(name)
-        near = f": did you mean {here!r}?" if here else did_you_mean(name, offered, 0.7)
+        here, offered = FOREIGN_OPTIONS.get(name), sorted(offered)
+        is_here = here in offered or here in OPTION_NAMES
+        near = f": did you mean {here!r}?" if is_here else did_you_mean(name, offered, 0.7)
         raise InvalidJobError(
             f"unknown option {name!r}{near}"
-            f"{' The options are' if near else '; there are'} {listed(sorted(offered))}"
+            f"{' The options are' if near else '; there are'} {listed(offered)}"
         )
     given = {name: value for name, value in options.items() if value is not None}
     return cast("JobOptions", given)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal, TypedDict, Unpack
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, Unpack
 
 from msgspec.structs import asdict
 
@@ -14,7 +14,7 @@ from leasehold.core.model.key_limits import NO_KEY, KeyInfo
 from leasehold.core.model.phrases import listed
 from leasehold.core.model.queue_config import QueueConfig, QueueInfo, QueueState, check_queue_name
 from leasehold.core.model.queue_retention import QueueRetention
-from leasehold.core.model.reason import Reason, ReasonKind, reason_for
+from leasehold.core.model.reason import Reason, ReasonKind, reason_for, with_stuck_slots
 from leasehold.core.model.records import WorkerInfo
 from leasehold.core.model.refusals import no_queue
 from leasehold.core.model.search import JobFilter
@@ -33,6 +33,10 @@ from leasehold.queue.upkeep import lost_workers
 
 IfExists = Literal["error", "keep", "update"]
 """How to treat a queue that already has other rules."""
+
+
+if TYPE_CHECKING:
+    from leasehold.worker.worker import Worker
 
 
 class QueueOptions(TypedDict, total=False):
@@ -78,7 +82,15 @@ class Queues:
     Queue 'mail' is paused: none of its jobs is leased until it is resumed.
     """
 
-    def __init__(self, store: Store, actor: str, looking: Looking) -> None:
+    def __init__(
+        self,
+        store: Store,
+        actor: str,
+        looking: Looking,
+        own_worker: Callable[[], Worker | None],
+    ) -> None:
+        """`own_worker` is asked for the worker of this process, if it has one."""
+        self._own_worker = own_worker
         self.store = store
         self._actor = actor
         self._looking = looking
@@ -199,8 +211,14 @@ class Queues:
 
         It reads several things one after another, so the answer is as of a moment ago.
         """
-        snapshot = self._looking.get(job)
-        return reason_in(self.store, snapshot, self.store.workers())
+        snapshot, workers = self._looking.get(job), self.store.workers()
+        reason = reason_in(self.store, snapshot, workers)
+        own = self._own_worker()
+        if own is None or own.free_slots:
+            return reason
+        others = [each for each in workers if each.id != own.id]
+        stuck = own.statistics.stuck
+        return with_stuck_slots(reason, snapshot, others, own.id, own.slots, stuck)
 
 
 def reason_in(store: Store, job: Job, workers: Sequence[WorkerInfo]) -> Reason:

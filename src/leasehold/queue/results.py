@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, overload
+from typing import Any, Final, overload
 
 from leasehold.blobs.blobs import Blobs
 from leasehold.codec import CallCodec
 from leasehold.core.model.blob import BLOB_CODEC
 from leasehold.core.model.durations import Seconds, duration_text, given_seconds
 from leasehold.core.model.job import Job
+from leasehold.core.model.lease import Lease
 from leasehold.core.model.phrases import counted
 from leasehold.core.model.reason import Reason
 from leasehold.core.model.status import Status
@@ -28,7 +29,13 @@ from leasehold.queue.lifecycle import Lifecycle
 from leasehold.queue.looking import Looking
 from leasehold.queue.options import JobRef, id_of, ids_of
 from leasehold.queue.waiters import Ended, Waiters
+from leasehold.queue.within import own_lease
 from leasehold.worker.dependencies import decode_results, fetch_results
+
+_IN_A_TASK: Final = (
+    ". Job {} waits for it and keeps its slot meanwhile: submit what comes after it with "
+    "depends_on, or as a workflow"
+)
 
 
 class Results:
@@ -124,7 +131,8 @@ class Results:
         """Block until all of these have ended. `whole` is the timeout of which this is the rest."""
         timeout = None if timeout is None else given_seconds("timeout", timeout)
         self._ensure_workers()
-        return self._all_ended(job_ids, self._waiters.wait(job_ids, timeout), whole or timeout)
+        ended = self._waiters.wait(job_ids, timeout)
+        return self._all_ended(job_ids, ended, whole or timeout, own_lease())
 
     async def await_for(
         self, job_ids: list[str], timeout: Seconds | None, whole: float | None = None
@@ -136,11 +144,18 @@ class Results:
         timeout = None if timeout is None else given_seconds("timeout", timeout)
         self._ensure_workers()
         ended = await wait_for_end(self._waiters, job_ids, timeout)
-        return await self._bridge().call(self._all_ended, job_ids, ended, whole or timeout)
+        return await self._bridge().call(
+            self._all_ended, job_ids, ended, whole or timeout, own_lease()
+        )
 
     def _all_ended(
-        self, job_ids: list[str], ended: Mapping[str, Ended], timeout: float | None
+        self,
+        job_ids: list[str],
+        ended: Mapping[str, Ended],
+        timeout: float | None,
+        waiting: Lease | None,
     ) -> list[Job]:
+        """`waiting` is the lease of the task that waits, if one does."""
         # The time may be up before the first look: with a timeout of 0 it always is.
         found = {job_id: ended.get(job_id) or self._looking.get(job_id) for job_id in job_ids}
         late = [job for job in found.values() if isinstance(job, Job) and not job.is_terminal]
@@ -153,6 +168,7 @@ class Results:
             state = "" if status is Status.RUNNING else f" (it is {status.value})"
             raise ResultTimeoutError(
                 f"job {late[0].id} has not ended{within}{state}{others}{self._reason(late[0])}"
+                f"{'' if waiting is None else _IN_A_TASK.format(waiting.job_id)}"
             )
         return [_ended_job(found[job_id]) for job_id in job_ids]
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
 import msgspec
 
@@ -28,6 +28,9 @@ from leasehold.queue.tasks import Decorator, Tasks
 from leasehold.worker.executors.role import is_child_process
 from leasehold.worker.modules import importable_name, module_of
 from leasehold.worker.safelog import safe_logger
+
+if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
 
 logger = safe_logger("leasehold")
 
@@ -54,6 +57,7 @@ class ScheduleOptions(TypedDict, total=False):
     limit_key: str
 
 
+SCHEDULE_OPTION_NAMES: Final = frozenset(ScheduleOptions.__annotations__)
 _OF_THE_SCHEDULE = ("misfire", "catch_up_max", "grace_seconds", "overlap", "declared_in")
 
 
@@ -140,20 +144,20 @@ class Scheduling:
         It may stand above `@queue.task(...)`. The schedule has the task's name unless told
         otherwise, and is in the store as soon as the function is defined; options as in `schedule`.
         """
-        return self._decorator(name, Every(seconds, starting), args, kwargs, options)
+        return self._decorator(name, Every(seconds, starting), args, kwargs, options, ("starting",))
 
     def cron(
         self,
         expression: str,
         *,
-        zone: str = "UTC",
+        zone: str | ZoneInfo = "UTC",
         name: str | None = None,
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
         **options: Unpack[ScheduleOptions],
     ) -> Decorator:
         """Make a function a task that runs by a cron expression; see `every` and `Cron`."""
-        return self._decorator(name, Cron(expression, zone), args, kwargs, options)
+        return self._decorator(name, Cron(expression, zone), args, kwargs, options, ("zone",))
 
     def prune_schedules(self) -> list[Schedule]:
         """Remove the schedules that code declared and no longer declares; returns them.
@@ -204,7 +208,10 @@ class Scheduling:
         args: Sequence[Any],
         kwargs: Mapping[str, Any] | None,
         options: ScheduleOptions,
+        own: Iterable[str],
     ) -> Decorator:
+        offered = {*SCHEDULE_OPTION_NAMES, "name", "args", "kwargs", *own}
+
         def make(function: Callable[..., Any]) -> BaseTask[..., Any]:
             self._check_open()
             made = function if isinstance(function, BaseTask) else self._tasks.task(function)
@@ -215,7 +222,7 @@ class Scheduling:
                 call = NewJob(task, args, kwargs)
                 schedule = name or task.name
                 try:
-                    self._declare(schedule, timing, call, {**where, **options})
+                    self._declare(schedule, timing, call, {**where, **options}, offered)
                 except ForbiddenError as refused:
                     # A client whose token only runs jobs need not be allowed to change schedules.
                     logger.warning(
@@ -236,7 +243,12 @@ class Scheduling:
         return schedule
 
     def _declare(
-        self, name: str, timing: Timing, job: NewJob, options: ScheduleOptions
+        self,
+        name: str,
+        timing: Timing,
+        job: NewJob,
+        options: ScheduleOptions,
+        offered: Iterable[str] = SCHEDULE_OPTION_NAMES,
     ) -> Schedule:
         for_each_job: dict[str, Any] = dict(options)
         own: dict[str, Any] = {
@@ -249,7 +261,7 @@ class Scheduling:
             note_declared(module, name)
         if "job_id" in for_each_job:
             raise InvalidScheduleError("job_id fits one job only: every tick's job has its own id")
-        job.options = draft_safe({**for_each_job, "job_id": name})
+        job.options = draft_safe({**for_each_job, "job_id": name}, offered)
         _, draft = self._drafting.draft_of(job)
         if self.blobs is not None and has_large([draft]):
             known = self.store.get_schedule(name)

@@ -18,6 +18,7 @@ from leasehold.queue.commands import command_job
 from leasehold.queue.drafting import Drafting
 from leasehold.queue.handle import JobHandle
 from leasehold.queue.large import has_large
+from leasehold.queue.misspelt import check_not_misspelt
 from leasehold.queue.options import (
     JobOptions,
     JobRef,
@@ -28,7 +29,7 @@ from leasehold.queue.options import (
 from leasehold.queue.room import Block
 from leasehold.queue.storing import Storing
 from leasehold.queue.task import BaseTask
-from leasehold.queue.tasks import Tasks
+from leasehold.queue.tasks import Tasks, is_name_only
 
 if TYPE_CHECKING:
     from leasehold.queue.awaiting import Bridge
@@ -167,6 +168,8 @@ class Submitting:
         block = kwargs.pop("block", False)
         connection = kwargs.pop("connection", None)
         own, options = split_options(kwargs)
+        if own and is_name_only(task):
+            check_not_misspelt(task.name, own)
         return self.submit_call(task, args, own, options, block=block, connection=connection)
 
     def submit_call(
@@ -186,9 +189,7 @@ class Submitting:
         else:
             answer = self._storing.store_draft(draft, connection)
         assert isinstance(answer, Submitted)
-        return JobHandle(
-            self._queue, answer.id, task.definition.codec, is_duplicate=answer.is_duplicate
-        )
+        return self._handle(task, answer, connection)
 
     @overload
     def submit_many(
@@ -243,8 +244,8 @@ class Submitting:
             else self._storing.store_drafts(drafts, partial=partial, connection=connection)
         )
         return [
-            self._answer(answer, next(stored)) if isinstance(answer, BaseTask) else answer
-            for answer in answers
+            self._answer(each, next(stored), connection) if isinstance(each, BaseTask) else each
+            for each in answers
         ]
 
     def submit_command(
@@ -293,6 +294,8 @@ class Submitting:
         block = kwargs.pop("block", False)
         connection = kwargs.pop("connection", None)
         own, options = split_options(kwargs)
+        if own and is_name_only(task):
+            check_not_misspelt(task.name, own)
         return await self.asubmit_call(task, args, own, options, block=block, connection=connection)
 
     async def asubmit_call(
@@ -313,7 +316,7 @@ class Submitting:
             )
         else:
             answer = await self._storing.astore_draft(draft, connection)
-        return self._handle(task, answer)
+        return self._handle(task, answer, connection)
 
     async def asubmit_many(
         self,
@@ -381,12 +384,24 @@ class Submitting:
             if isinstance(answer, Submitted)
         ]
 
-    def _handle(self, task: BaseTask[..., R], answer: Submitted) -> JobHandle[R]:
+    def _handle(
+        self,
+        task: BaseTask[..., R],
+        answer: Submitted,
+        connection: OwnConnection | None = None,
+    ) -> JobHandle[R]:
         return JobHandle(
-            self._queue, answer.id, task.definition.codec, is_duplicate=answer.is_duplicate
+            self._queue,
+            answer.id,
+            task.definition.codec,
+            is_duplicate=answer.is_duplicate,
+            in_transaction=connection is not None,
         )
 
     def _answer(
-        self, task: BaseTask[..., Any], answer: Submitted | LeaseholdError
+        self,
+        task: BaseTask[..., Any],
+        answer: Submitted | LeaseholdError,
+        connection: OwnConnection | None,
     ) -> JobHandle[Any] | LeaseholdError:
-        return self._handle(task, answer) if isinstance(answer, Submitted) else answer
+        return self._handle(task, answer, connection) if isinstance(answer, Submitted) else answer

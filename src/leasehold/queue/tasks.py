@@ -280,5 +280,10 @@ def _classes(name: str, errors: Errors) -> tuple[type[BaseException], ...]:
     return one_or_more
 
 
+def is_name_only(task: BaseTask[..., Any]) -> bool:
+    """Whether nothing is known here of a task but its name."""
+    return task.definition.func is _unknown_code
+
+
 def _unknown_code(*_args: Any, **_kwargs: Any) -> Any:
     raise TaskNotImportableError("only the name of this task is known here, not its code")

@@ -86,8 +86,10 @@ class Workflow:
                 "group(), chain() and add() take task.job(...), not a job that is already submitted"
             )
         if not name or not isinstance(job, NewJob):
+            one_list = isinstance(job, (list, tuple)) and "; for a list of jobs: group(*jobs)"
             raise InvalidJobError(
                 f"add a task, a task.job(...) or a NewJob(...) under a name, not {job!r}"
+                f"{one_list or ''}"
             )
         passes: Passes | None = None
         if pass_result:

@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import inspect as types
 
-from leasehold.core.model.phrases import listed
+from leasehold.core.model.phrases import did_you_mean, listed
 from leasehold.core.model.search import JobFilter
 from leasehold.errors import (
     InvalidCursorError,
@@ -20,6 +20,7 @@ from leasehold.errors import (
     LeaseholdError,
     UnknownFieldError,
 )
+from leasehold.queue.elsewhere import FOREIGN_OPTIONS
 from leasehold.service.new_job import NewJob
 from leasehold.service.operation import type_of
 
@@ -51,7 +52,12 @@ def refusal(error: msgspec.ValidationError, request: type[msgspec.Struct]) -> Le
     kinds = _at(type_of(request), steps)
     if told.startswith(UNKNOWN_FIELD):
         known = [field.encode_name for kind in kinds for field in getattr(kind, "fields", ())]
-        return UnknownFieldError(f"{told}; known are {listed(known)}" if known else told)
+        if not known:
+            return UnknownFieldError(told)
+        field = told.removeprefix(f"{UNKNOWN_FIELD} `").partition("`")[0]
+        near = did_you_mean(FOREIGN_OPTIONS.get(field, field), known, 0.7)
+        told += f"{near} Known" if near else "; known"
+        return UnknownFieldError(f"{told} are {listed(known)}")
     return _error_at(steps, request)(_in_full(told, found, kinds))
 
 

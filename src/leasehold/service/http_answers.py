@@ -9,6 +9,7 @@ import msgspec
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from leasehold.core.model.phrases import listed
 from leasehold.error_codes import CodedError
 from leasehold.service.http_request import RequestTimeoutError
 from leasehold.service.problems import headers_of, problem_of, status_of
@@ -45,7 +46,7 @@ def refusal(error: Exception) -> Response:
     headers = dict(error.headers or {})
     if error.status_code == 405 and "Allow" in headers:
         headers["Allow"] = ", ".join(sorted(headers["Allow"].split(", ")))
-        detail = f"this path does not allow the method, only {headers['Allow']}"
+        detail = f"method not allowed; use {listed(headers['Allow'].split(', '), 'or')}"
     return plain_problem(error.status_code, code, detail, headers)
 
 

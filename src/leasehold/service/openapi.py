@@ -103,6 +103,7 @@ def openapi_document() -> dict[str, Any]:
     for body in bodies.values():
         if body is not None:
             _let_durations_be_texts(known[id(body)], components, set())
+    _say_items([*schemas, components])
     paths: dict[str, dict[str, Any]] = {}
     for operation in OPERATIONS:
         body = bodies[operation.name]
@@ -133,6 +134,18 @@ def openapi_document() -> dict[str, Any]:
         },
         "security": [{"token": []}],
     }
+
+
+def _say_items(schema: Any) -> None:
+    """Say of every array what is in it, be it anything: some generators insist on that."""
+    if isinstance(schema, list):
+        for each in schema:
+            _say_items(each)
+    elif isinstance(schema, dict):
+        if schema.get("type") == "array" and "prefixItems" not in schema:
+            schema.setdefault("items", {})
+        for each in schema.values():
+            _say_items(each)
 
 
 def _structs(kinds: list[Any]) -> Iterator[type]:

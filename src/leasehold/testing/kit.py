@@ -246,6 +246,7 @@ def assert_submitted(
     **fields: Unpack[FilterFields],
 ) -> list[Job]:
     """Assert that such a job was submitted (exactly `count` times, if given); answers with them."""
+    __tracebackhide__ = True  # pytest shows the test's own line.
     checked.whole_or_none("count", count)
     jobs = submitted(queue, task, args=args, kwargs=kwargs, **fields)
     if (count is None and jobs) or len(jobs) == count:
@@ -272,6 +273,7 @@ def refute_submitted(
     **fields: Unpack[FilterFields],
 ) -> None:
     """Assert that no such job was submitted."""
+    __tracebackhide__ = True
     assert_submitted(queue, task, count=0, args=args, kwargs=kwargs, **fields)
 
 

@@ -52,7 +52,7 @@ class Emptiness:
             return None  # Another worker's decision; this worker has not tried, and will soon.
         for task, count in sorted(handed_back.items()):
             logger.warning(
-                "worker %s ends and leaves %s of task %r, which it cannot run: %s",
+                "worker %s is stopping; left %s of task %r that it cannot run: %s",
                 worker,
                 counted(count, "job"),
                 task,

@@ -104,7 +104,9 @@ class Loop:
         self.exchanges = 0
         self._look_at = float("-inf")
         """When to look for jobs again, in monotonic time, if no hint comes first."""
-        self._trouble = StoreTrouble(leases.worker, env.clock, stopping)
+        self._trouble = StoreTrouble(
+            leases.worker, env.clock, stopping, until_empty=rules.until_empty
+        )
         self._wear = Wear(
             slots=rules.slots, max_jobs=rules.max_jobs, max_memory_mb=rules.max_memory_mb
         )

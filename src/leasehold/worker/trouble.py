@@ -14,6 +14,7 @@ from leasehold.errors import (
     StoreCorruptError,
     StoreError,
     StoreLostError,
+    StoreMovedError,
     UnauthenticatedError,
 )
 from leasehold.worker.safelog import safe_logger
@@ -31,10 +32,14 @@ NOT_LET_IN: Final = (UnauthenticatedError, ForbiddenError)
 class StoreTrouble:
     """The state of the trouble with a worker's store."""
 
-    def __init__(self, worker: str, clock: Clock, stopping: Stopping) -> None:
+    def __init__(
+        self, worker: str, clock: Clock, stopping: Stopping, *, until_empty: bool = False
+    ) -> None:
+        """With `until_empty`, a store that was moved ends the worker: only a person can help."""
         self._worker = worker
         self._clock = clock
         self._stopping = stopping
+        self._ends_at = (*STORE_IS_GONE, StoreMovedError) if until_empty else STORE_IS_GONE
         self._failures = 0
         self._told: type[StoreError] | None = None
         """The kind of trouble that was logged: only a change is, and not every try."""
@@ -49,8 +54,9 @@ class StoreTrouble:
 
     def failed(self, error: StoreError, waiting: int) -> bool:
         """A call has failed while so many outcomes wait to be settled; False if it is the end."""
-        if isinstance(error, STORE_IS_GONE):
-            logger.error("worker %s stops: its store is gone: %s", self._worker, error)
+        if isinstance(error, self._ends_at):
+            gone = "" if isinstance(error, StoreMovedError) else "its store is gone: "
+            logger.error("worker %s stops: %s%s", self._worker, gone, error)
             self._stopping.give_up(StopReason.STORE_LOST)
             return False
         delay_seconds = min(

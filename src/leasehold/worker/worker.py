@@ -16,7 +16,7 @@ from leasehold.core.model.records import WorkerLife
 from leasehold.core.model.retention import RetentionPolicy
 from leasehold.core.model.settings import RETENTION_NAMES
 from leasehold.env import SYSTEM, Env
-from leasehold.errors import StoreError, StoreVersionError
+from leasehold.errors import StoreError, StoreMovedError, StoreVersionError
 from leasehold.worker.banner import say_goodbye, say_hello
 from leasehold.worker.emptiness import LOOK_SECONDS
 from leasehold.worker.entry import entry_of
@@ -180,6 +180,16 @@ class Worker:
         return len(self._in_hand.held)
 
     @property
+    def slots(self) -> int:
+        """How many jobs it runs at once."""
+        return self._rules.slots
+
+    @property
+    def free_slots(self) -> int:
+        """How many slots are neither taken by jobs nor held by code that does not stop."""
+        return max(0, self._rules.slots - len(self._in_hand.occupying))
+
+    @property
     def is_running(self) -> bool:
         """Whether it was started here and has not stopped."""
         return self._thread is not None and not self._is_elsewhere and self._stop_reason is None
@@ -303,6 +313,8 @@ class Worker:
             except StoreError as error:
                 if isinstance(error, (*STORE_IS_GONE, StoreVersionError)):
                     raise
+                if self._until_empty and isinstance(error, StoreMovedError):
+                    raise  # A script that waits for an empty store would wait for a person.
                 logger.warning(
                     "worker %s cannot start, and tries again in %.1f s: %s",
                     self.id,

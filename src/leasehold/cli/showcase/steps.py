@@ -241,7 +241,7 @@ STEPS: Final = (
         "priorities", "The most urgent job is served first, whatever came before.", priorities
     ),
     ShowcaseStep("delay", "A job can wait until it is due.", delay),
-    ShowcaseStep("retries", "A job that fails is tried again, after ever longer pauses.", retries),
+    ShowcaseStep("retries", "A job that fails is tried again, with growing delays.", retries),
     ShowcaseStep("failures", "A failure reaches the caller that waits.", failures),
     ShowcaseStep(
         "dead letters", "A job that failed for good waits until a person replays it.", dead_letters

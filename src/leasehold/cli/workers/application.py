@@ -9,12 +9,24 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Iterable
+from typing import Final
 
+import leasehold
 from leasehold.aio.queue import AsyncTaskQueue
-from leasehold.cli.workers.plan import store_name
+from leasehold.cli.exits import exit_for
+from leasehold.cli.workers.plan import AWAY, store_name
 from leasehold.core.model.phrases import did_you_mean, listed
-from leasehold.errors import TaskNotImportableError, UnsupportedError
+from leasehold.errors import (
+    LeaseholdError,
+    StoreError,
+    StoreUnavailableError,
+    TaskNotImportableError,
+    UnsupportedError,
+)
 from leasehold.queue.facade import TaskQueue
+from leasehold.worker.joblines import logger
+
+_OURS: Final = os.path.dirname(leasehold.__file__) + os.sep
 
 
 def module_names(given: Iterable[str]) -> tuple[str, ...]:
@@ -84,6 +96,28 @@ def check_same_store(queues: dict[str, TaskQueue], store_url: str) -> None:
             )
 
 
+def reason_to_wait(error: LeaseholdError) -> str | None:
+    """Why the store may be available later, if that is all that is wrong; else None."""
+    is_imported = isinstance(error, TaskNotImportableError)
+    source = error.__cause__ if is_imported else error
+    if isinstance(source, StoreUnavailableError) and source.is_transient:
+        return str(source)
+    return None
+
+
+def code_for(error: LeaseholdError) -> int:
+    """Log why the application cannot be served; answers the exit code for it.
+
+    An error of our own says enough. Of one in the application's code, the traceback says more.
+    """
+    cause = error.__cause__
+    is_ours = isinstance(error, StoreError) or isinstance(cause, LeaseholdError)
+    logger.error("%s", error, exc_info=None if is_ours else cause)
+    if reason_to_wait(error) is not None:
+        return AWAY
+    return exit_for(cause if isinstance(cause, LeaseholdError) else error)
+
+
 def _values(module: str) -> dict[str, object]:
     try:
         return dict(vars(importlib.import_module(module)))
@@ -99,6 +133,10 @@ def _values(module: str) -> dict[str, object]:
         raise TaskNotImportableError(
             f"there is no module {module!r} in {os.getcwd()} or among the installed ones{hint}"
         ) from None
+    except LeaseholdError as error:
+        raise TaskNotImportableError(
+            f"the module {module!r} cannot be imported: {error}{_place_of(error)}"
+        ) from error
     except (Exception, SystemExit) as error:  # noqa: BLE001 - an import runs anybody's code.
         raise TaskNotImportableError(f"the module {module!r} cannot be imported") from _own(error)
 
@@ -109,6 +147,20 @@ def _own(error: BaseException) -> BaseException:
     while frames is not None and _imports(frames.tb_frame.f_code.co_filename):
         frames = frames.tb_next
     return error.with_traceback(frames)
+
+
+def _place_of(error: BaseException) -> str:
+    """The last line of the application's own code on the way to an error of ours."""
+    place, frames = "", error.__traceback__
+    while frames is not None:
+        file = frames.tb_frame.f_code.co_filename
+        if file.startswith(_OURS) and not _imports(file):
+            break
+        if not _imports(file):
+            shown = os.path.relpath(file) if file.startswith(os.getcwd() + os.sep) else file
+            place = f" ({shown}, line {frames.tb_lineno})"
+        frames = frames.tb_next
+    return place
 
 
 def _imports(file: str) -> bool:

@@ -10,6 +10,7 @@ started it should hear why.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import selectors
 import signal
@@ -25,6 +26,7 @@ import msgspec
 from leasehold.cli.exits import Exit, exit_for
 from leasehold.cli.workers.pidfile import HeldPidFile, PidRecord
 from leasehold.cli.workers.plan import (
+    AWAY,
     LEAVING,
     READY,
     RECYCLED,
@@ -211,6 +213,9 @@ class Crew:
             self._give_up_renewal(now)
         elif member.is_leaving and code == RECYCLED:
             self._vacancies.append((now, 0))
+        elif member.is_leaving and code == AWAY:
+            # The store went away after the look at it; the process has said so.
+            self._vacancies.append((now + _pause_after(member.crashes), member.crashes + 1))
         elif (member.is_leaving and code == REFUSED) or (
             not member.is_ready and not self._has_begun
         ):
@@ -220,7 +225,7 @@ class Crew:
             self._stop_all()
         else:
             crashes = 0 if now - member.started_at >= HEALTHY_SECONDS else member.crashes
-            pause = min(PAUSE_SECONDS_FIRST * 2**crashes, PAUSE_SECONDS_MAX)
+            pause = _pause_after(crashes)
             logger.error(
                 "worker process %d %s; its jobs are taken back, another one starts in %.0f s",
                 member.process.pid,
@@ -354,6 +359,10 @@ class Crew:
                 signal.signal(number, handler)
             ours.close()
             theirs.close()
+
+
+def _pause_after(crashes: int) -> float:
+    return min(math.ldexp(PAUSE_SECONDS_FIRST, crashes), PAUSE_SECONDS_MAX)
 
 
 def _reap(process: subprocess.Popen[bytes]) -> int:

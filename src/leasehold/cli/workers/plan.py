@@ -21,6 +21,8 @@ LEAVING: Final = b"l"
 """A process's message to its parent when it works."""
 REFUSED: Final = os.EX_NOPERM
 """How a process ends whose token is good no more: another one would end the same way."""
+AWAY: Final = os.EX_UNAVAILABLE
+"""How a process ends that found the store's server away: another one, later, may find it."""
 RECYCLED: Final = os.EX_TEMPFAIL
 """The exit code of a process that wants to be started anew."""
 SLOTS: Final = 4
@@ -106,7 +108,8 @@ def make_folder(store_url: str) -> str:
             os.mkdir(path, 0o700)
     except OSError as error:
         raise StoreUnavailableError(
-            f"the pid files of workers cannot be written: {error.strerror} ({path})"
+            f"the pid files of workers cannot be written: {error.strerror} ({path})",
+            is_transient=False,
         ) from error
     return path
 

@@ -15,9 +15,14 @@ import sys
 import threading
 from typing import Final
 
-from leasehold.cli.exits import Exit, exit_for
+from leasehold.cli.exits import Exit
 from leasehold.cli.session import actor
-from leasehold.cli.workers.application import check_same_store, module_names, queues_in
+from leasehold.cli.workers.application import (
+    check_same_store,
+    code_for,
+    module_names,
+    queues_in,
+)
 from leasehold.cli.workers.pidfile import HeldPidFile, PidRecord
 from leasehold.cli.workers.plan import (
     LEAVING,
@@ -31,7 +36,7 @@ from leasehold.cli.workers.plan import (
 )
 from leasehold.core.model.phrases import listed
 from leasehold.env import SYSTEM
-from leasehold.errors import LeaseholdError, StoreBusyError, StoreError
+from leasehold.errors import LeaseholdError, StoreBusyError
 from leasehold.queue.autostart import only_on_demand
 from leasehold.queue.facade import TaskQueue
 from leasehold.worker.joblines import logger
@@ -56,10 +61,7 @@ def main() -> None:
     try:
         code = _work(plan, link)
     except LeaseholdError as error:
-        # Of a module that cannot be imported, the traceback says more than the message.
-        cause = None if isinstance(error, StoreError) else error.__cause__
-        logger.error("%s", error, exc_info=cause)
-        code = exit_for(error)
+        code = code_for(error)
     with contextlib.suppress(OSError):  # The crew may be gone.
         link.send(LEAVING)
     sys.exit(code)

@@ -51,8 +51,8 @@ def check_seconds(what: str, value: float) -> None:
     zero = what == "delay"
     # The comparison also refuses NaN, which is neither above nor below anything.
     if not ((value >= 0 if zero else value > 0) and value <= SECONDS_MAX):
-        least = "0 or more" if zero else "above 0"
-        raise InvalidJobError(f"{what} must be {least} and at most ten years in seconds: {value!r}")
+        span = "from 0 to ten years" if zero else "above 0 and at most ten years"
+        raise InvalidJobError(f"{what} must be {span}, not {value!r} s")
 
 
 def check_lease_seconds(value: float) -> None:

@@ -209,9 +209,8 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def conflict_with(self, first_id: str) -> IdempotencyConflictError:
         """The error for a key that was first used for another job."""
         return IdempotencyConflictError(
-            f"idempotency key {self.idempotency_key!r} of queue {self.queue!r} belongs to job "
-            f"{first_id}, which has another task or payload than job {self.id}: use another key "
-            "for another job"
+            f"idempotency key {self.idempotency_key!r} of queue {self.queue!r} is already used by "
+            f"job {first_id} with a different task or payload: use another key for job {self.id}"
         )
 
 

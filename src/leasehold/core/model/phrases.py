@@ -21,10 +21,16 @@ def did_you_mean(name: str, known: Iterable[str], nearness: float = 0.6) -> str:
 
     >>> did_you_mean("dealy", ["delay", "queue"]), did_you_mean("colour", ["delay", "queue"])
     (": did you mean 'delay'?", '')
+    >>> did_you_mean("timeout", ["queue", "timeout_seconds"])
+    ": did you mean 'timeout_seconds'?"
     """
+    known = list(known)
+    longer = sorted(each for each in known if each.startswith(f"{name}_"))
+    if name and longer:
+        return f": did you mean {listed(map(repr, longer), 'or')}?"
     from difflib import get_close_matches  # Only for a refused name: it is slow to import.
 
-    near = get_close_matches(name, list(known), n=1, cutoff=nearness)
+    near = get_close_matches(name, known, n=1, cutoff=nearness)
     return f": did you mean {near[0]!r}?" if near else ""
 
 

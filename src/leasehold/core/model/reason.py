@@ -120,8 +120,8 @@ def _not_pending(job: Job, now: datetime, lost: Collection[str]) -> Reason:
     if job.status is Status.RUNNING:
         return Reason(
             ReasonKind.RUNNING,
-            f"It is running: {job.worker} leased it at {_at(job.lease_acquired_at)}; unless it is "
-            f"renewed, the lease ends at {_at(job.lease_expires_at)}.",
+            f"Running on {job.worker} since {_at(job.lease_acquired_at)}; its lease ends at "
+            f"{_at(job.lease_expires_at)} unless renewed.",
             {
                 "worker": job.worker,
                 "since": job.lease_acquired_at,
@@ -157,7 +157,7 @@ def _why_not_due(job: Job, left: float) -> str:
         next_try = f"The next try is in {duration_text(ceil(left))}."
         return f"No worker can run it: {cause}.{renamed} {next_try}"
     why = f" ({job.reason})" if job.reason else ""
-    return f"It is not due before {_at(job.run_at)}, in {duration_text(left)}{why}."
+    return f"It is due at {_at(job.run_at)}, in {_long(left)}{why}."
 
 
 def _ended(job: Job) -> Reason:
@@ -276,13 +276,34 @@ def _short_of_workers(
             },
         )
     if all(worker.running >= worker.slots for worker in serving):
+        several = f"Every worker of queue {job.queue!r} is busy ({len(serving)} of them)"
+        busy = several if len(serving) > 1 else f"The only worker of queue {job.queue!r} is busy"
         return Reason(
             ReasonKind.WORKERS_BUSY,
-            f"Every worker of queue {job.queue!r} is busy ({len(serving)} of them): it waits for a "
-            "free slot.",
+            f"{busy}: it waits for a free slot.",
             {"queue": job.queue, "workers": [worker.id for worker in serving]},
         )
     return None
+
+
+def with_stuck_slots(
+    reason: Reason, job: Job, others: Sequence[WorkerInfo], worker: str, slots: int, stuck: int
+) -> Reason:
+    """The reason, where slots of this worker hold code that was given up and does not stop.
+
+    A store knows of no such code: its jobs have ended. `others` are the workers beside this one.
+    """
+    if not stuck or reason.kind not in (ReasonKind.NEXT, ReasonKind.OTHERS_FIRST):
+        return reason
+    if any(each.running < each.slots for each in others if serves(each.queues, job.queue)):
+        return reason
+    return Reason(
+        ReasonKind.WORKERS_BUSY,
+        f"Worker {worker} has no free slot: {stuck} of {counted(slots, 'slot')} "
+        f"{'is' if stuck == 1 else 'are'} held by tasks that do not stop after their timeout or a "
+        "cancel. Let them check current_job().should_stop, or run them with executor='process'.",
+        {"queue": job.queue, "workers": [worker], "stuck": stuck},
+    )
 
 
 def _in_line(job: Job, position: int | None) -> Reason:
@@ -297,6 +318,12 @@ def _in_line(job: Job, position: int | None) -> Reason:
         "Nothing holds it back: it is the next to be leased.",
         {"position": position},
     )
+
+
+def _long(seconds: float) -> str:
+    """A time that may be years: in days from two days on."""
+    days = int(seconds // 86_400)
+    return counted(days, "day") if days > 1 else duration_text(seconds)
 
 
 def _exactly(moment: datetime) -> str:

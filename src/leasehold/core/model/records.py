@@ -58,7 +58,7 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     jobs: tuple[CurrentJob, ...] = ()
     """The jobs it holds, the first leased first; at most 100 of them."""
     app_version: str | None = None
-    """The version of the application that it runs, if it was told."""
+    """The version of the application that it runs, if one was given."""
 
     def names(self, task: str) -> bool:
         """Whether it says by name that it knows a task."""

@@ -12,7 +12,6 @@ leasehold.errors.InvalidSettingError: there is no setting 'max_retrys': did you 
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping
 from enum import StrEnum
@@ -28,7 +27,7 @@ from leasehold.core.model.limits import (
     LEASE_SECONDS_MIN,
     SECONDS_MAX,
 )
-from leasehold.core.model.phrases import listed
+from leasehold.core.model.phrases import did_you_mean, listed
 from leasehold.core.model.retention import DAY_SECONDS, RetentionPolicy
 from leasehold.core.model.retry import DEFAULT_POLICY, DELAY_SECONDS_MAX, Exponential, RetryPolicy
 from leasehold.errors import InvalidSettingError
@@ -166,7 +165,7 @@ DEFINITIONS: Final[Mapping[str, SettingDefinition]] = {
     each.name: each
     for each in (
         _number("max_retries", SettingKind.COUNT, DEFAULT_MAX_RETRIES, (0, 1_000_000), _SUBMIT,
-                "How often a job is retried after its first attempt; 0 for never."),
+                "How many times a job is retried after its first attempt; 0 for never."),
         _seconds("backoff_base", DEFAULT_POLICY.initial_seconds, (0, DELAY_SECONDS_MAX), _SUBMIT,
                  "The delay before the first retry, in seconds (not the base of a power)."),
         _number("backoff_factor", SettingKind.NUMBER, DEFAULT_POLICY.factor, (1, 100), _SUBMIT,
@@ -217,9 +216,8 @@ def setting_definition(name: str) -> SettingDefinition:
     found = DEFINITIONS.get(name)
     if found is not None:
         return found
-    near = difflib.get_close_matches(str(name), DEFINITIONS, n=1)
-    advice = f"did you mean {near[0]!r}?" if near else f"there are {listed(DEFINITIONS)}"
-    raise InvalidSettingError(f"there is no setting {name!r}: {advice}")
+    advice = did_you_mean(str(name), DEFINITIONS) or f": there are {listed(DEFINITIONS)}"
+    raise InvalidSettingError(f"there is no setting {name!r}{advice}")
 
 
 def check_setting(name: str, value: object) -> SettingValue:

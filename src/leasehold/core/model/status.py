@@ -146,6 +146,11 @@ def check(event: Event, before: Status | None, after: Status, job_id: str) -> No
     if (event, before, after) not in STEPS:
         if before is after:
             raise InvalidTransitionError(f"job {job_id} is already {before}{_in_vain(event)}")
+        if event is Event.REPLAYED:
+            able = listed(map(str, TRANSITIONS[event]), "or")
+            raise InvalidTransitionError(
+                f"job {job_id} is {before or 'new'}; only {able} jobs can be {event}"
+            )
         raise InvalidTransitionError(
             f"job {job_id} is {before or 'new'}: it cannot be {event}"
             + (f" and become {after}" if str(after) != str(event) else "")

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, tzinfo
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -33,6 +33,9 @@ from leasehold.core.model.phrases import listed
 from leasehold.core.model.text import make_plain
 from leasehold.env import from_micros, to_micros
 from leasehold.errors import InvalidScheduleError
+
+if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
 
 EVERY_SECONDS_MIN: Final = 0.1
 EXPRESSION_LENGTH_MAX: Final = 255
@@ -102,7 +105,13 @@ class Cron(msgspec.Struct, frozen=True, tag="cron", forbid_unknown_fields=True):
     expression: str
     zone: str = "UTC"
 
+    if TYPE_CHECKING:
+
+        def __init__(self, expression: str, zone: str | ZoneInfo = "UTC") -> None: ...
+
     def __post_init__(self) -> None:
+        if not isinstance(self.zone, str):
+            msgspec.structs.force_setattr(self, "zone", _name_of(self.zone))
         make_plain(self)
         _find_zone(self.zone)
         _check_expression(self.expression)
@@ -200,6 +209,11 @@ def _end_of_gap(shown: datetime, zone: tzinfo) -> datetime:
 
 
 # -- checking ----------------------------------------------------------------------------------
+
+
+def _name_of(zone: Any) -> Any:
+    """The name under which a store keeps a zone: a ZoneInfo has one, and UTC has."""
+    return "UTC" if zone is UTC else getattr(zone, "key", zone)
 
 
 def _find_zone(zone: str) -> tzinfo:

@@ -149,8 +149,8 @@ class Admission:
         surplus = before + asked - limit
         seconds = self._drain.seconds_for(max(1, surplus), now=self._now, ended=self._ended)
         raise QueueFullError(
-            f"job {draft.id} was not stored: queue {self._queue!r} is full with {limit} pending "
-            f"jobs; try again in {seconds:.1f} s",
+            f"job {draft.id} was not stored: queue {self._queue!r} is full ({before} of {limit} "
+            f"pending); try again in {seconds:.1f} s",
             seconds,
             queue=self._queue,
             limit=limit,

@@ -57,7 +57,7 @@ class ReprioritizeAll(msgspec.Struct, frozen=True, tag="reprioritize"):
 
 
 class PurgeAll(msgspec.Struct, frozen=True, tag="purge"):
-    """Delete waiting jobs; what depends on them is told as if they had been cancelled."""
+    """Delete waiting jobs; dependents treat them as cancelled."""
 
 
 Order = CancelAll | ReplayAll | DiscardAll | ReprioritizeAll | PurgeAll

@@ -144,7 +144,7 @@ class _Head:
     def readline(self, limit: int) -> bytes:
         line = self.connection.readline(limit)
         if not line.endswith(b"\n") and len(line) < limit:
-            raise RemoteDisconnected("the connection ended inside the head of a reply")
+            raise RemoteDisconnected("closed before any response; is this the HTTP port?")
         return line
 
 

@@ -210,5 +210,5 @@ class FiringClauses(ConformanceBase):
         clock.advance(5 * MINUTE)
         assert store.fire_schedules().jobs == 2
         assert store.stats("default").counts[Status.PENDING] == 3
-        assert "'default' is full with 3 pending" in str(known(store).error)
+        assert "'default' is full (3 of 3 pending)" in str(known(store).error)
         assert store.check() == []

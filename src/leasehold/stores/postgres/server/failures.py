@@ -34,6 +34,19 @@ NO_SUCH_VALUE: Final = (
 )
 """A value that no row can have, as the caller gave it: a NUL in a name that is looked for."""
 
+LASTING: Final = (
+    "authentication failed",
+    "no password supplied",
+    "does not exist",
+    "no such database",
+    "no such user",
+    "no pg_hba.conf entry",
+    "permission denied",
+    "is not permitted to log in",
+)
+"""What a server (or PgBouncer) says when it refuses everybody who comes with this URL. It sends no
+code along. A server that speaks another language is taken to be only starting."""
+
 
 OF_THE_CONNECTION: Final = (psycopg.OperationalError, errors.IdleInTransactionSessionTimeout)
 """What a lost connection raises, among others. (To psycopg, that timeout is an internal error.)"""
@@ -79,7 +92,9 @@ def translate(error: Exception, address: Address) -> Exception:
     if isinstance(error, (errors.DataCorrupted, errors.IndexCorrupted)):
         return StoreCorruptError(f"{where}: {told}")
     if isinstance(error, OF_THE_CONNECTION):
-        return StoreUnavailableError(_why_unavailable(error, told, where))
+        is_transient = not any(words in told for words in LASTING)
+        why = _why_unavailable(error, told, where)
+        return StoreUnavailableError(why, is_transient=is_transient)
     return StoreError(f"{where}: {told}")
 
 

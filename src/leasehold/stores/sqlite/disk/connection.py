@@ -43,7 +43,8 @@ def check_sqlite_version() -> None:
     if version < SQLITE_OLDEST:
         raise StoreUnavailableError(
             f"this apsw brings SQLite {apsw.sqlite_lib_version()}, which can corrupt a database "
-            "in WAL mode; upgrade apsw to one with SQLite 3.51.3 or later"
+            "in WAL mode; upgrade apsw to one with SQLite 3.51.3 or later",
+            is_transient=False,
         )
 
 

@@ -214,12 +214,15 @@ def refuse_what_others_have_lost(files: StoreFiles) -> None:
         raise StoreUnavailableError(
             f"cannot open {files.database}: it was moved away, deleted or replaced while other "
             f"processes have it open. Its last writes may be in {files.log} only. Put the file "
-            "back, or let all of them close it, or end them, and move that log away with it"
+            "back, or let all of them close it, or end them, and move that log away with it",
+            is_transient=False,
         )
     raise StoreUnavailableError(
         f"cannot open {files.database}: its -wal or its -shm file was deleted while other "
         "processes have it open. Let all of them close it, or end them, then open it again: the "
-        "first write of each, or its closing, copies what it still has of the log into the database"
+        "first write of each, or its closing, copies what it still has of the log into the "
+        "database",
+        is_transient=False,
     )
 
 
@@ -235,7 +238,8 @@ def set_foreign_log_aside(files: StoreFiles) -> None:
         raise StoreUnavailableError(
             f"{files.database} is missing or empty, but {files.log} holds writes to it: put the "
             "database back beside its log, or move the log away to start with an empty store or "
-            "to restore a backup"
+            "to restore a backup",
+            is_transient=False,
         )
     if not _bears_mark(files.database):
         return

@@ -43,7 +43,9 @@ def of_files(error: OSError, path: Path) -> StoreError:
             f"{path} cannot be used for now: {whose} has too many open files. Close some, or raise "
             "the limit (ulimit -n, LimitNOFILE=), and try again"
         )
-    return StoreUnavailableError(f"the files beside {path} cannot be opened or written: {error}")
+    return StoreUnavailableError(
+        f"the files beside {path} cannot be opened or written: {error}", is_transient=False
+    )
 
 
 def no_more_files() -> OSError | None:
@@ -82,13 +84,16 @@ def translate(error: apsw.Error, path: Path) -> StoreError:
         case apsw.CantOpenError() | apsw.PermissionsError() | apsw.ReadOnlyError():
             return StoreUnavailableError(
                 f"cannot open or write {path} ({error}): check that the file and its folder "
-                "exist and are writable by this user"
+                "exist and are writable by this user",
+                is_transient=False,
             )
         case apsw.IOError() if StoreFiles(path).disk_is_full():
             # SQLite has no word of its own for a log's index that it cannot lengthen.
             return StoreFullError(f"the disk that holds {path} is full: free some space")
         case apsw.IOError():
-            return StoreUnavailableError(f"reading or writing {path} failed: {error}")
+            return StoreUnavailableError(
+                f"reading or writing {path} failed: {error}", is_transient=False
+            )
         case _:
             return StoreError(f"SQLite refused an operation on {path}: {error}")
 

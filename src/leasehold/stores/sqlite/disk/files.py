@@ -74,35 +74,41 @@ class StoreFiles:
         folder = self.database.parent
         if not folder.is_dir():
             raise StoreUnavailableError(
-                f"cannot open {self.database}: the folder {folder} does not exist; create it first"
+                f"cannot open {self.database}: the folder {folder} does not exist; create it first",
+                is_transient=False,
             )
         if self.database.is_dir():
-            raise StoreUnavailableError(f"cannot open {self.database}: it is a folder")
+            raise StoreUnavailableError(
+                f"cannot open {self.database}: it is a folder", is_transient=False
+            )
         if self.database.exists() and self.database.stat().st_nlink > 1:
             raise StoreUnavailableError(
                 f"cannot open {self.database}: the file has other names too (hard links), and "
                 "SQLite keeps a log for each name: writes under one would be lost under the other. "
-                "Remove the other names, or make a copy with `queuectl backup`"
+                "Remove the other names, or make a copy with `queuectl backup`",
+                is_transient=False,
             )
         kind = file_system(folder)
         if kind in NETWORK_FILE_SYSTEMS:
             raise StoreUnavailableError(
                 f"{folder} is on {kind}, a network file system, where locks are not reliable: "
-                "keep the store on a local disk, or use PostgreSQL"
+                "keep the store on a local disk, or use PostgreSQL",
+                is_transient=False,
             )
         if self.database.exists() and not os.access(self.database, os.R_OK | os.W_OK):
             raise StoreUnavailableError(
-                f"cannot open {self.database}: no permission to read and write it"
+                f"cannot open {self.database}: no permission to read and write it",
+                is_transient=False,
             )
         is_new = not self.run_folder.exists()
         try:
             for path in (self.run_folder, self.workers, self.wake):
                 path.mkdir(mode=0o700, exist_ok=True)
         except OSError as error:
-            kind_of_error = StoreFullError if error.errno == errno.ENOSPC else StoreUnavailableError
-            raise kind_of_error(
-                f"cannot open {self.database}: {error.strerror} ({error.filename})"
-            ) from error
+            message = f"cannot open {self.database}: {error.strerror} ({error.filename})"
+            if error.errno == errno.ENOSPC:
+                raise StoreFullError(message) from error
+            raise StoreUnavailableError(message, is_transient=False) from error
         return is_new
 
     def remove_empty_folders(self) -> None:
